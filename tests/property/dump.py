@@ -1,4 +1,9 @@
-"""A canonical dump of a partition: all that a statement may touch, and what it answers."""
+"""Canonical dumps of a partition: all that a statement may touch, and all that there is."""
+
+from collections import deque
+from enum import Enum
+
+import numpy as np
 
 from services.core.scheduler.model.rows import depth_first
 from services.core.scheduler.statement.partition import Partition
@@ -144,3 +149,54 @@ def _application(application) -> list:
         [tracker.title for tracker in application.trackers],
         application.owner is not None,
     ]
+
+
+# --- all that there is ----------------------------------------------------------------------------
+
+
+def whole(partition: Partition) -> list[str]:
+    """Return everything that is reachable from a partition, a line for each object.
+
+    Objects are named in the order in which they are reached, mappings and lists are in theirs.
+    """
+    lines: list[str] = []
+    names: dict[int, str] = {}
+    waiting: deque[object] = deque()
+
+    def name_of(value: object) -> str:
+        if value is None or isinstance(value, str | int | float | bytes | Enum | frozenset):
+            return repr(value)
+        if callable(value):
+            return "callable"
+        if id(value) not in names:
+            names[id(value)] = f"{type(value).__name__}-{len(names)}"
+            waiting.append(value)
+        return names[id(value)]
+
+    name_of(partition)
+    while waiting:
+        value = waiting.popleft()
+        lines.append(f"{names[id(value)]}: {', '.join(_parts(value, name_of))}")
+    return lines
+
+
+def _parts(value, name_of):
+    """Yield what an object holds, by name."""
+    if isinstance(value, np.ndarray):
+        yield f"{value.shape} {value.tobytes().hex()}"
+    elif isinstance(value, dict):
+        yield from (f"{name_of(key)} -> {name_of(held)}" for key, held in value.items())
+    elif isinstance(value, tuple | list | deque):
+        yield from map(name_of, value)
+    elif isinstance(value, set):
+        yield from sorted(map(name_of, value))
+    elif type(value).__module__.startswith(("services.", "shared.")):
+        yield from (f"{name} = {name_of(held)}" for name, held in _fields(value))
+
+
+def _fields(value):
+    """Yield the fields of an object that are set."""
+    slots = [name for kind in type(value).__mro__ for name in kind.__dict__.get("__slots__", ())]
+    for name in (*slots, *getattr(value, "__dict__", {})):
+        if not name.startswith("__") and hasattr(value, name):
+            yield name, getattr(value, name)

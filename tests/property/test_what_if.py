@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from hypothesis import assume, example, given
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 from services.core.scheduler.model.queue_ledger import DRAINING
@@ -23,7 +23,9 @@ from shared.messages.what_if import QueueChange, WhatIf
 from shared.model.names import RUN_SECONDS
 from shared.model.resources import multiply
 from tests.builders import START_NS, Core, config_of
-from tests.property.dump import dump
+from tests.property.dump import dump, whole
+from tests.property.histories import MODES as HISTORIES
+from tests.property.histories import History
 from tests.property.material import SELECTORS
 
 CONFIG = config_of(
@@ -157,6 +159,22 @@ def test_what_would_start_starts_there(way, applications):
     assert bool(told.rejected) == is_rejected
     assert told.wanted == (0 if is_rejected else len(asks))
     assert responses is not None
+
+
+@settings(max_examples=max(200, settings().max_examples))
+@given(st.sampled_from(tuple(HISTORIES)), st.integers(0, 2**31))
+@example("lane, shortest first", 54)  # one of those that the lane's gang lets pass comes later
+def test_what_is_asked_before_a_submission_is_what_it_does_and_leaves_no_trace(mode, seed):
+    history, unasked = History(mode, seed), History(mode, seed)
+    request, asks = history.new
+    before = whole(history.core.partition)
+    (told,) = what_if.forecast(
+        history.core.partition, WhatIf(applications=(request,), asks=asks)
+    ).applications
+    assert whole(history.core.partition) == before
+    places = {place.allocation_key: place.node_id for place in told.places[: told.placed]}
+    assert history.submit() == unasked.submit() == places
+    assert history.go_on(2) == unasked.go_on(2)
 
 
 ALICE = ("root.b", False, 4, 4, PLAIN[0], "alice", 1)

@@ -22,7 +22,7 @@ from services.core.scheduler.actions import (
     patience,
     quota_preemption,
 )
-from services.core.scheduler.intake import allocations, nodes, updates
+from services.core.scheduler.intake import allocations, configurations, nodes, updates
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
 from services.core.scheduler.model.policy import Register
@@ -32,7 +32,7 @@ from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption, what_if
 from services.core.scheduler.queues import dynamic_queues
-from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
+from services.core.scheduler.queues.tree import PartitionConfig
 from services.core.scheduler.statement.existing import Existing
 from services.core.scheduler.statement.journal import (
     ConfigurationRefused,
@@ -440,21 +440,8 @@ class Scheduler:
             config = self._parse(text)
         except ConfigurationError as error:
             return self._refuse_configuration(str(error))
-        if config.checksum == self.partition.config_checksum:
-            if self.partition.config_error:
-                self.partition.configure(config_error="")
-            return ""
-        error_text = conflict(self.partition, config)
-        if error_text:
-            return self._refuse_configuration(error_text)
-        configure(self.partition, config)
-        gang.withdraw_over_maxima(self.partition)
-        for queue in self.partition.queues.values():
-            quota_preemption.max_changed(self.partition, queue)
-        if self.partition.hooks is not None:
-            self.partition.hooks.moves += 1
-        dropped.fail_all(self.partition)
-        return ""
+        error_text = configurations.take(self.partition, config)
+        return self._refuse_configuration(error_text) if error_text else ""
 
     def _refuse_configuration(self, error: str) -> str:
         """Keep the configuration that stands, and say where people look why."""

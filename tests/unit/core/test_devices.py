@@ -2,7 +2,8 @@
 
 import pytest
 
-from services.core.scheduler.statement.hypothesis import Hypothesis
+from services.core.scheduler.invariants import over_capacity
+from services.core.scheduler.policies import what_if
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -14,6 +15,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
+from shared.messages.what_if import WhatIf
 from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.names import FOREIGN_TAG
 from tests.builders import Core, section
@@ -369,18 +371,9 @@ def test_a_question_about_shares_leaves_everything_as_it_was():
     ask(core, "a", whole(1))
     partition = core.partition
     before = dict(partition.root.max_resource), dict(partition.nodes.total), free(core)[:]
-    request = AllocationAsk("x", "app", share(500))
-    with Hypothesis(partition) as supposed:
-        application = partition.applications["app"]
-        asked = supposed.ask(application, request)
-        node = partition.nodes.best(asked.shape)
-        assert node is not None
-        supposed.place(application, asked, node)
-        assert free(core) == [0, 500]
-        supposed.end_pod(application, application.allocations["a"])
-        assert free(core) == [1000, 500]
-        application.groups.clear()
-        application.group_of.clear()
-    assert free(core) == [0, 1000]
+    request = AllocationAsk("x", "new", share(500))
+    question = WhatIf(applications=(AddApplicationRequest("new", "root.a"),), asks=(request,))
+    (told,) = what_if.forecast(partition, question).applications
+    assert (told.placed, told.places[0].node_id) == (1, "n0")
     after = dict(partition.root.max_resource), dict(partition.nodes.total), free(core)
-    assert after == before
+    assert after == before == (before[0], before[1], [0, 1000])

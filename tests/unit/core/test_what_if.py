@@ -2,8 +2,11 @@
 
 from dataclasses import replace
 
+import pytest
+
 from services.core.scheduler.policies import what_if
 from services.core.scheduler.scheduler import BUSY, RECOVERING, Scheduler
+from shared.messages.constraints import Constraints
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -15,7 +18,7 @@ from shared.messages.what_if import QueueChange, WhatIf
 from shared.model.names import RUN_SECONDS
 from shared.model.reasons import Law, Reason
 from tests.builders import Core, config_of
-from tests.property.dump import dump
+from tests.property.dump import dump, whole
 from tests.property.material import SELECTORS
 
 OWED = "{name: b, resources: {guaranteed: {vcore: 8}}, properties: {preemption.delay: 1s}}"
@@ -60,14 +63,43 @@ def test_nobody_goes_for_an_ask_that_may_not_preempt():
     assert (answer.victims, answer.applications[0].after_evictions) == ((), 0)
 
 
-def test_what_is_left_open_is_said():
-    core = full(settings=(("policy", "kai"),))
-    told = what_if.forecast(core.partition, question())
-    assert told.message.startswith("whom the policy kai")
+@pytest.mark.parametrize("policy", ["kai", "yunikorn"])
+def test_who_would_go_is_told_under_every_policy_and_then_goes(policy):
+    core = full(settings=(("policy", policy),))
+    answer = what_if.forecast(core.partition, question())
+    assert answer.applications[0].after_evictions == 1
+    core.application("new", "root.b")
+    core.asks("new", ["new-0"], {"vcore": 4})
+    while not gone(core):
+        core.fire_own("preemption")
+    assert gone(core) == {victim.allocation_key for victim in answer.victims}
+
+
+def test_labels_that_no_pod_has_looked_at_before_are_looked_at_and_forgotten():
     about_pods = next(item for item in SELECTORS if item.asks_about_pods)
-    told = what_if.forecast(full().partition, question(constraints=about_pods))
-    assert not told.done
-    assert "looks at labels" in told.message
+    core = full()
+    before = whole(core.partition)
+    answer = what_if.forecast(core.partition, question(constraints=about_pods))
+    assert answer.done
+    assert answer.applications[0].wanted == 1
+    assert whole(core.partition) == before
+
+
+def test_an_ask_that_would_be_rejected_is_told_so():
+    (told,) = what_if.forecast(full().partition, question(cores=-1)).applications
+    assert (told.placed, told.reason) == (0, Reason.POD_REFUSED)
+    assert told.message == "allocation contains negative resources"
+
+
+def test_a_victim_of_an_ask_that_requires_its_node_is_told():
+    core = full()
+    core.node("n2", vcore=4)
+    required = Constraints(required_node="n0")
+    answer = what_if.forecast(core.partition, question(cores=1, constraints=required))
+    core.application("new", "root.b")
+    core.asks("new", ["new-0"], {"vcore": 1}, constraints=required)
+    assert gone(core) == {victim.allocation_key for victim in answer.victims} != set()
+    assert answer.applications[0].after_evictions == 1
 
 
 def test_an_application_that_would_be_rejected_is_told_so():

@@ -59,7 +59,7 @@ def admission_refusal(
     if behind is not None:
         return behind, None
     if application.state is ApplicationState.ACCEPTED:
-        over = over_applications(partition, application)
+        over = _over_applications(partition, application)
         if over is not None:
             return over
     if not application.awaits_admission:
@@ -77,7 +77,7 @@ def _kept_as_a_whole(
         # It has run, or is over: its placeholders are asks like any other.
         partition.admit(application)
         return None
-    refused = lacks_headroom(partition, application)
+    refused = _lacks_headroom(partition, application)
     if refused is not None:
         return refused
     if application.needs_places:
@@ -89,7 +89,7 @@ def _kept_as_a_whole(
     return None
 
 
-def lacks_headroom(
+def _lacks_headroom(
     partition: Partition, application: Application
 ) -> tuple[Refusal, Gate | None] | None:
     """Return which limit or plugin has no room for a gang that waits to be admitted, or None."""
@@ -129,12 +129,12 @@ def _no_headroom(
     return Refusal(Reason.GANG_HEADROOM, f"{what}: {limit}", limit=limit), by.gate
 
 
-def over_applications(
-    partition: Partition, application: Application, *, may_take_turn: bool = True
+def _over_applications(
+    partition: Partition, application: Application
 ) -> tuple[Refusal, Gate] | None:
     """Return which limit on running applications keeps one from starting, or None.
 
-    Where one starts at a time, it becomes the one that does, if it ``may_take_turn``.
+    Where one starts at a time, it becomes the one that does.
     """
     queue = application.queue
     if application.id not in queue.allocating_accepted:
@@ -149,12 +149,12 @@ def over_applications(
     if over is not None:
         return Refusal(Reason.MAX_APPLICATIONS, over[1]), over[0].gate
     if partition.settings.filters_state_aware and queue.settings.state_aware:
-        return _another_starting(partition, application, may_take_turn=may_take_turn)
+        return _another_starting(partition, application)
     return None
 
 
 def _another_starting(
-    partition: Partition, application: Application, *, may_take_turn: bool
+    partition: Partition, application: Application
 ) -> tuple[Refusal, Gate] | None:
     """Let one new application start at a time (stateaware as filtered fifo).
 
@@ -164,12 +164,10 @@ def _another_starting(
     queue = application.queue
     starter = queue.starter
     if starter is None or starter.state is not ApplicationState.ACCEPTED or starter is application:
-        if may_take_turn:
-            partition.set(queue, starter=application)
+        partition.set(queue, starter=application)
         return None
     if not starter.allocations and application.order < starter.order:
-        if may_take_turn:
-            partition.set(queue, starter=application)
+        partition.set(queue, starter=application)
         return None
     sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
     return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
@@ -180,13 +178,13 @@ def withdraw_over_maxima(partition: Partition) -> None:
 
     To be called after a reload (rule 3).
     """
-    for application in over_maxima(partition):
+    for application in _over_maxima(partition):
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)
         partition.withdraw_admission(application)
 
 
-def over_maxima(partition: Partition) -> list[Application]:
+def _over_maxima(partition: Partition) -> list[Application]:
     """Return the admitted gangs that do not fit a max or a limit beside those before them.
 
     Only what gangs hold, and have yet to get, is counted: other pods end by themselves. A gang that
@@ -247,7 +245,7 @@ def _place_whole(
     found: list[tuple[Ask, Node]] | NoPlaces | None
     found = gang_places.bound(partition.nodes, application, backfill=backfill)
     if found is None:
-        over = over_headroom(application, wanted)
+        over = _over_headroom(application, wanted)
         if over is not None and over[0].reason is Reason.GANG_HEADROOM:
             return over
         if over is not None:
@@ -265,7 +263,7 @@ def _place_whole(
     return None
 
 
-def over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:
+def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:
     """Return which limit on the path has no room for all placeholders, the cluster's last.
 
     They may be more than was announced, and the root's max counts what is kept for others.

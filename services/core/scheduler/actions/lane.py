@@ -26,8 +26,7 @@ Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
 Cost: a look reads the nodes that have changed; choosing anew is one partition of an array.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import chain, islice
@@ -43,7 +42,6 @@ from services.core.scheduler.model.rows import Application, AskGroup, Node, Queu
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.statement.hypothesis import Hypothesis
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
@@ -258,11 +256,10 @@ def _still_waits(partition: Partition, lane: Lane) -> bool:
 # --- which nodes --------------------------------------------------------------------------------
 
 
-def _look(partition: Partition, lane: Lane) -> bool:
+def _look(partition: Partition, lane: Lane) -> None:
     """Count what has changed on the nodes, and choose again where that may make a difference.
 
-    What nodes that were held, or still are, may take by now and did not before is requeued. Returns
-    whether there are such nodes.
+    What nodes that were held, or still are, may take by now and did not before is requeued.
     """
     nodes, now_ns = partition.nodes, partition.now_ns
     improved: dict[Node, None] = {}
@@ -288,7 +285,6 @@ def _look(partition: Partition, lane: Lane) -> bool:
     if nodes.backfill_ns > longest_ns:
         improved.update(dict.fromkeys(lane.nodes))
     _requeue_for(partition, improved)
-    return bool(improved)
 
 
 def _requeue_for(partition: Partition, nodes: Iterable[Node]) -> None:
@@ -460,143 +456,3 @@ def _spare(partition: Partition, lane: Lane, node: Node, members: tuple[Shape, i
         if GPU_SHARE in shape.resource:
             room.pop(GPU, None)
     return {name: min(value, node.available.get(name, 0)) for name, value in room.items()}
-
-
-# --- supposed -----------------------------------------------------------------------------------
-
-
-@contextmanager
-def undisturbed(partition: Partition) -> Iterator[None]:
-    """Have what is supposed meanwhile, and taken back, be no change for which a gang is tried."""
-    lane = partition.lane
-    is_tried = lane is not None and lane.tried == partition.nodes.changes
-    try:
-        yield
-    finally:
-        if lane is not None and is_tried:
-            lane.was_tried(partition.nodes.changes)
-
-
-class SupposedLane:
-    """The lane on a hypothesis: what would be held as nodes come, and gangs start or are refused.
-
-    It is planned by the same rules on a lane of its own. Nobody is woken by it: a gang that the
-    cycle would not try, for the nodes have not the room for it, sleeps, unless all ``are_tried``.
-    """
-
-    def __init__(self, hypothesis: Hypothesis, *, are_tried: bool) -> None:
-        self._hypothesis = hypothesis
-        self._partition = partition = hypothesis.partition
-        self._refused: dict[Application, None] = {}
-        self._asleep: dict[Application, None] = {}
-        self.lets_go = False  # others may use more of what is held since this was asked last
-        if not partition.settings.reserves_for_gang:
-            return
-        nodes, lane = partition.nodes, partition.lane
-        held = {node: dict(node.spare) for node in nodes.rows if node.is_held}
-        before_ns = nodes.backfill_ns
-
-        def undo() -> None:
-            for node in nodes.rows:
-                if node.is_held or node in held:
-                    nodes.hold_for_lane(node, held.get(node))
-            nodes.let_backfill(before_ns)
-
-        hypothesis.undo_later(undo)
-        own = replace(lane, nodes=dict(lane.nodes), rooms={}, facts=-1, spare={}) if lane else None
-        hypothesis.set(partition, supposes=True, lane=own)
-        self._refused.update(
-            (gang, None)
-            for gang in partition.waiting_gangs.all()
-            if gang.is_refused_for(Reason.GANG_PLACES)
-        )
-        if not are_tried:
-            self._asleep.update(self._refused)
-        tried = [gang for gang in self._refused if own is None and self._has_room(gang)]
-        for gang in tried:  # it has the lane when it is refused
-            del self._refused[gang]
-        if own is None:  # there may be nodes for one that was too large
-            self._choose()
-
-    def is_asleep(self, gang: Application) -> bool:
-        """Return whether the cycle would not try a gang that was refused for want of places."""
-        return gang in self._asleep
-
-    def wake(self) -> None:
-        """Have the gangs tried that the nodes have the room for; then they are not refused."""
-        lane = self._partition.lane
-        for gang in [gang for gang in self._asleep if self._has_room(gang)]:
-            del self._asleep[gang]
-            if lane is None or lane.application is not gang:
-                self._refused.pop(gang, None)
-
-    def _has_room(self, gang: Application) -> bool:
-        """Return whether a gang would be tried: all nodes have the room for one of its shapes."""
-        nodes, backfill = self._partition.nodes, self._partition.settings.backfill
-        needs = gang.placeholder_needs().items()
-        return any(
-            int(nodes.places(shape, backfill=backfill).sum()) >= count for shape, count in needs
-        )
-
-    def has_let_go(self) -> bool:
-        """Return whether others may use more of what is held than when this was asked last."""
-        had, self.lets_go = self.lets_go, False
-        if had:
-            self.wake()
-        return had
-
-    def look(self) -> None:
-        """Hold the nodes that are the lane's as everything is by now, and let others go."""
-        partition, lane = self._partition, self._partition.lane
-        if lane is not None:
-            self.lets_go |= _look(partition, lane)
-            if 0 < lane.start_ns <= partition.now_ns:
-                self._asleep.pop(lane.application, None)
-
-    def let_go(self, application: Application) -> None:
-        """Hold no node where it is the lane's gang that is about to be tried."""
-        let_go(self._partition, application)
-
-    def was_tried(self, application: Application, *, is_placed: bool) -> None:
-        """Hold the nodes again, for the same gang or the next one.
-
-        One that waits for something else than places gives the lane up as if it was placed.
-        """
-        partition, lane = self._partition, self._partition.lane
-        if not partition.settings.reserves_for_gang:
-            return
-        if is_placed:
-            self._refused.pop(application, None)
-        else:
-            self._refused[application] = None
-        if lane is not None and lane.application is not application:
-            if not is_placed and _is_its_turn(partition, application):
-                self._give(application)
-                self.look()
-                self.lets_go = True  # it is tried again
-            return
-        if lane is not None:
-            _hold_again(partition, lane)
-        if lane is None or is_placed:
-            self._choose()
-            self.lets_go |= lane is not None
-        self.look()
-
-    def _choose(self) -> None:
-        partition, lane = self._partition, self._partition.lane
-        waiting = [gang for gang in self._refused if _may_have_it(partition, gang)]
-        if waiting:
-            self._give(min(waiting, key=_rank))
-        elif lane is not None:
-            self._hypothesis.set(partition, lane=None)
-            partition.nodes.let_backfill(0)
-            for node in lane.nodes:
-                partition.nodes.hold_for_lane(node, None)
-
-    def _give(self, gang: Application) -> None:
-        """Give the lane to a gang; what was held for the last one is, until nodes are chosen."""
-        partition, lane = self._partition, self._partition.lane
-        held = dict(lane.nodes) if lane is not None else {}
-        needs = gang.placeholder_needs()
-        own = Lane(gang, partition.now_ns, needs, _rank(gang), nodes=held)
-        self._hypothesis.set(partition, lane=own)

@@ -152,7 +152,7 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
             return False
         return True
     if not (
-        application.waits_as_a_whole and application.is_starting and may_be_waited_for(application)
+        application.waits_as_a_whole and application.is_starting and _may_be_waited_for(application)
     ):
         return False
     if partition.settings.reserves_for_gang and application.is_refused_for(Reason.GANG_PLACES):
@@ -163,7 +163,7 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     return True
 
 
-def may_be_waited_for(application: Application) -> bool:
+def _may_be_waited_for(application: Application) -> bool:
     """Return whether its leaf's order and maxima let others wait behind a gang."""
     leaf = application.queue
     is_in_line = leaf.settings.sort_policy != FAIR

@@ -19,7 +19,7 @@ Rule 4: parents go before their children, which then give back what is left to g
 Source: contract section 6.10; cases X-17, X-19, X-20.
 """
 
-from collections.abc import Container, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from heapq import heapify, heappop
 from itertools import chain
@@ -181,19 +181,17 @@ def may_enforce(partition: Partition, queue: Queue) -> bool:
     )
 
 
-def victims_below(
-    partition: Partition, queue: Queue, wanted: Resource, gone: Container[str] = ()
-) -> list[Allocation]:
-    """Return whom a queue that is to give something back would evict; ``gone`` are left out."""
+def victims_below(partition: Partition, queue: Queue, wanted: Resource) -> list[Allocation]:
+    """Return whom a queue that is to give something back would evict."""
     going = partition.victims.budgets.going()
     shares = divided(queue, wanted)
     victims = [
         victim
         for leaf, share in shares.items()
-        for victim in victims_of(partition, leaf, share, gone, going)
+        for victim in victims_of(partition, leaf, share, going)
     ]
     if len(queue.gate.buckets) and _less(wanted, _sum(victims)):
-        more = _with_larger(partition, shares, wanted, victims, gone)
+        more = _with_larger(partition, shares, wanted, victims)
         if more and _helps(queue, more):
             return more
     return victims
@@ -204,14 +202,13 @@ def _with_larger(
     leaves: Iterable[Queue],
     wanted: Resource,
     victims: list[Allocation],
-    gone: Container[str],
 ) -> list[Allocation]:
     """Return whom to take so that nothing is over the max; ``[]``: guarantees do not let it."""
     chosen = {victim.allocation_key for victim in victims}
     going = partition.victims.budgets.going(chosen)
     refused: set[tuple[Queue, Part]] = set()  # of a leaf and a size: another is as little good
     for leaf in leaves:
-        for part, candidate in _in_order(partition, leaf, wanted, gone):
+        for part, candidate in _in_order(partition, leaf, wanted):
             key = candidate.allocation_key
             if key in chosen or (leaf, part) in refused or not going.may_go(key):
                 continue
@@ -278,7 +275,6 @@ def victims_of(
     partition: Partition,
     leaf: Queue,
     wanted: Resource,
-    gone: Container[str] = (),
     going: Going | None = None,
 ) -> list[Allocation]:
     """Return the allocations of a leaf that together stay within what it is to give back.
@@ -289,7 +285,7 @@ def victims_of(
     left = tuple(wanted.values())
     chosen: list[Allocation] = []
     going = going or partition.victims.budgets.going()
-    for _, parts in sorted(_classes(partition, leaf, wanted, gone).items()):
+    for _, parts in sorted(_classes(partition, leaf, wanted).items()):
         waiting = [entry for entries in parts.values() for entry in entries]
         heapify(waiting)
         while waiting and any(_fits(part, left) for part in parts):
@@ -302,10 +298,10 @@ def victims_of(
 
 
 def _in_order(
-    partition: Partition, leaf: Queue, wanted: Resource, gone: Container[str]
+    partition: Partition, leaf: Queue, wanted: Resource
 ) -> Iterator[tuple[Part, Allocation]]:
     """Yield who may go of a leaf, in order, each with what it has of the types."""
-    for _, parts in sorted(_classes(partition, leaf, wanted, gone).items()):
+    for _, parts in sorted(_classes(partition, leaf, wanted).items()):
         for *_, part, allocation in sorted(chain.from_iterable(parts.values())):
             yield part, allocation
 
@@ -315,7 +311,7 @@ def _fits(part: Part, left: Part) -> bool:
 
 
 def _classes(
-    partition: Partition, leaf: Queue, wanted: Resource, gone: Container[str]
+    partition: Partition, leaf: Queue, wanted: Resource
 ) -> dict[Order, dict[Part, list[Entry]]]:
     """Return who may go by what comes first in their order, and by what each has of the types."""
     names, most = tuple(wanted), tuple(wanted.values())
@@ -327,7 +323,7 @@ def _classes(
             size = max(Fraction(*one) for one in zip(part, most, strict=True))
             sizes[part] = (-sum(value > 0 for value in part), size)
         types, size = sizes[part]
-        if types and allocation.allocation_key not in gone:
+        if types:
             hour, created = allocation.create_time_ns // HOUR_NS, allocation.create_time_ns
             order = (partition.victims.rank_of(allocation), types, allocation.priority, -hour, size)
             entry = (-created, allocation.allocation_key, at, part, allocation)

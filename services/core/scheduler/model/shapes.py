@@ -116,14 +116,6 @@ class ShapeTable:
         self.use(shape, 1)
         return shape
 
-    def as_if_used(self, ask: AllocationAsk, labels: Labels = ()) -> Shape:
-        """Return the shape that an ask would have; of one that no ask has, nothing is kept."""
-        key = _shape_key(ask.resource_per_alloc, ask.constraints, labels)
-        known = self._shapes.get(key)
-        if known is not None:
-            return known
-        return Shape("supposed", dict(ask.resource_per_alloc), ask.constraints, labels)
-
     def use(self, shape: Shape, times: int) -> None:
         """Count uses of a shape."""
         self._uses[shape] = self._uses.get(shape, 0) + times
@@ -147,7 +139,7 @@ def _shape_key(
     resource: Mapping[str, int],
     constraints: Constraints,
     labels: Labels,
-    run_ns: int = 0,
-    expected_ns: int = 0,
+    run_ns: int,
+    expected_ns: int,
 ) -> ShapeKey:
     return (tuple(sorted(resource.items())), constraints, labels, run_ns, expected_ns)

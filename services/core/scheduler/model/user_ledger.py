@@ -12,7 +12,6 @@ Source: contract section 6.11.
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any
 
 from services.core.scheduler.model.queue_ledger import MANY, QueueLedger
 from services.core.scheduler.model.queue_settings import Limit
@@ -149,19 +148,6 @@ class UserLedger:
                 if not self.running[level.path]:
                     del self.running[level.path], self.usage[level.path]
                     del self.levels[level.path]
-
-    def copies(self) -> dict[str, dict[str, Any]]:
-        """Return a copy of all that it counts, for ``restore``."""
-        copies: dict[str, dict[str, Any]] = {
-            name: {path: dict(amount) for path, amount in getattr(self, name).items()}
-            for name in _BY_PATH
-        }
-        return {**copies, "links": dict(self.links), "levels": dict(self.levels)}
-
-    def restore(self, copies: dict[str, dict[str, Any]]) -> None:
-        """Count again what was counted when it was copied."""
-        for name, copy in copies.items():
-            setattr(self, name, copy)
 
     def change_promise(self, queue: QueueLedger, before: ResourceView, after: ResourceView) -> None:
         """Change what admitted gangs have yet to allocate, from a queue to the root."""

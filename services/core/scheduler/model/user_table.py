@@ -3,8 +3,6 @@
 The rules are those of ``user_ledger``.
 """
 
-from collections.abc import Callable
-
 from services.core.scheduler.model.rows import Application, Owner, Tracker
 from services.core.scheduler.model.user_ledger import WILDCARD
 from shared.model.reasons import Shortage
@@ -81,18 +79,6 @@ class UserTable:
         if application.allocations:
             group.take_back(queue, application.id, application.in_use(), is_last=True)
         self._forget_link(application, group)
-
-    def remember(self) -> Callable[[], None]:
-        """Return what brings every user and group back to what they are; applications it leaves."""
-        groups, trackers = dict(self.groups), self.all()
-        ledgers = [tracker.copies() for tracker in trackers]
-
-        def bring_back() -> None:
-            self.groups = groups
-            for tracker, copies in zip(trackers, ledgers, strict=True):
-                tracker.restore(copies)
-
-        return bring_back
 
     def unlink(self, application: Application) -> None:
         """Forget an application; a user or group without any is forgotten with it."""

@@ -3,44 +3,36 @@
 Rule 1: a pod ends when its time is up, counted from when it was placed: what it states itself
         (``muster.io/run-seconds``, ``activeDeadlineSeconds``), or its own or its application's
         execution timeout, the first of these. One that is being released ends now.
-Rule 2: the expected start is the end of the first pod at which, with it and all before it gone and
-        everybody who waits placed in the order of the queues, all of the application is placed. The
-        room that there is now it takes now. Who is placed meanwhile is supposed to run on, and
-        nobody new to come; those who wait get what has ended by then at once, not one by one.
-Rule 3: pods of which nothing is known run on. Where that leaves no start, they are counted.
-Limits: MAX_ENDS ends; their moments are searched by halves, as more ends leave no less room.
+Rule 2: the clock is moved to the next end, the pods that end then are released, and the cycle runs,
+        as it will. What it places, and says for how long it runs, ends in its turn. The expected
+        start is when none of an application's asks waits any more.
+Rule 3: pods of which nothing is known run on. Where that leaves no start, they are counted. Nobody
+        new comes, nobody is preempted, and no timeout of a gang that waits passes.
+Limits: MAX_ENDS ends, and as many steps as the caller says: an end, or a decision of the cycle.
 """
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from heapq import nsmallest
+from heapq import heapify, heappop, heappush, nsmallest
 
+from services.core.scheduler.actions import patience
+from services.core.scheduler.intake import updates
 from services.core.scheduler.model.rows import Application
+from services.core.scheduler.model.run_times import stated_ns
+from services.core.scheduler.statement.journal import Allocated, RunPlaced
 from services.core.scheduler.statement.partition import Partition
-from shared.messages.interface import Allocation
-from shared.model.names import RUN_SECONDS
-from shared.model.numbers import parse_uint64
-from shared.model.units import milliseconds, seconds
+from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 
 MAX_ENDS = 1_000  # pods whose ends an expected start may wait for; there is none, and it says so
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class End:
+class _End:
     """A pod that ends, by what is known of it."""
 
     at_ns: int
     key: str
-    application: Application
-    allocation: Allocation
-
-
-class OutOfStepsError(RuntimeError):
-    """A forecast has no steps left."""
-
-
-Whole = Callable[[list[End]], frozenset[str]]  # which applications are whole after some ends
+    application_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,36 +43,73 @@ class Start:
     why: str = ""
 
 
-def expected(partition: Partition, names: list[str], whole: Whole) -> dict[str, Start]:
-    """Return the expected starts of some applications; ``whole`` may raise OutOfStepsError."""
-    ends, running = _ends(partition)
-    known: dict[int, frozenset[str]] = {}
-
-    def whole_after(count: int) -> frozenset[str]:
-        if count not in known:
-            known[count] = whole(ends[:count])
-        return known[count]
-
-    try:
-        return {name: _start(partition, name, ends, running, whole_after) for name in names}
-    except OutOfStepsError:
-        why = "no expected start: to find it takes more steps than a forecast has"
-        return {name: Start(0, why) for name in names}
+NOW = Start(0)  # of what waits for nothing
+_OUT_OF_STEPS = Start(0, "no expected start: to find it takes more steps than a forecast has")
 
 
-def _start(
+def expected(
     partition: Partition,
-    name: str,
-    ends: list[End],
-    running: int,
-    whole_after: Callable[[int], frozenset[str]],
-) -> Start:
-    if not ends or name not in whole_after(len(ends)):
-        return Start(0, _why_none(len(ends), running))
-    counts = [at + 1 for at, end in enumerate(ends[:-1]) if end.at_ns < ends[at + 1].at_ns]
-    first = bisect_left(counts, True, key=lambda count: name in whole_after(count))
-    last = counts[first] if first < len(counts) else len(ends)
-    return Start(max(partition.now_ns, ends[last - 1].at_ns))
+    waiting: Mapping[Application, Iterable[str]],
+    run: Callable[[], int],
+    most: int,
+) -> dict[Application, Start]:
+    """Return the expected starts of applications, of which these asks wait.
+
+    ``run`` runs the cycle and returns how many decisions it made; ``most`` is how many steps may be
+    taken. The partition is left as it would be at the last of them.
+    """
+    ends, running = _ends(partition)
+    known = len(ends)
+    heapify(ends)
+    found: dict[Application, Start] = {}
+    taken = passed = 0
+    while ends and len(found) < len(waiting) and passed < MAX_ENDS:
+        if taken > most:
+            return {application: found.get(application, _OUT_OF_STEPS) for application in waiting}
+        seen, gone = len(partition.journal), _pass_to_next(partition, ends)
+        passed += gone
+        taken += gone + run()
+        for end in _of_placed(partition, partition.journal.since(seen)):
+            heappush(ends, end)
+        for application, keys in waiting.items():
+            if application not in found and application.group_of.keys().isdisjoint(keys):
+                found[application] = Start(partition.now_ns)
+    none = Start(0, _why_none(known, running))
+    return {application: found.get(application, none) for application in waiting}
+
+
+def _pass_to_next(partition: Partition, ends: list[_End]) -> int:
+    """Let it be the moment of the next end, and end all that end then; return how many."""
+    at_ns, gone = ends[0].at_ns, 0
+    if at_ns > partition.now_ns:
+        partition.pass_time(at_ns)
+        patience.look(partition)
+        if 0 < partition.reservations_due_ns <= at_ns:
+            partition.look_for_old_asks()
+    while ends and ends[0].at_ns <= at_ns:
+        end = heappop(ends)
+        application = partition.applications.get(end.application_id)
+        if application is not None:
+            decided = application.released.get(end.key, TerminationType.STOPPED_BY_RM)
+            why = TerminationType(decided)
+            release = AllocationRelease(application.id, end.key, why, has_succeeded=True)
+            updates.release_allocation(partition, release)
+        gone += 1
+    return gone
+
+
+def _of_placed(partition: Partition, entries: list[object]) -> Iterator[_End]:
+    """Yield the ends of what has been placed."""
+    for entry in entries:
+        placed: Iterable[tuple[Application, Allocation]] = ()
+        if isinstance(entry, Allocated):
+            placed = ((entry.application, entry.allocation),)
+        elif isinstance(entry, RunPlaced):
+            placed = ((application, allocation) for application, _, allocation in entry.placed)
+        for application, allocation in placed:
+            at_ns = _end_ns(partition, application, allocation)
+            if at_ns:
+                yield _End(at_ns, allocation.allocation_key, application.id)
 
 
 def _why_none(known: int, running: int) -> str:
@@ -92,48 +121,28 @@ def _why_none(known: int, running: int) -> str:
     return f"no expected start: it would wait still when all {running} running pods had ended"
 
 
-def _ends(partition: Partition) -> tuple[list[End], int]:
+def _ends(partition: Partition) -> tuple[list[_End], int]:
     """Return the first pods to end, and how many run in all."""
     running = 0
 
-    def known() -> Iterator[End]:
+    def known() -> Iterator[_End]:
         nonlocal running
         for application in partition.applications.values():
-            own_ns = _own_end_ns(application)
             for key, allocation in application.allocations.items():
-                if key in application.replacing or key in application.covering:
-                    continue  # what it leaves is for its own
                 running += 1
-                at_ns = _end_ns(partition, application, allocation, own_ns)
+                at_ns = _end_ns(partition, application, allocation)
                 if at_ns:
-                    yield End(at_ns, key, application, allocation)
+                    yield _End(at_ns, key, application.id)
 
-    found = nsmallest(MAX_ENDS, known(), key=lambda end: (end.at_ns, end.key))
-    return found, running
-
-
-def _own_end_ns(application: Application) -> int:
-    """Return when the application's own time is up; 0: never."""
-    timeout_ms = application.execution_timeout_ms
-    if not (timeout_ms and application.execution_start_ns):
-        return 0
-    return application.execution_start_ns + milliseconds(timeout_ms)
+    return nsmallest(MAX_ENDS, known()), running
 
 
-def _end_ns(
-    partition: Partition, application: Application, allocation: Allocation, own_ns: int
-) -> int:
+def _end_ns(partition: Partition, application: Application, allocation: Allocation) -> int:
     """Return when an allocation ends; 0: not known."""
-    key = allocation.allocation_key
+    key, now_ns = allocation.allocation_key, partition.now_ns
     if key in application.released:
-        return 0 if application.moves(key) else partition.now_ns
-    since_ns = application.placed_ns.get(key, partition.now_ns)
-    stated = parse_uint64(allocation.allocation_tags.get(RUN_SECONDS, ""))
-    ends = (
-        own_ns,
-        since_ns + seconds(stated) if stated else 0,
-        since_ns + milliseconds(allocation.exec_timeout_milli_seconds)
-        if allocation.exec_timeout_milli_seconds > 0
-        else 0,
-    )
-    return min((end for end in ends if end), default=0)
+        return 0 if key in application.stuck else now_ns
+    since_ns = application.placed_ns.get(key, now_ns)
+    timeout_ms = allocation.exec_timeout_milli_seconds
+    runs_ns = stated_ns(application, allocation.allocation_tags, timeout_ms, since_ns)
+    return since_ns + runs_ns if runs_ns else 0

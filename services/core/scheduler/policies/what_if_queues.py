@@ -1,16 +1,9 @@
-"""What a configuration would make of the queues, which then have it until the hypothesis ends.
+"""What a configuration makes of the queues: which come, drain, stay or change, and in what."""
 
-Rule 1: it is supposed as a reload would apply it; what a reload refuses has no forecast.
-Rule 2: a gang that others wait behind is still the one, unless its leaf's new order or maxima let
-        nobody wait for it.
-"""
+from dataclasses import dataclass
 
-from services.core.scheduler.actions import gang, patience
 from services.core.scheduler.model.queue_ledger import DRAINING
 from services.core.scheduler.model.rows import Queue
-from services.core.scheduler.queues import tree
-from services.core.scheduler.queues.tree import PartitionConfig
-from services.core.scheduler.statement.hypothesis import Hypothesis
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.what_if import ForecastQueue, QueueChange
 
@@ -29,31 +22,29 @@ _OF_QUEUE = {
 _Said = dict[str, object]
 
 
-class UnansweredError(ValueError):
-    """A question that has no forecast; the message says why."""
+@dataclass(frozen=True, slots=True)
+class Configured:
+    """What is configured of a partition, by name, and of its queues, by path."""
+
+    own: _Said
+    queues: dict[str, _Said]
 
 
-def suppose(hypothesis: Hypothesis, config: PartitionConfig) -> list[ForecastQueue]:
-    """Suppose a configuration; return what becomes of queues. Raises UnansweredError."""
-    partition = hypothesis.partition
-    error = tree.conflict(partition, config)
-    if error:
-        raise UnansweredError(error)
-    queues = {queue.path: _said(queue) for queue in partition.queues.values()}
-    own = _own(partition)
-    tree.suppose(hypothesis, config)
-    for queue in partition.queues.values():
-        overdue = queue.overdue_gang
-        if overdue is not None and not patience.may_be_waited_for(overdue):
-            hypothesis.set(queue, overdue_gang=None)
-    for application in gang.over_maxima(partition):
-        hypothesis.withdraw_admission(application)
-    changed = tuple(name for name, value in _own(partition).items() if value != own[name])
+def configured(partition: Partition) -> Configured:
+    """Return what is configured now."""
+    return Configured(
+        _own(partition), {queue.path: _said(queue) for queue in partition.queues.values()}
+    )
+
+
+def changes(partition: Partition, before: Configured) -> list[ForecastQueue]:
+    """Return what has become of the queues, and of the partition itself first."""
+    changed = tuple(name for name, value in _own(partition).items() if value != before.own[name])
     told = [ForecastQueue("", QueueChange.CHANGED, len(partition.applications), changed)] * bool(
         changed
     )
     for queue in partition.queues.values():
-        told += _change(queue, queues.get(queue.path))
+        told += _change(queue, before.queues.get(queue.path))
     return told
 
 

@@ -7,14 +7,12 @@ when the tree is first built and stays.
 """
 
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
 from services.core.scheduler.model.queue_settings import (
     Limit,
     QueueConfig,
-    QueueSettings,
     inheritable,
     settings_of,
     settings_of_root,
@@ -23,11 +21,9 @@ from services.core.scheduler.model.rows import Application, Queue, depth_first
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.dynamic_queues import clean_later
 from services.core.scheduler.statement import application_ledger, application_moves, queue_moves
-from services.core.scheduler.statement.hypothesis import Hypothesis
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
     QueueChanged,
-    Row,
     UsageChanged,
     limit_changes,
 )
@@ -55,33 +51,6 @@ class PartitionConfig:
     is_dropped: bool = False
 
 
-class Moves(Protocol):
-    """How a tree is brought to a configuration: for good, or supposed by a hypothesis."""
-
-    def set(self, row: Row, **values: object) -> None:
-        """Set fields of a row."""
-
-    def add_queue(self, queue: Queue) -> None:
-        """Take a queue in, below its parent."""
-
-    def configure_queue(self, queue: Queue, settings: QueueSettings) -> None:
-        """Take a queue's settings over."""
-
-
-class _ForGood:
-    """The moves of a partition."""
-
-    def __init__(self, partition: Partition) -> None:
-        self._partition = partition
-        self.set = partition.set
-
-    def add_queue(self, queue: Queue) -> None:
-        queue_moves.add(self._partition, queue)
-
-    def configure_queue(self, queue: Queue, settings: QueueSettings) -> None:
-        queue.configure(settings)
-
-
 def configure(partition: Partition, config: PartitionConfig) -> None:
     """Bring the partition to a configuration; it has been validated before."""
     if not partition.config_checksum:
@@ -101,7 +70,7 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
         is_dropped=config.is_dropped,
     )
     limits = _limits(partition)
-    _apply(_ForGood(partition), partition.root, config.root, {})
+    _apply(partition, partition.root, config.root, {})
     partition.root.forget_turns()
     partition.configure(queues={queue.path: queue for queue in depth_first(partition.root)})
     _order_anew(partition)
@@ -110,32 +79,6 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
             partition.journal.record(entry)
     if any(queue.status == DRAINING for queue in partition.queues.values()):
         clean_later(partition)
-
-
-def suppose(hypothesis: Hypothesis, config: PartitionConfig) -> None:
-    """Suppose what ``configure`` does; nobody is requeued, and nothing is told.
-
-    A gang that others wait behind is still the one, if its leaf's order and maxima let it be.
-    """
-    partition, root = hypothesis.partition, hypothesis.partition.root
-    if not partition.config_checksum:
-        hypothesis.set(root, max_applications=config.root.max_applications)
-    hypothesis.order_nodes(config.node_sort_policy, config.resource_weights)
-    hypothesis.set(
-        partition,
-        preemption_enabled=config.preemption_enabled,
-        quota_preemption_enabled=config.quota_preemption_enabled,
-        rules=config.rules,
-    )
-    limits = _limits(partition)
-    _apply(hypothesis, root, config.root, {})
-    hypothesis.set(partition, queues={queue.path: queue for queue in depth_first(root)})
-    if limits != _limits(partition):
-        hypothesis.find_owners()
-    for application in root.asking:
-        order = application.order_at(application.in_use())
-        if order != application.order:
-            hypothesis.set(application, order=order)
 
 
 def _limits(partition: Partition) -> dict[str, tuple[dict[str, Limit], dict[str, Limit]]]:
@@ -167,10 +110,12 @@ def conflict(partition: Partition, config: PartitionConfig) -> str:
     return ""
 
 
-def _apply(moves: Moves, queue: Queue, config: QueueConfig, inherited: dict[str, str]) -> None:
+def _apply(
+    partition: Partition, queue: Queue, config: QueueConfig, inherited: dict[str, str]
+) -> None:
     above = queue.parent
     is_root = above is None  # whose limits are not configured
-    moves.set(
+    partition.set(
         queue,
         is_leaf=not (config.parent or config.children or queue.name == ROOT),
         is_managed=True,
@@ -186,21 +131,21 @@ def _apply(moves: Moves, queue: Queue, config: QueueConfig, inherited: dict[str,
         template=config.template or (above.template if above is not None else None),
     )
     read = settings_of if above is not None else settings_of_root
-    moves.configure_queue(queue, read(queue.properties))
+    queue.configure(read(queue.properties))
     wanted = {child.name for child in config.children}
     for child in queue.children.values():
         if child.name not in wanted and child.is_managed:
-            _drain(moves, child)
+            _drain(partition, child)
     for child_config in config.children:
         if child_config.name not in queue.children:
-            moves.add_queue(Queue(child_config.name, queue))
-        _apply(moves, queue.children[child_config.name], child_config, queue.properties)
+            queue_moves.add(partition, Queue(child_config.name, queue))
+        _apply(partition, queue.children[child_config.name], child_config, queue.properties)
 
 
-def _drain(moves: Moves, queue: Queue) -> None:
+def _drain(partition: Partition, queue: Queue) -> None:
     for below in depth_first(queue):
         if below.is_managed:
-            moves.set(below, status=DRAINING)
+            partition.set(below, status=DRAINING)
 
 
 def _find_owner(partition: Partition, application: Application) -> None:

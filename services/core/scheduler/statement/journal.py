@@ -543,6 +543,10 @@ class Journal:
     def __iter__(self) -> Iterator[object]:
         return iter(self._entries)
 
+    def since(self, at: int) -> list[object]:
+        """Return what was recorded since there were so many entries."""
+        return self._entries[at:]
+
     def trim(self) -> list[object]:
         """Hand over what was recorded, in order, and begin anew."""
         entries, self._entries = self._entries, []

@@ -130,7 +130,6 @@ class Partition:
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
     waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # that have no place
     lane: Lane | None = None
-    supposes: bool = False  # what changes is supposed: nobody looks again for it
     run_times: RunTimes = field(default_factory=RunTimes)
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty
@@ -679,8 +678,6 @@ class Partition:
 
     def node_improved(self, node: Node) -> None:
         """Look again at what no node had room for, with this node."""
-        if self.supposes:
-            return
         self.journal.record(NodeChanged(node))
         for reservation in node.reservations.values():
             reservation.retry()

@@ -1,0 +1,24 @@
+"""A configuration that has been read: applied to the partition whole, or refused."""
+
+from services.core.scheduler.actions import dropped, gang, quota_preemption
+from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
+from services.core.scheduler.statement.partition import Partition
+
+
+def take(partition: Partition, config: PartitionConfig) -> str:
+    """Apply a configuration; return why it cannot be, "" where it is. The one that holds stays."""
+    if config.checksum == partition.config_checksum:
+        if partition.config_error:
+            partition.configure(config_error="")
+        return ""
+    error = conflict(partition, config)
+    if error:
+        return error
+    configure(partition, config)
+    gang.withdraw_over_maxima(partition)
+    for queue in partition.queues.values():
+        quota_preemption.max_changed(partition, queue)
+    if partition.hooks is not None:
+        partition.hooks.moves += 1
+    dropped.fail_all(partition)
+    return ""
