@@ -30,7 +30,7 @@ LIMITED = (
     "{name: b, limits: [{limit: l, users: ['*'], maxapplications: 2}]}",
 )
 CLUSTER = ("gangAdmission", "cluster")
-LANE = (CLUSTER, ("gangLane", "enabled"))
+LANE = (CLUSTER, ("reservations", "gang"))
 BACKFILL = ("backfill", "enabled")
 
 
@@ -52,11 +52,11 @@ MODES = {
     "lane": Mode(LANE, more=frozenset({"run times"})),
     "lane, backfill": Mode((*LANE, BACKFILL), more=frozenset({"run times"})),
     "lane, shortest first": Mode(
-        (*LANE, BACKFILL, ("backfillOrder", "shortestFirst")), more=frozenset({"run times"})
+        (*LANE, ("backfill", "shortestFirst")), more=frozenset({"run times"})
     ),
     "partial": Mode((("gangAdmission", "partial"),)),
     "asks reserve, backfill": Mode(
-        (("reservationsFor", "asks"), BACKFILL, ("reservationDelay", "1s"))
+        (("reservations", "asks"), BACKFILL, ("reservationDelay", "1s"))
     ),
     "stateaware": Mode(
         (("stateAware", "filtered"),),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from services.core.scheduler.actions import gang_places
+from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.constraints import Constraints, SpreadConstraint
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -274,11 +275,8 @@ class ClusterGangMachine(GangMachine):
             assert everything(self.core) == before
 
     def try_and_take_back(self, gang):
-        nodes = self.core.partition.nodes
-        had_changed, noted = nodes.pods_changed, nodes.pods.waiting.noted()
-        found = gang_places.find(nodes, gang)
-        if not isinstance(found, gang_places.NoPlaces):
-            gang_places.take_back(nodes, found, had_changed=had_changed, noted=noted)
+        with Tentative(self.core.partition.nodes) as trial:
+            gang_places.find(trial, gang)
 
     @invariant()
     def no_gang_holds_a_part(self):

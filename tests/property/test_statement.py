@@ -106,7 +106,7 @@ class StatementMachine(RuleBasedStateMachine):
     @rule(data=st.data(), at=st.integers(0, NODES - 1), now=st.booleans())
     def place(self, data, at, now):
         found = one_of(data, self.pods(Ask, Place.WAITING))
-        (self.statement.place if now else self.statement.pipeline)(*found, self.node(at))
+        (self.statement.allocate if now else self.statement.pipeline)(*found, self.node(at))
 
     @precondition(lambda self: self.pods(Ask, Place.NOMINATED, Place.PLACED))
     @rule(data=st.data())
@@ -130,7 +130,7 @@ class StatementMachine(RuleBasedStateMachine):
     def keep_or_move(self, data, at):
         application, pod = one_of(data, self.pods(None, Place.RELEASING))
         if at == NODES:
-            self.statement.keep(application, pod)
+            self.statement.spare(application, pod)
         else:
             self.statement.move(application, pod, self.node(at))
 

@@ -216,7 +216,7 @@ def test_an_ask_that_a_statement_places_and_ends_again_leaves_no_trace():
     statement.pipeline(two, ask, node)
     statement.withdraw(two, ask)
     small = shape_of_small(core, two)
-    statement.place(two, small, node)
+    statement.allocate(two, small, node)
     assert node.devices == [300]
     statement.evict(two, small, "r")
     assert partition.nodes.would_have(node, ask.shape)

@@ -2,7 +2,6 @@
 
 import pytest
 
-from services.core.scheduler.invariants import over_capacity
 from services.core.scheduler.policies import what_if
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (

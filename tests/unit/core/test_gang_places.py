@@ -5,6 +5,7 @@ import pytest
 from services.core.scheduler.actions import gang as gang_module
 from services.core.scheduler.actions import gang_places
 from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.constraints import Constraints, PodTerm, Requirement, SpreadConstraint, Taint
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import (
@@ -319,12 +320,12 @@ def test_a_trial_that_fails_leaves_no_trace():
     gang(core, "gang", ("free", 4, {"vcore": 1}), ("apart", 3, {"memory": 1}, APART, TAGS))
     assert held(core) == 0
     before = everything(core)
-    found = gang_places.find(core.partition.nodes, app_of(core))
+    found = gang_places.find(Tentative(core.partition.nodes), app_of(core))
     assert isinstance(found, gang_places.NoPlaces)
     assert "6 of 7 members" in found.refusal.message
     assert everything(core) == before
     core.partition.nodes.pods_changed = True
-    gang_places.find(core.partition.nodes, app_of(core))
+    gang_places.find(Tentative(core.partition.nodes), app_of(core))
     assert core.partition.nodes.pods_changed
 
 

@@ -27,7 +27,7 @@ class Attempt:
     def allocate(self, task: Task, node: Node) -> None:
         """Place a task on idle room."""
         assert isinstance(task.pod, Ask)
-        self._statement.place(task.job.application, task.pod, node)
+        self._statement.allocate(task.job.application, task.pod, node)
 
     def pipeline(self, task: Task, node: Node) -> None:
         """Place a task on room that is being released; where it was before it just stays.
@@ -41,7 +41,7 @@ class Attempt:
         elif isinstance(pod, Ask):
             self._statement.pipeline(application, pod, node)
         elif pod.node_id == node.node_id and may_stay:
-            self._statement.keep(application, pod)
+            self._statement.spare(application, pod)
         else:
             self._statement.move(application, pod, node, self._by)
 

@@ -29,6 +29,7 @@ from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
+from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Reason, Refusal, Shortage
@@ -251,7 +252,9 @@ def _place_whole(
         if over is not None:
             found, gate = NoPlaces(over[0], {}), over[1]
         else:
-            found = gang_places.find(partition.nodes, application, backfill=backfill)
+            with Tentative(partition.nodes) as trial:
+                found = gang_places.find(trial, application, backfill=backfill)
+                trial.keep()
     if isinstance(found, NoPlaces):
         _await_places(partition, application, found.lacking)
         for group in gang_places.members(application):

@@ -27,7 +27,7 @@ import numpy as np
 from services.core.scheduler.model.rows import AskGroup, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.node_table import NodeTable
-from shared.messages.conversions import allocation_of
+from services.core.scheduler.statement.tentative import Tentative
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, add_into, fits_room, go_map, multiply
 
@@ -104,31 +104,31 @@ def bound(
 
 
 def find(
-    nodes: NodeTable, application: "Application", *, backfill: bool = False
+    trial: Tentative, application: "Application", *, backfill: bool = False
 ) -> list[tuple[Ask, Node]] | NoPlaces:
     """Find every placeholder that waits a place on the nodes, or say why that cannot be.
 
-    What was found stays on the nodes' ledgers, for the caller to count in everywhere else. When
+    What was found is on the trial, for the caller to keep and to count in everywhere else. When
     nothing was, the ledgers are as they were. A gang whose members affinity keeps together has a
     trial more in every domain that has the room, as the first node in order may be in a small one.
     """
-    found = _find_from(nodes, application, None, backfill=backfill)
+    found = _find_from(trial, application, None, backfill=backfill)
     if isinstance(found, NoPlaces):
-        for start in _starts(nodes, application, backfill=backfill):
-            again = _find_from(nodes, application, start, backfill=backfill)
+        for start in _starts(trial.nodes, application, backfill=backfill):
+            again = _find_from(trial, application, start, backfill=backfill)
             if not isinstance(again, NoPlaces):
                 return again
     return found
 
 
 def _find_from(
-    nodes: NodeTable, application: "Application", start: Node | None, *, backfill: bool
+    trial: Tentative, application: "Application", start: Node | None, *, backfill: bool
 ) -> list[tuple[Ask, Node]] | NoPlaces:
     """Find the places, the first member's at a node, where one is given."""
-    wanted = application.placeholder_needs()
-    had_changed, noted = nodes.pods_changed, nodes.pods.waiting.noted()
+    nodes, wanted = trial.nodes, application.placeholder_needs()
     placed: list[tuple[Ask, Node]] = []
-    left = _try(nodes, application, placed, start, backfill=backfill)
+    before = trial.checkpoint()
+    left = _try(trial, application, placed, start, backfill=backfill)
     if left is None:
         return placed
     used = len({node.node_id for _, node in placed})
@@ -136,7 +136,7 @@ def _find_from(
     has_room = nodes.places(left, backfill=backfill).any()
     lack = nodes.refusal(left).message if has_room else _lack(nodes, left)
     refusal = _refusal(nodes, why, left, lack)
-    take_back(nodes, placed, had_changed=had_changed, noted=noted)
+    trial.rollback(before)
     return NoPlaces(refusal, wanted)
 
 
@@ -177,35 +177,14 @@ def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> 
 
 def are_there(nodes: NodeTable, application: "Application", *, backfill: bool = False) -> bool:
     """Return whether a gang would be given its places now; nothing changes."""
-    had_changed, noted = nodes.pods_changed, nodes.pods.waiting.noted()
     if bound(nodes, application, backfill=backfill) is not None:
         return False
-    found = find(nodes, application, backfill=backfill)
-    if isinstance(found, NoPlaces):
-        return False
-    take_back(nodes, found, had_changed=had_changed, noted=noted)
-    return True
-
-
-def take_back(
-    nodes: NodeTable,
-    placed: list[tuple[Ask, Node]],
-    *,
-    had_changed: bool,
-    noted: tuple[Shape, ...],
-) -> None:
-    """Take members off the nodes again, the last first; nobody is woken by what was a trial.
-
-    ``had_changed`` was ``pods_changed``, ``noted`` were those noted before it.
-    """
-    for ask, node in reversed(placed):
-        nodes.free(node, ask.key)
-    nodes.pods_changed = had_changed
-    nodes.pods.waiting.note_only(noted)
+    with Tentative(nodes) as trial:
+        return not isinstance(find(trial, application, backfill=backfill), NoPlaces)
 
 
 def _try(
-    nodes: NodeTable,
+    trial: Tentative,
     application: "Application",
     placed: list[tuple[Ask, Node]],
     start: Node | None,
@@ -216,6 +195,7 @@ def _try(
 
     Members that affinity binds to others have their next try when others have been placed.
     """
+    nodes = trial.nodes
     groups = _by_room(nodes, application, backfill=backfill)
     counts = dict(application.to_start())
     waiting = [iter(list(islice(group.in_order(), counts[group]))) for group in groups]
@@ -232,7 +212,7 @@ def _try(
                 if node is None:
                     stuck.append((ask, asks))
                     break
-                nodes.place(node, allocation_of(ask.request, node.node_id))
+                trial.place(ask, node)
                 placed.append((ask, node))
                 ask = next(asks, None)
         if stuck and len(placed) == before:

@@ -8,7 +8,7 @@ Rule 3: a queue above the one that asks passes nothing down to the others while 
 Source: contract section 6.9; cases X-02, X-10, X-11.
 
 What is judged is what the ledgers hold; who asks what would be if others went has them go first,
-on a trial (``statement/queue_trial.py``).
+tentatively (``statement/tentative.py``).
 """
 
 from collections.abc import Iterator

@@ -21,12 +21,12 @@ from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.policies.preemption_choice import NoChoice, Supposed, choose_victims
 from services.core.scheduler.policies.preemption_victims import eligible
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.queue_trial import QueueTrial
+from services.core.scheduler.statement.tentative import KEPT, PREEMPTING, Tentative
 
 
 def would_be_whole(partition: Partition, application: Application) -> bool:
     """Return whether every placeholder of a gang that waits would come to a place."""
-    with QueueTrial() as trial:
+    with Tentative(partition.nodes) as trial:
         gang = _GangTrial(partition, application, trial)
         rest: list[tuple[Ask, int]] = []
         for group in members(application):
@@ -39,7 +39,7 @@ def would_be_whole(partition: Partition, application: Application) -> bool:
 class _GangTrial:
     """The members of a gang, placed one beside the other on what is supposed."""
 
-    def __init__(self, partition: Partition, application: Application, trial: QueueTrial) -> None:
+    def __init__(self, partition: Partition, application: Application, trial: Tentative) -> None:
         self._partition = partition
         self._leaf = application.queue
         self._trial = trial
@@ -70,13 +70,13 @@ class _GangTrial:
         for victim in chosen:
             at = self._partition.nodes.nodes[victim.allocation.node_id]
             self._supposed.go(victim, at)
-            self._trial.evict(victim.kind.leaf, victim.kind.amount)
+            self._trial.count(victim.kind.leaf.lineage(), PREEMPTING, victim.kind.amount)
         self._come(ask, node)
         return True
 
     def _come(self, ask: Ask, node: Node) -> None:
         self._supposed.come(ask, node)
-        self._trial.keep(self._leaf, ask.shape.resource)
+        self._trial.count(self._leaf.lineage(), KEPT, ask.shape.resource)
 
     def _fits(self, node: Node, ask: Ask) -> bool:
         return self._supposed.fits(self._partition, node, ask)

@@ -44,7 +44,7 @@ from services.core.scheduler.policies.preemption_victims import Eligible, eligib
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.queue_trial import QueueTrial
+from services.core.scheduler.statement.tentative import KEPT, PREEMPTING, Tentative
 from shared.model.reasons import Law
 from shared.model.resources import ResourceView, multiply
 
@@ -192,7 +192,10 @@ def _may_be_let_start(partition: Partition, application: Application) -> bool:
     """
     groups = members(application) if application.starts_in_part else []
     gang = groups[0].bucket.shape.resource if groups else application.outstanding()
-    return _is_owed(application.queue, gang) and partition.no_capacity(application, gang) is None
+    return (
+        _is_owed(partition, application.queue, gang)
+        and partition.no_capacity(application, gang) is None
+    )
 
 
 def _needs(partition: Partition, application: Application) -> object:
@@ -208,15 +211,16 @@ def _needs(partition: Partition, application: Application) -> object:
     )
 
 
-def _is_owed(leaf: Queue, gang: ResourceView) -> bool:
+def _is_owed(partition: Partition, leaf: Queue, gang: ResourceView) -> bool:
     """Return whether a gang keeps to what its queue is guaranteed, of all that is limited there.
 
     What admitted gangs have yet to allocate counts as used.
     """
     limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
-    with QueueTrial() as trial:
-        trial.keep_promises(leaf)
-        trial.keep(leaf, gang)
+    with Tentative(partition.nodes) as trial:
+        for level in leaf.lineage():
+            trial.count((level,), KEPT, dict(level.promised))
+        trial.count(leaf.lineage(), KEPT, gang)
         owed = left(leaf, leaf) or {}
         return is_within(leaf, gang) and all(name in owed for name in limited)
 
@@ -295,23 +299,24 @@ def _take(
 def guarantees_hold(partition: Partition, leaf: Queue, ask: Ask, victims: Eligible) -> bool:
     """Return whether the ask's queue is owed what it asks for, if need be once victims went."""
     wanted = ask.shape.resource
-    with QueueTrial() as trial:
-        trial.keep(leaf, wanted)
+    with Tentative(partition.nodes) as trial:
+        trial.count(leaf.lineage(), KEPT, wanted)
         if is_within(leaf, wanted):
             return True
         for kind in victims.kinds:
-            trial.evict(kind.leaf, multiply(kind.amount, kind.count))
+            trial.count(kind.leaf.lineage(), PREEMPTING, multiply(kind.amount, kind.count))
         for name in victims.spared:
             _spare(partition, trial, partition.applications.get(name), victims)
         return is_within(leaf, wanted)
 
 
 def _spare(
-    partition: Partition, trial: QueueTrial, application: Application | None, victims: Eligible
+    partition: Partition, trial: Tentative, application: Application | None, victims: Eligible
 ) -> None:
     """Let an application that is not to lose anything have it back."""
     if application is None:
         return
     for allocation in application.allocations.values():
         if partition.victims.kind_of(application, allocation) in victims.kinds:
-            trial.spare(application.queue, allocation.resource_per_alloc)
+            amount = allocation.resource_per_alloc
+            trial.count(application.queue.lineage(), PREEMPTING, amount, -1)

@@ -44,7 +44,7 @@ from services.core.scheduler.nodes.victim_sets import (
 )
 from services.core.scheduler.policies.preemption_victims import Eligible
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.queue_trial import QueueTrial
+from services.core.scheduler.statement.tentative import PREEMPTING, Tentative
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation
 from shared.model.resources import (
@@ -68,12 +68,6 @@ class Supposed:
     gone: dict[str, Victim] = field(default_factory=dict)
     room: dict[Node, Resource] = field(default_factory=dict)  # what that makes of a node's room
     coming: dict[Node, list[Allocation]] = field(default_factory=dict)
-
-    def copy(self) -> "Supposed":
-        """Return the same, to suppose more."""
-        room = {node: dict(amount) for node, amount in self.room.items()}
-        coming = {node: list(pods) for node, pods in self.coming.items()}
-        return Supposed(dict(self.gone), room, coming)
 
     def go(self, victim: Victim, node: Node) -> None:
         """Suppose that a victim goes."""
@@ -168,7 +162,7 @@ class _Choice:
         self.leaf = leaf
         self.ask = ask
         self.supposed = supposed
-        self.trial = QueueTrial()
+        self.trial = Tentative(partition.nodes)
         self.wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
         self.asks_about_pods = partition.nodes.pods.concern(ask.shape) or bool(
             ask.shape.labels and (partition.reserved_nodes.after_preemption or supposed.coming)
@@ -280,7 +274,7 @@ class _Choice:
         if self.has_to_be_open or self._is_less_than_known or self._preemptor is not None:
             return False
         start = self.trial.checkpoint()
-        self.trial.evict(kind.leaf, kind.amount)
+        self.trial.count(kind.leaf.lineage(), PREEMPTING, kind.amount)
         is_enough = self.queues_fit()
         self.trial.rollback(start)
         return is_enough
@@ -290,7 +284,8 @@ class _Choice:
         """Return whether the queues would not have the room if all victims were gone."""
         start = self.trial.checkpoint()
         for kind in self.kinds:
-            self.trial.evict(kind.leaf, multiply(kind.amount, kind.count))
+            amount = multiply(kind.amount, kind.count)
+            self.trial.count(kind.leaf.lineage(), PREEMPTING, amount)
         is_hopeless = not self.queues_fit()
         self.trial.rollback(start)
         return is_hopeless

@@ -77,7 +77,7 @@ class Checkpoint:
     def keep_row(self, row: object) -> None:
         """Keep a row's fields, and what they hold."""
         names = _SLOTS.get(type(row)) or _slots(type(row))
-        values = [getattr(row, name, _UNSET) for name in names]
+        values: list[Any] = [getattr(row, name, _UNSET) for name in names]
         self._rows.append(row)
         self._values += values
         own = getattr(row, "__dict__", _NOTHING)

@@ -2,13 +2,11 @@
 
 Rule 1: a pod is at one place, and ``_count`` counts each place in and out of the ledgers. An
         operation is a pod with the place where it was and the one where it is now, so that its
-        inverse is the same with the ends swapped. They are taken back the last first: after a
-        ``discard`` every ledger and every answer is what it was.
-Rule 2: nobody is woken and nothing is told by what is only tried.
-Rule 3: while a statement is open the nodes expect what is being released, and what is kept there
+        inverse in the log (``tentative.py``) is the same with the ends swapped.
+Rule 2: while a statement is open the nodes expect what is being released, and what is kept there
         for asks whose room was freed is taken of that; so do the pods that others are counted by.
         ``NodeTable.expected_on`` and ``would_have`` answer for then, all else for now.
-Rule 4: ``commit`` takes everything back too and returns what the net of it is to come to, once a
+Rule 3: ``commit`` takes everything back too and returns what the net of it is to come to, once a
         pod, in the order in which it was first decided. ``actions.victims.carry_out`` does that by
         the moves of the partition.
 
@@ -31,11 +29,13 @@ on. At most one statement is open at a time.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
+from functools import partial
 
 from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.rows import Application, Node, Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.tentative import Noted, Tentative
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.gpus import Devices
@@ -99,24 +99,26 @@ class StatementEndedError(AssertionError):
     """A statement that was committed or discarded is used again: a bug."""
 
 
-class Statement:
-    """One attempt on a partition."""
+class Statement(Tentative):
+    """One attempt on a partition, pod by pod."""
 
     def __init__(self, partition: Partition, follow: Follow | None = None) -> None:
         """``follow`` is told of every pod that goes to another place, forward and back."""
+        super().__init__(partition.nodes)
         self.partition = partition
         self._follow = follow
         self._operations: list[_Operation] = []
         self._at: dict[str, At] = {}  # of the pods that are not where they were
         self._has_ended = False
         self._to_have: dict[str, Devices] = {}  # the devices of those that are to come
-        self._ahead = list(_under_way(partition))
-        for count, node, pod in self._ahead:
+        for count, node, pod in _under_way(partition):
             count(self, node, pod, 1)
+            self.did(partial(count, self, node, pod, -1))
+        self.last_until_discarded()
 
     # --- operations -----------------------------------------------------------------------------
 
-    def place(self, application: Application, ask: Ask, node: Node) -> None:
+    def allocate(self, application: Application, ask: Ask, node: Node) -> None:
         """Place an ask on room that is free."""
         self._move(application, ask, At(Place.PLACED, node))
 
@@ -147,7 +149,7 @@ class Statement:
         """Have who comes in the stead of an evicted allocation go to another node."""
         self._move(application, allocation, At(Place.MOVING, node), self._why_of(allocation), by)
 
-    def keep(self, application: Application, allocation: Allocation) -> None:
+    def spare(self, application: Application, allocation: Allocation) -> None:
         """Take an eviction back that came to nothing: the allocation stays where it is."""
         self._move(application, allocation, _PLACED)
 
@@ -162,7 +164,14 @@ class Statement:
             raise StatementEndedError(f"{_key(pod)}: the statement has ended")
         operation = _Operation(application, pod, self.at(pod), now, why, by)
         self._operations.append(operation)
+        noted = self.noted()
         self._apply(operation, operation.was, now)
+        self.did(partial(self._take_back, noted))
+
+    def _take_back(self, noted: Noted) -> None:
+        last = self._operations.pop()
+        self._apply(last, last.now, last.was)
+        self.note_only(noted)
 
     # --- what it is now -------------------------------------------------------------------------
 
@@ -180,25 +189,11 @@ class Statement:
         own = (item for item in reversed(self._operations) if item.pod is pod)
         return next((item.why for item in own if item.why[0]), ("", ""))
 
-    # --- taking back, and the end ---------------------------------------------------------------
-
-    def checkpoint(self) -> int:
-        """Return where the statement is, for a rollback."""
-        return len(self._operations)
-
-    def rollback(self, to: int = 0) -> None:
-        """Take back what came after a checkpoint, the last first."""
-        while len(self._operations) > to:
-            last = self._operations.pop()
-            self._apply(last, last.now, last.was)
+    # --- the end --------------------------------------------------------------------------------
 
     def discard(self) -> None:
         """Take everything back; the statement ends."""
-        if self._has_ended:
-            return
-        self.rollback()
-        for count, node, pod in reversed(self._ahead):
-            count(self, node, pod, -1)
+        super().discard()
         self._has_ended = True
 
     def commit(self) -> list[Decision]:
@@ -283,13 +278,10 @@ class Statement:
         """Count an ask in as if it were allocated, or out again."""
         nodes, node, amount = self.partition.nodes, at.node, _amount(ask)
         assert node is not None
-        noted, had_changed = nodes.pods.waiting.noted(), nodes.pods_changed
         if change > 0:
             nodes.place(node, allocation_of(ask.request, node.node_id))
         else:
             nodes.free(node, ask.key)
-        nodes.pods.waiting.note_only(noted)
-        nodes.pods_changed = had_changed
         _change(application.queue, "allocated", amount, change)
         is_placeholder = ask.request.placeholder
         ledger = application.allocated_placeholder if is_placeholder else application.allocated

@@ -1,25 +1,110 @@
-"""Tentative: whatever is done to a partition meanwhile is undone whole.
+"""Tentative: what is tried on a partition is kept, or undone whole.
 
-Rule 1: what is done is what the scheduler does otherwise, whole cycles among it: no second
-        implementation of it. What is recorded of it can be read until it is undone.
-Rule 2: at the end the partition is as it was, also where an error is raised. One may be inside of
-        another.
+Rule 1: there is one undo. Every move that is tried is logged with its inverse; they are taken back
+        the last first. ``checkpoint`` and ``rollback`` nest.
+Rule 2: nobody is requeued for what is only tried: whom pods that come and go would wake is noted,
+        and no more when that is taken back; what is kept wakes them with the next move for good.
+Rule 3: ``tentative`` is for whole cycles, which make more moves than have inverses: its one entry
+        brings back a checkpoint of everything. What is recorded meanwhile can be read until then.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import Self
 
+from services.core.scheduler.model.rows import Node, Queue
+from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.timings import UNTIMED
+from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.statement.checkpoint import Checkpoint
 from services.core.scheduler.statement.partition import Partition
+from shared.messages.conversions import allocation_of
+from shared.model.resources import ResourceView, add_into, subtract_into
+
+KEPT, PREEMPTING = "kept", "preempting"  # ledgers of queues
+
+
+class Tentative:
+    """A log of moves with their inverses. Used in a ``with``, what was not kept is undone."""
+
+    def __init__(self, nodes: NodeTable) -> None:
+        self.nodes = nodes
+        self._inverses: list[Callable[[], object]] = []
+        self._lasting = 0  # entries that only ``discard`` takes back
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.discard()
+
+    def did(self, inverse: Callable[[], object]) -> None:
+        """Log a move that was made."""
+        self._inverses.append(inverse)
+
+    def checkpoint(self) -> int:
+        """Return where the log is, for a rollback."""
+        return len(self._inverses)
+
+    def rollback(self, to: int = 0) -> None:
+        """Take back what came after a checkpoint, the last first."""
+        inverses, least = self._inverses, max(to, self._lasting)
+        while len(inverses) > least:
+            inverses.pop()()
+
+    def discard(self) -> None:
+        """Take everything back."""
+        self._lasting = 0
+        self.rollback()
+
+    def last_until_discarded(self) -> None:
+        """Have what was done until now taken back by ``discard`` alone, by no rollback."""
+        self._lasting = len(self._inverses)
+
+    def keep(self) -> None:
+        """Let what was done stay."""
+        self._inverses.clear()
+
+    def noted(self) -> "Noted":
+        """Return who is woken by the pods that have come and gone until now."""
+        return self.nodes.pods_changed, self.nodes.pods.waiting.noted()
+
+    def note_only(self, noted: "Noted") -> None:
+        """Have those woken, and nobody else."""
+        self.nodes.pods_changed, shapes = noted
+        self.nodes.pods.waiting.note_only(shapes)
+
+    # --- moves ----------------------------------------------------------------------------------
+
+    def place(self, ask: Ask, node: Node) -> None:
+        """Count an ask on a node's ledgers, and nowhere else."""
+        noted = self.noted()
+        self.nodes.place(node, allocation_of(ask.request, node.node_id))
+        self.did(partial(self._take_off, ask, node, noted))
+
+    def _take_off(self, ask: Ask, node: Node, noted: "Noted") -> None:
+        self.nodes.free(node, ask.key)
+        self.note_only(noted)
+
+    def count(
+        self, queues: Iterable[Queue], ledger: str, amount: ResourceView, change: int = 1
+    ) -> None:
+        """Count an amount into a ledger of some queues, or (-1) out of it."""
+        count, inverse = (add_into, subtract_into) if change > 0 else (subtract_into, add_into)
+        for queue in queues:
+            held = getattr(queue, ledger)
+            count(held, amount)
+            self.did(partial(inverse, held, amount))
+
+
+Noted = tuple[bool, tuple[Shape, ...]]
 
 
 @contextmanager
 def tentative(partition: Partition) -> Iterator[None]:
-    """Try anything on a partition, and undo it. Nothing of it is timed."""
-    before = Checkpoint(partition)
-    partition.timings = UNTIMED
-    try:
+    """Try anything on a partition, whole cycles too, and undo it. Nothing of it is timed."""
+    with Tentative(partition.nodes) as log:
+        log.did(Checkpoint(partition).restore)
+        partition.timings = UNTIMED
         yield
-    finally:
-        before.restore()
