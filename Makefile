@@ -62,6 +62,7 @@ docs: setup
 	@PYTHONPATH=. $(PYTHON) scripts/make_docs.py --check
 	@PYTHONPATH=. $(PYTHON) scripts/make_chart.py --check
 	@$(PYTHON) scripts/check_docs.py
+	@$(PYTHON) scripts/check_words.py
 	@$(PYTHON) scripts/stage_docs.py
 
 lock: setup

@@ -16,7 +16,8 @@ from check_docs import headings
 ROOT = Path(__file__).parent.parent
 FOLDERS = ("services", "shared", "tools", "tests", "scripts", "docs", "deploy")
 SUFFIXES = {".py", ".md", ".js", ".yaml", ".yml", ".toml", ".sh"}
-_CITED = re.compile(r"docs/rules/([\w-]+\.md)(?:#([\w-]+))?")
+_OWN = ("check_words.py", "test_words.py")  # they have what is searched for
+_CITED = re.compile(r"(?:docs|\.\.)/rules/([\w-]+\.md)(?:#([\w-]+))?")
 _OUTSIDE = re.compile(r"\bcontract,? (?:sections?|kai|\d)|\b[Cc]ontract:? \w+\.md", re.IGNORECASE)
 _ISSUE = re.compile(r"\bissues? #?\d", re.IGNORECASE)
 WORDS = {  # in the code and the pages: a pattern, and what is said instead
@@ -44,7 +45,7 @@ def _files() -> Iterator[Path]:
         for path in sorted((ROOT / folder).rglob("*")):
             if (
                 path.suffix in SUFFIXES
-                and path != Path(__file__)
+                and path.name not in _OWN
                 and "__pycache__" not in path.parts
             ):
                 yield path

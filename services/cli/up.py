@@ -189,7 +189,7 @@ class _Up:
         self._beside: list[asyncio.Task[None]] = []
 
     async def run(self) -> int:
-        """Start, show and stop; a signal is heeded at any time."""
+        """Start, show and stop; a signal is respected at any time."""
         loop = asyncio.get_running_loop()
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, self.stopping.set)

@@ -150,7 +150,7 @@ def _queue(spec: QueueSpec) -> QueueConfig:
 
 
 def _resource(spec: ResourcesSpec, kind: str) -> Resource | None:
-    """Return a resource; all zero or absent is "not set" (contract section 1.4)."""
+    """Return a resource; all zero or absent is "not set" (docs/rules/queues.md#amounts)."""
     amounts = spec.max if kind == "max" else spec.guaranteed
     resource = resource_of(amounts or {}, spec.line)
     return None if is_zero(resource) else resource

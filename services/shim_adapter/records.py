@@ -29,7 +29,10 @@ ENDED_PHASES = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 class ApplicationPhase(StrEnum):
-    """What the mirror does for an application (the shim's own states, contract section 3.3)."""
+    """What the mirror does for an application.
+
+    Source: the shim's own states, docs/rules/gangs.md#the-course.
+    """
 
     NEW = "New"
     RESERVING = "Reserving"

@@ -2,7 +2,7 @@
 
 Two connections: one publishes, one consumes, so that a broker that blocks publishers still takes
 acknowledgements. A lost connection ends both; the next call connects again and declares the whole
-topology anew. Traps and figures: contract, rabbitmq.md.
+topology anew. Traps and figures: docs/rules/rabbitmq.md.
 """
 
 import asyncio

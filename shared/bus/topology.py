@@ -11,12 +11,12 @@
     (exclusive queues)           one an API replica, bound to "api.all.#", "api.<instance>.#"; one a
                                  process of core and timers, of "core_members", "timers_members"
 
-Every argument is stated: brokers' defaults differ between versions (contract: rabbitmq.md).
-Limits: MAX_INBOX_MESSAGES (publishers are refused, and try again), MAX_DEAD_LETTERS of
-MAX_DEAD_BYTES (the oldest go), MAX_TRACE_BYTES and MAX_TRACE_AGE (the oldest segments go). The
-delivery limit is as good as off, because it counts messages that were only prefetched; poison is
-told by decoding, and by the host's own count of crashes. It is a large number and not -1: RabbitMQ
-3.10 takes -1 for "dead-letter at the first redelivery" (docs/adr/0005).
+Every argument is stated: brokers' defaults differ between versions
+(docs/rules/rabbitmq.md#topology). Limits: MAX_INBOX_MESSAGES (publishers are refused, and try
+again), MAX_DEAD_LETTERS of MAX_DEAD_BYTES (the oldest go), MAX_TRACE_BYTES and MAX_TRACE_AGE (the
+oldest segments go). The delivery limit is as good as off, because it counts messages that were only
+prefetched; poison is told by decoding, and by the host's own count of crashes. It is a large number
+and not -1: RabbitMQ 3.10 takes -1 for "dead-letter at the first redelivery" (docs/adr/0005).
 """
 
 from collections.abc import Iterator

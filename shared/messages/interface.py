@@ -1,7 +1,7 @@
 """The scheduler interface: what a resource manager and the scheduler say to each other.
 
-Source: contract section 4 (si.proto), in the seeds' form: requests and responses carry lists, and
-the sections of a message are applied in the order in which they stand here.
+Source: docs/rules/interface.md (si.proto), in the seeds' form: requests and responses carry lists,
+and the sections of a message are applied in the order in which they stand here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
 from shared.messages.records import record
 from shared.model.gpus import Devices
 
-DEFAULT_PLACEHOLDER_TIMEOUT_MS = 15 * 60 * 1000  # contract section 3.3
+DEFAULT_PLACEHOLDER_TIMEOUT_MS = 15 * 60 * 1000  # docs/rules/gangs.md#the-course
 
 
 class TerminationType(StrEnum):
@@ -62,7 +62,10 @@ class UserGroupInformation:
 
     @property
     def resolved_groups(self) -> tuple[str, ...]:
-        """Return the groups; who names none has one of the user's own name (contract 6.11)."""
+        """Return the groups; who names none has one of the user's own name.
+
+        Source: docs/rules/quotas.md.
+        """
         return self.groups or ((self.user,) if self.user else ())
 
 
@@ -88,7 +91,8 @@ class AddApplicationRequest:
 
     ``placeholder_timeout_milli_seconds`` is how long its placeholders may wait for each other,
     ``execution_timeout_milli_seconds`` how long the application may run (0: for ever). A resource
-    manager that says only the latter means the former by it, as YuniKorn's does (contract 3.3).
+    manager that says only the latter means the former by it, as YuniKorn's does
+    (docs/rules/gangs.md#the-course).
 
     The last ones are for recovery. ``reservation_start_ns`` is when the first placeholder was
     allocated, or the nodes first refused one, so that the placeholder timeout keeps its first
@@ -374,9 +378,10 @@ class SchedulingState(StrEnum):
 class ContainerSchedulingState:
     """How an ask stands, and why.
 
-    FAILED: its quota is there and no node takes it; more nodes would help. SKIPPED: its people
-    are to read the reason, which is one of the request events of contract section 7.2. RESERVED:
-    others make way for it on ``node_id``, which is kept for it meanwhile ("": it is no more).
+    FAILED: its quota is there and no node takes it; more nodes would help. SKIPPED: its people are
+    to read the reason, which is one of the request events of docs/rules/events.md#what-is-recorded.
+    RESERVED: others make way for it on ``node_id``, which is kept for it meanwhile ("": it is no
+    more).
     """
 
     application_id: str

@@ -143,7 +143,7 @@ class NodeState:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderCount:
-    """How far the placeholders of one task group are (contract: PlaceholderData)."""
+    """How far the placeholders of one task group are (docs/rules/gangs.md#the-course)."""
 
     task_group_name: str
     count: int
@@ -252,7 +252,7 @@ class AllocationState:
     That of a foreign pod has no application. ``placeholder_time_ns`` is when the placeholder was
     made that it took the place of (``placeholder_used``). ``why`` it ended, or is to end once that
     is confirmed (``released``), is a TerminationType; the unknown one says that its node has gone
-    (contract section 7.2).
+    (docs/rules/events.md#what-is-recorded).
     """
 
     allocation_key: str
@@ -302,7 +302,7 @@ class UserState:
 
 @record
 class EventState:
-    """Something that happened, with YuniKorn's numbers (contract section 7.1)."""
+    """Something that happened, with YuniKorn's numbers (docs/rules/events.md#numbers)."""
 
     type: int
     object_id: str

@@ -1,6 +1,6 @@
 """The checksum of a queue configuration: by it a verdict finds the text that it judges.
 
-Source: contract section 1.7.
+Source: docs/rules/queues.md#checksum.
 """
 
 import re

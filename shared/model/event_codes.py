@@ -1,4 +1,7 @@
-"""The numbers of events, under the names that YuniKorn gives them (contract section 7.1)."""
+"""The numbers of events, under the names that YuniKorn gives them.
+
+Source: docs/rules/events.md#numbers.
+"""
 
 from enum import IntEnum
 

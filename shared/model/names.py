@@ -1,4 +1,7 @@
-"""What users, groups, queues and settings may be called (contract sections 1.2, 1.8, 1.9, 2.11)."""
+"""What users, groups, queues and settings may be called.
+
+Source: docs/rules/queues.md and docs/rules/configuration.md#service-keys.
+"""
 
 import re
 

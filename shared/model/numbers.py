@@ -1,9 +1,9 @@
 """Whole numbers at the border: how Go reads them from text, and how large they may be.
 
 Decimal digits, with no blanks, dots or underscores; leading zeros mean nothing. What is not such a
-number, or is out of range, is None: what that means is the reader's to say (contract section 1.5).
-Inside a service numbers are Python's own and never overflow; where one goes out on a wire it is an
-int64 (docs/adr/0021).
+number, or is out of range, is None: what that means is the reader's to say
+(docs/rules/queues.md#properties). Inside a service numbers are Python's own and never overflow;
+where one goes out on a wire it is an int64 (docs/adr/0021).
 """
 
 import re

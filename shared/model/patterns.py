@@ -1,4 +1,4 @@
-"""Regular expressions of placement filters, as Go's RE2 reads them (contract section 1.10).
+"""Regular expressions of placement filters, as Go's RE2 reads them (docs/rules/placement.md#rules).
 
 RE2 has no references back and no looking around, and takes time in proportion to the text: the
 names that it is held against are sent by strangers.

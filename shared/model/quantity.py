@@ -1,6 +1,6 @@
 """Quantities as text: YuniKorn's for queues.yaml, Kubernetes' for pods and nodes.
 
-Both return integers. YuniKorn's grammar is contract section 1.4; Kubernetes' is that of
+Both return integers. YuniKorn's grammar is docs/rules/queues.md#amounts; Kubernetes' is that of
 ``resource.Quantity`` (decimal, binary and exponent suffixes), of which a scheduler takes
 ``MilliValue`` for cpu and ``Value`` (rounded up) for everything else.
 """

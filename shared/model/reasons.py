@@ -157,9 +157,11 @@ class Refusal:
 
 
 # What is wrong with a gang: reasons of an application's notes.
-TASK_GROUPS_ERROR = "TaskGroupsError"  # contract section 2.5: the reason of the event at the pod
+# docs/rules/gangs.md#task-groups: the reason of the event at the pod
+TASK_GROUPS_ERROR = "TaskGroupsError"
 LARGER_THAN_PLACEHOLDER = "LargerThanPlaceholder"
-PLACEHOLDER_CREATE_FAILED = "PlaceholderCreateFailed"  # contract section 2.6, as above
+# docs/rules/gangs.md#placeholder-pods, as above
+PLACEHOLDER_CREATE_FAILED = "PlaceholderCreateFailed"
 ANNOTATION_IGNORED = "AnnotationIgnored"  # one that was read, and says nothing that can be done
 MISMATCHES = (
     TASK_GROUPS_ERROR,

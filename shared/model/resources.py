@@ -1,8 +1,8 @@
 """Resource arithmetic: a resource is a plain map from type name to an integer.
 
-Units (contract section 0): ``vcore`` in milli, ``memory`` in bytes, ``pods`` one a pod, every
-other type in its own base unit. A map is a value: functions here return new maps, and only the
-two ``*_into`` functions change their first argument, which is then a ledger.
+Units (docs/rules/README.md#units): ``vcore`` in milli, ``memory`` in bytes, ``pods`` one a pod,
+every other type in its own base unit. A map is a value: functions here return new maps, and only
+the two ``*_into`` functions change their first argument, which is then a ledger.
 
 Rule 1: no floats.
 Rule 2: a type that is absent is 0 in an amount, and unlimited in a limit (unless said otherwise).
@@ -145,7 +145,7 @@ def smaller_of(left: ResourceView, right: ResourceView) -> Resource:
 def go_map(resource: ResourceView | None) -> str:
     """Return the text that YuniKorn prints for a resource: ``map[memory:1 vcore:2]``.
 
-    Source: contract section 1.6, NB 2. An unset resource is ``nil resource``.
+    Source: docs/rules/queues.md#checks. An unset resource is ``nil resource``.
     """
     if resource is None:
         return "nil resource"

@@ -1,8 +1,8 @@
 """The application's states and the only moves between them.
 
-Source: contract section 3.1. The table is the machine: an event that has no row for the present
-state is a bug of ours, and crashes. (The seeds' ``waiting`` is Completing; their ``killed`` is
-Failed after Failing.)
+Source: docs/rules/applications.md#states. The table is the machine: an event that has no row for
+the present state is a bug of ours, and crashes. (The seeds' ``waiting`` is Completing; their
+``killed`` is Failed after Failing.)
 """
 
 from enum import StrEnum

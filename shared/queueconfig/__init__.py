@@ -1,6 +1,6 @@
 """queues.yaml as YuniKorn's users write it: read strictly, judged by YuniKorn's own rules.
 
-Pure: text in, a configuration or an error with a line out. Source: contract sections 1.2 to 1.9.
+Pure: text in, a configuration or an error with a line out. Source: docs/rules/queues.md.
 """
 
 from shared.queueconfig.errors import QueueConfigError

@@ -1,4 +1,4 @@
-"""Amounts of queues: parsed, and compared along the tree (contract section 1.6, steps 5 and 8)."""
+"""Amounts of queues: parsed, and compared along the tree (docs/rules/queues.md#checks)."""
 
 from collections.abc import Mapping
 

@@ -1,6 +1,6 @@
 """Limits of users and groups: each by itself, against its queue, and down the tree.
 
-Source: contract section 1.6, steps 3, 4 and 9.
+Source: docs/rules/queues.md#checks.
 """
 
 import re

@@ -1,6 +1,6 @@
 """Placement rules: names, filters, and the paths that can be told without an application.
 
-Source: contract section 1.6, step 6, and section 1.10.
+Source: docs/rules/queues.md#checks and docs/rules/placement.md#rules.
 """
 
 import re

@@ -1,8 +1,8 @@
 """Plain YAML values as Go's yaml.v3 reads them: YAML 1.2, with what it keeps of 1.1.
 
-A truth is true or false; where one is asked for, ``yes``, ``on`` and ``y`` are one too. Numbers
-may be hexadecimal, octal (``0o17``, ``017``) or binary, with underscores. What stands in quotes is
-text. Source: the package's own description; contract section 1.1 names the package.
+A truth is true or false; where one is asked for, ``yes``, ``on`` and ``y`` are one too. Numbers may
+be hexadecimal, octal (``0o17``, ``017``) or binary, with underscores. What stands in quotes is
+text. Source: the package's own description; docs/rules/queues.md#where-it-comes-from.
 """
 
 import re

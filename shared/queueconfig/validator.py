@@ -1,4 +1,4 @@
-"""The checks in YuniKorn's own order, with its own sentences (contract section 1.6).
+"""The checks in YuniKorn's own order, with its own sentences (docs/rules/queues.md#checks).
 
 The configuration is brought into shape on the way: names in lower case where YuniKorn does so, one
 root above every queue, the partition's limits on the root.
@@ -51,7 +51,7 @@ def check_schedulable(config: SchedulerConfig) -> None:
 
     There has to be a partition named default, where everything goes that names none, and there
     are at most MAX_PARTITIONS. The rest is what YuniKorn checks when it loads a file: its
-    ``validate-conf`` accepts one that fails here (contract section 1.6, the last step).
+    ``validate-conf`` accepts one that fails here (docs/rules/queues.md#checks, the last step).
     """
     names = [partition.name for partition in config.partitions]
     if len(names) > MAX_PARTITIONS:

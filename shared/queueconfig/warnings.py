@@ -45,7 +45,8 @@ def partition_warnings(partition: PartitionSpec) -> Iterator[tuple[int, str]]:
 def _without_effect(root: QueueSpec) -> Iterator[tuple[int, str]]:
     """Yield what is set on the root and means something between siblings only, which it has not.
 
-    Source: contract section 6.4, and 6.9: preemption looks no further than the root in any case.
+    Source: docs/rules/scheduling.md#priority and docs/rules/preemption.md: preemption looks no
+    further than the root in any case.
     """
     where = "has no effect: the root has no siblings; set it on the queues below"
     offset = _offset(root)
@@ -73,7 +74,8 @@ def _lets_anybody_in(queue: QueueSpec) -> bool:
 def _highest(queue: QueueSpec, path: str, found: list[tuple[int, str]]) -> int:
     """Return the highest priority that a queue can show, and note the offsets that lift it too far.
 
-    Source: contract section 6.4; the priority design warns of offsets near the system classes.
+    Source: docs/rules/scheduling.md#priority; the priority design warns of offsets near the system
+    classes.
     """
     below = [_highest(child, f"{path}.{child.name}", found) for child in queue.queues or []]
     highest = max(below, default=HIGHEST_USER_PRIORITY)

@@ -1,7 +1,9 @@
-"""YuniKorn's histograms of how long scheduling takes (contract section 7.3), filled by stopwatches.
+"""YuniKorn's histograms of how long scheduling takes, filled by stopwatches.
 
 A stopwatch counts in integers of its own: observing one of prometheus-client's histograms costs
 more than what is measured. The values are seconds, whatever the names say.
+
+Source: docs/rules/metrics.md.
 """
 
 import time

@@ -180,7 +180,7 @@ def test_k07_cpu_as_a_number_or_as_text_is_the_same(cpu):
 
 
 def test_every_key_of_a_task_group_is_read_whatever_its_case_but_labels_are_not_ours():
-    """Contract 2.5: Go json, keys case-insensitive, also those inside of what a group holds."""
+    """docs/rules/gangs.md#task-groups: Go json, keys case-insensitive, also those inside of what a group holds."""
     when = "RequiredDuringSchedulingIgnoredDuringExecution"
     term = {"MatchExpressions": [{"Key": "Zone", "Operator": "In", "Values": ["Key"]}]}
     near = {"LabelSelector": {"MatchLabels": {"Key": "v"}}, "TopologyKey": "rack"}

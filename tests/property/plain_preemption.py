@@ -269,7 +269,7 @@ def _is_candidate(partition: Partition, node: Node, ask: Ask) -> bool:
 
 
 def _makes_way(partition: Partition, held: Reservation, ask: Ask) -> bool:
-    """Return whether a reservation lets an ask preempt on its node (contract section 6.9).
+    """Return whether a reservation lets an ask preempt on its node (docs/rules/preemption.md).
 
     Its own does, and one of a lower priority that has stood for long. So does that of an ask that
     has preempted there: several may wait for the room of one node (docs/adr/0016).

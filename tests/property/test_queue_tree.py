@@ -1,6 +1,6 @@
 """Random queue trees, loads and reloads against a reference that is slow and obvious.
 
-The reference knows the rules of contract sections 6.2 to 6.5 as one reads them: every decision
+The reference knows the rules of docs/rules/scheduling.md as one reads them: every decision
 looks at every queue, application and ask again. What the scheduler places, in which order, must be
 the same; so must headrooms, shares and priorities.
 """

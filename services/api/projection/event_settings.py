@@ -1,7 +1,9 @@
-"""The keys ``event.*`` of the ConfigMap, as far as the API goes by them (contract section 2.11).
+"""The keys ``event.*`` of the ConfigMap, as far as the API goes by them.
 
 A value that does not hold is as if it were not there. ``event.requestCapacity`` is not among them:
 how many events a pod is told is bounded where they are told.
+
+Source: docs/rules/configuration.md#service-keys.
 """
 
 from collections.abc import Mapping

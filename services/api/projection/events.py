@@ -30,7 +30,7 @@ class Told(Protocol):
 
 
 class EventRing:
-    """Events with their numbers. Source: contract section 7.2, case W-17."""
+    """Events with their numbers. Source: docs/rules/events.md#what-is-recorded, case W-17."""
 
     def __init__(self, capacity: int = MAX_EVENTS) -> None:
         self._entries: deque[tuple[int, EventState | Told]] = deque()  # with their first number
@@ -39,7 +39,7 @@ class EventRing:
         self.is_open = True  # whether what comes is taken in
         self._next = 0
         self._first = 0  # below it all was forgotten while fewer were held
-        self.read_total = 0  # how many were read, by whomever
+        self.read_total = 0  # how many were read, by all readers
 
     def add(self, event: EventState) -> None:
         """Take an event in."""

@@ -1,4 +1,4 @@
-"""How much ran, a sample a minute (contract section 5.3: a ring of 1,440 one-minute samples).
+"""How much ran, a sample a minute (docs/rules/rest.md#history: a ring of 1,440 one-minute samples).
 
 A sample says what was so at its minute. The model changes with what comes in and with nothing else,
 so the samples of the minutes that have passed are taken before the next message changes it.

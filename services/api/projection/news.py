@@ -1,4 +1,4 @@
-"""Events that the state says by itself: what came, changed and went (contract section 7.2).
+"""Events that the state says by itself: what came, changed and went.
 
 The core tells what is so now, once a batch; what it was before is in the read model. The events
 between the two are made here, so that nothing is told twice.
@@ -6,6 +6,8 @@ between the two are made here, so that nothing is told twice.
 Order: within one change of the state the news of an application are put in the order of its life:
 it comes, asks, is accepted, gets its allocations, runs; what it had goes before it completes, fails
 or leaves. Nodes and queues come before, and go after, the applications on and in them.
+
+Source: docs/rules/events.md#what-is-recorded.
 """
 
 from collections.abc import Callable, Iterator, Mapping

@@ -56,7 +56,7 @@ from shared.model.units import seconds
 
 MAX_ENDED = 10_000
 ASK_AGAIN_NS = seconds(10)
-RETENTION_NS = seconds(3 * 24 * 3600)  # contract section 3.1: terminatedTimeout
+RETENTION_NS = seconds(3 * 24 * 3600)  # docs/rules/applications.md#states: terminatedTimeout
 SWEEP_NS = seconds(24 * 3600)
 Key = tuple[str, str]  # application id and submission
 _RESULTS = (("accepted", ApplicationState.ACCEPTED), ("rejected", ApplicationState.REJECTED))

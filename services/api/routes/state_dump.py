@@ -1,6 +1,8 @@
-"""``/debug/fullstatedump``: everything in one answer (contract section 5.3, AggregatedStateInfo).
+"""``/debug/fullstatedump``: everything in one answer.
 
 The resource manager's own state is not kept here, as that of a shim that registers no callback.
+
+Source: docs/rules/rest.md#state-dump, AggregatedStateInfo.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""YuniKorn's routes, ``/ws/v1`` (contract section 5.2)."""
+"""YuniKorn's routes, ``/ws/v1`` (docs/rules/rest.md#routes)."""
 
 import asyncio
 import re

@@ -1,6 +1,6 @@
 """How an answer looks on the wire: as Go's encoder writes it, with YuniKorn's headers and errors.
 
-Source: contract section 5.1.
+Source: docs/rules/rest.md#every-answer.
 """
 
 import gzip

@@ -1,4 +1,4 @@
-"""What no route takes, answered as YuniKorn's router does (contract section 5.1).
+"""What no route takes, answered as YuniKorn's router does (docs/rules/rest.md#every-answer).
 
 Rule 1: a path that a route of the same method would take without its last slash, with one, with
         ``//`` and ``..`` worked out, or in another case, is redirected there: 301 for GET, 308 for

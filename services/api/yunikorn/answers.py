@@ -1,7 +1,8 @@
 """YuniKorn's answers from the read model: names, units and omissions exactly as its own.
 
-Source: contract section 5.3. Times are Unix nanoseconds, but ``startTime`` of an application is in
-milliseconds. Keys whose value is zero or empty are left out unless the contract says "always".
+Source: docs/rules/rest.md#fields. Times are Unix nanoseconds, but ``startTime`` of an application
+is in milliseconds. Keys whose value is zero or empty are left out but for those that
+are always there.
 """
 
 from collections import Counter
@@ -29,7 +30,8 @@ from shared.queueconfig import QueueConfigError, load_configuration
 
 Answer = dict[str, Any]
 V = TypeVar("V")
-FAIR = "fair"  # how a parent orders its queues, whatever it is told (contract section 6.2)
+# how a parent orders its queues, whatever it is told (docs/rules/scheduling.md#order-of-queues)
+FAIR = "fair"
 PERCENT = 100
 _ZERO_TIME_MS = -62135596800000
 
@@ -262,7 +264,7 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
     """Return AllocationAskDAOInfo."""
     waiting = model.why(application, ask)
     if waiting is not None and waiting.nodes is not None and not waiting.nodes.total:
-        waiting = None  # without a node nothing is tried (contract section 6.1)
+        waiting = None  # without a node nothing is tried (docs/rules/scheduling.md#the-cycle)
     return pruned(
         {
             "allocationKey": ask.allocation_key,

@@ -1,7 +1,7 @@
 """What is running: the version, when it was installed, and of which commit where an image says so.
 
-Source: contract section 5.3, rmBuildInformation. The names are the Kubernetes shim's own; core,
-interface and shim are one tree here, so they are of one commit.
+Source: docs/rules/rest.md#fields, rmBuildInformation. The names are the Kubernetes shim's own;
+core, interface and shim are one tree here, so they are of one commit.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""YuniKorn's answer about its configuration (contract section 5.3, ConfigDAOInfo).
+"""YuniKorn's answer about its configuration (docs/rules/rest.md#configuration, ConfigDAOInfo).
 
 As YAML the keys are queues.yaml's own; as JSON they are the names of Go's fields. Go leaves out a
 record that is empty from YAML, and not from JSON.

@@ -1,4 +1,4 @@
-"""``/ws/v1/events/stream``: the events as they come, a line each (contract section 5.3).
+"""``/ws/v1/events/stream``: the events as they come, a line each.
 
 Rule 1: the first line names the replica; after it come at most ``count`` events of the past, then
         every one that is new, in the order of their numbers.
@@ -7,6 +7,8 @@ Rule 2: so many at once, and so many of those that asked for the same ``Host``, 
 Rule 3: whoever has taken nothing for STALL_SECONDS, and is more than MAX_BEHIND events behind, or
         so far that they are not held any more, is told so on a last line, and is dropped. A stream
         keeps nothing but its place in the ring of events.
+
+Source: docs/rules/rest.md#event-streams.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""YuniKorn's event answers (contract sections 5.3 and 7; case W-11)."""
+"""YuniKorn's event answers.
+
+Source: docs/rules/rest.md#event-batches and docs/rules/events.md; case W-11.
+"""
 
 import re
 

@@ -1,6 +1,8 @@
-"""``/ws/v1/scheduler/healthcheck``: nine checks of the read models (contract section 5.3; W-13).
+"""``/ws/v1/scheduler/healthcheck``: nine checks of the read models.
 
 The names of the fields, of the checks and what they say are YuniKorn's.
+
+Source: docs/rules/rest.md#health; W-13.
 """
 
 from collections import Counter

@@ -1,4 +1,4 @@
-"""YuniKorn's history answers (contract section 5.3): the counts are texts there."""
+"""YuniKorn's history answers (docs/rules/rest.md#history): the counts are texts there."""
 
 from services.api.projection.history import History
 from services.api.yunikorn.answers import Answer

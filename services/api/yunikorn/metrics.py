@@ -1,10 +1,12 @@
-"""The metrics of the read models: YuniKorn's names and labels, and Muster's own (contract 7.3).
+"""The metrics of the read models: YuniKorn's names and labels, and Muster's own.
 
 Those of another partition than ``default`` have its name as a further label, ``partition``; those
 of events are of the replica.
 
 What a part of a cycle takes is measured in the core (``shared.runtime.latency``); what a Go runtime
 measures of itself has no counterpart here. Counters count since this replica started.
+
+Source: docs/rules/metrics.md.
 """
 
 import re

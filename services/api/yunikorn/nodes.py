@@ -1,6 +1,8 @@
-"""How full the nodes are, in ten steps (contract section 5.3, PartitionNodesUtilDAOInfo; W-08).
+"""How full the nodes are, in ten steps.
 
 What other schedulers placed is not counted.
+
+Source: docs/rules/rest.md#node-utilizations, PartitionNodesUtilDAOInfo; W-08.
 """
 
 from collections.abc import Iterable, Iterator

@@ -1,4 +1,7 @@
-"""``/debug/stack``: where every thread and every task of the API stands (contract section 5.2)."""
+"""``/debug/stack``: where every thread and every task of the API stands.
+
+Source: docs/rules/rest.md#routes.
+"""
 
 import asyncio
 import sys

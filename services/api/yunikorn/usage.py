@@ -1,4 +1,4 @@
-"""YuniKorn's answers about users, groups and placement rules (contract section 5.3).
+"""YuniKorn's answers about users, groups and placement rules (docs/rules/rest.md#usage-and-rules).
 
 Whose an application is, and where it runs, is read off the applications: a user's state does not
 say it, for that would be all of them again with each pod of one.

@@ -11,7 +11,7 @@ Rule 3: who a pod is of is said by whoever may say it, or by nobody else than th
         changed. This holds wherever a pod is Muster's, also where it is not touched otherwise.
 Rule 4: what is said twice is the same: a patch of what was patched is empty.
 
-Source: contract section 2.10.
+Source: docs/rules/configuration.md#admission.
 """
 
 import json

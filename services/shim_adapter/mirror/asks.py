@@ -39,7 +39,10 @@ NODE_ACTIONS = {
 
 
 def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
-    """Return a node's news (contract section 2.7: the attributes that are sent)."""
+    """Return a node's news.
+
+    Source: docs/rules/pods.md#what-a-pod-asks-for: the attributes that are sent.
+    """
     return NodeInfo(
         node_id=node.name,
         action=action,
@@ -83,7 +86,7 @@ def _milliseconds(seconds: int) -> int:
 
 
 def foreign_allocation(pod: PodRecord) -> Allocation:
-    """Return a foreign pod as an allocation (contract section 2.8): it has no application."""
+    """Return a foreign pod as an allocation (docs/rules/foreign-pods.md): it has no application."""
     return Allocation(
         allocation_key=pod.uid,
         application_id="",

@@ -1,7 +1,7 @@
 """The mirror: what the resource manager reports becomes asks, what the core decides becomes calls.
 
 Rule 1: an application with task groups gets its placeholders first; its real pods are held back
-        until every group's placeholders are bound (contract section 3.3, steps 2 and 5).
+        until every group's placeholders are bound (docs/rules/gangs.md#the-course).
 Rule 2: a pod whose deletion the core decided is confirmed with the core's own termination type
         once it is gone, be it an allocation or an ask; a confirmation is never confirmed.
 Rule 3: an application that came with its pods ends with them. Deleted before they were asked for it
@@ -512,7 +512,7 @@ class ClusterMirror(Moves):
         """Go on without a gang that the core took for whole, when it waits for it no more.
 
         A bind failed since, or a node went: the core lets its placeholders go for want of time and
-        carries on (contract section 3.3, step 8), and what is left of the gang is never whole.
+        carries on (docs/rules/gangs.md#timeout), and what is left of the gang is never whole.
         """
         application = self.world.applications.get(pod.spec.application_id)
         if (

@@ -1,4 +1,5 @@
 """From manifests and annotations to pods and task groups. Pure: text in, values or sentences out.
 
-Source: contract sections 2.1 to 2.7.
+Source: docs/rules/pods.md, docs/rules/gangs.md#task-groups and
+docs/rules/gangs.md#placeholder-pods.
 """

@@ -229,7 +229,10 @@ def _weight(item: Mapping[str, Any], where: str) -> int:
 
 
 def _node_of(terms: tuple[NodeTerm, ...]) -> str:
-    """Return the node that the last term names: that of a DaemonSet's pod (contract 2.7)."""
+    """Return the node that the last term names: that of a DaemonSet's pod.
+
+    Source: docs/rules/pods.md#what-a-pod-asks-for.
+    """
     for term in reversed(terms):
         for field in term.fields:
             if field.operator == "In" and field.values:

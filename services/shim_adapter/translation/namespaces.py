@@ -1,6 +1,8 @@
-"""What a namespace's annotations say of the queues of its applications (contract section 2.4).
+"""What a namespace's annotations say of the queues of its applications.
 
 A quota that does not hold as a whole is dropped as a whole. Source: cases K-10 and Q-23.
+
+Source: docs/rules/pods.md#labels-and-annotations.
 """
 
 import json

@@ -1,7 +1,7 @@
 """Placeholder pods: what holds a gang member's place until the real pod takes it.
 
-Source: contract section 2.6. The ten last characters of the name are derived from the application
-and the index instead of drawn, so that making them again makes the same pods.
+Source: docs/rules/gangs.md#placeholder-pods. The ten last characters of the name are derived from
+the application and the index instead of drawn, so that making them again makes the same pods.
 """
 
 from services.shim_adapter.records import ApplicationRecord

@@ -1,6 +1,7 @@
 """From a Kubernetes pod (as a map) to the pod as the mirror knows it.
 
-Source: contract sections 2.1 to 2.7. A pod of another scheduler is refused with a sentence.
+Source: docs/rules/pods.md, docs/rules/gangs.md#task-groups and
+docs/rules/gangs.md#placeholder-pods. A pod of another scheduler is refused with a sentence.
 """
 
 import json
@@ -262,7 +263,10 @@ def _first(
 def application_id_of(
     labels: dict[str, str], annotations: dict[str, str], namespace: str, reading: Reading
 ) -> str:
-    """Return a pod's application (contract section 2.2); UNIQUE_SUFFIX stands for its UID."""
+    """Return a pod's application; UNIQUE_SUFFIX stands for its UID.
+
+    Source: docs/rules/pods.md#its-application.
+    """
     found = _first(_APP_ID_SOURCES, labels, annotations) or reading.application_id
     if not found and reading.is_unique:
         return f"{namespace[:_NAMESPACE_PART]}{UNIQUE_SUFFIX}"
@@ -286,7 +290,7 @@ def with_uid(application_id: str, uid: str) -> str:
 def said_twice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence for the application, and the queue, of which a pod names several.
 
-    The first counts all the same (contract section 2.3).
+    The first counts all the same (docs/rules/pods.md#its-queue).
     """
     maps = {"labels": labels, "annotations": annotations}
     found = []
@@ -300,7 +304,8 @@ def said_twice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tup
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:
     """Return who a pod is of: nobody, in no group, where its information does not hold as a whole.
 
-    The keys are read as Go reads JSON, whatever their case (contract sections 2.4, 2.5).
+    The keys are read as Go reads JSON, whatever their case
+    (docs/rules/pods.md#labels-and-annotations and docs/rules/gangs.md#task-groups).
     """
     return _user_stated(annotations) or (NOBODY, ())
 
@@ -368,11 +373,13 @@ def requested(
 def pod_request(
     spec: Mapping[str, Any], where: str, status: Mapping[str, Any] | None = None
 ) -> Resource:
-    """Return what a pod asks for (contract section 2.7): containers, init containers, overhead.
+    """Return what a pod asks for: containers, init containers, overhead.
 
     A container, a sidecar, or a pod as a whole that is being resized in its place counts with the
     larger of what its spec asks for and what its status says that it has; where the kubelet found
     the resize infeasible, with what it has alone: it will never have more.
+
+    Source: docs/rules/pods.md#what-a-pod-asks-for.
     """
     joined = _has if _is_infeasible(status or {}) else _larger_of
     held = _held(status or {}, "containerStatuses")

@@ -1,7 +1,7 @@
 """The gang annotations: task groups and scheduling policy parameters.
 
 A task-groups value that does not hold does not fail the pod: the application goes on without a
-gang, and an event says why (contract section 2.5; cases K-07, K-08).
+gang, and an event says why (docs/rules/gangs.md#task-groups; cases K-07, K-08).
 """
 
 import json
@@ -223,8 +223,9 @@ def parse_policy_parameters(annotation: str) -> tuple[int, str]:
     """Return the placeholder timeout in seconds (0: the default) and the gang style.
 
     Items are separated by one space; those without exactly one ``=`` are skipped, unknown styles
-    are Soft, a timeout that is no int64, or as nanoseconds none, is 0 (contract section 2.5), a
-    longer one than 100 years is those (``policy_error`` says so).
+    are Soft, a timeout that is no int64, or as nanoseconds none, is 0
+    (docs/rules/gangs.md#task-groups), a longer one than 100 years is those (``policy_error`` says
+    so).
     """
     parameters = _parameters(annotation)
     timeout_seconds, _ = bounded_seconds(_TIMEOUT, _timeout(parameters))

@@ -320,7 +320,7 @@ async def test_a_pod_larger_than_its_placeholder_is_told_and_starts_where_they_w
 
 
 async def test_what_is_not_supported_is_said_at_the_pod(muster):
-    """An API server that knows no claims drops them: there is nothing to be heeded then."""
+    """An API server that knows no claims drops them: there is nothing to be respected then."""
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     labels = {"applicationId": "app", "queue": "root.a"}
     made = await muster.kubectl.pod(a_pod("p", labels=labels, resourceClaims=claims))

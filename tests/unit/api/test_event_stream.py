@@ -1,4 +1,7 @@
-"""``/ws/v1/events/stream`` (contract section 5.3): its lines, its limits, and who is dropped."""
+"""``/ws/v1/events/stream``: its lines, its limits, and who is dropped.
+
+Source: docs/rules/rest.md#event-streams.
+"""
 
 import asyncio
 import json

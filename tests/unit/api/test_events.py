@@ -1,4 +1,7 @@
-"""Every row of the table of events (contract 7.2), as /ws/v1/events/batch answers it."""
+"""Every row of the table of events, as /ws/v1/events/batch answers it.
+
+Source: docs/rules/events.md#what-is-recorded.
+"""
 
 from dataclasses import replace
 from typing import Any

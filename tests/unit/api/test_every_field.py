@@ -1,6 +1,6 @@
-"""Every field of contract section 5.3, read from the answers of a system that has seen it all.
+"""Every field of docs/rules/rest.md#fields, read from the answers of a system that has seen it all.
 
-The tables are the contract's, field by field: ``!`` is always there, everything else only when it
+The tables were written from YuniKorn's answers, field by field: ``!`` is always there, everything else only when it
 is neither zero nor empty, and no name is there that they do not know. What an answer never shows
 in any system is found too: every row of the tables must have been seen.
 """
@@ -23,7 +23,7 @@ from shared.messages.interface import (
 from tests.builders import START_NS
 from tests.unit.api.following import System
 
-# --- the contract's tables ----------------------------------------------------------------------
+# --- the tables ---------------------------------------------------------------------------------
 # name[!] type, where a type is one of ``_CHECKS``, a table's name, ``[X]`` for a list of X, or
 # ``{X}`` for a map from texts to X.
 
@@ -427,7 +427,8 @@ async def test_what_took_a_placeholders_place_was_asked_for_when_that_was():
     assert real["allocationDelay"] == 3 * SECOND
     assert placeholder["requestTime"] == placeholder["allocationTime"] == START_NS + SECOND
     queues = (await system.get(f"{PARTITION}/queues")).json()
-    assert queues["sortingPolicy"] == "fair"  # of a parent always, contract section 6.2
+    # of a parent always, docs/rules/scheduling.md#order-of-queues
+    assert queues["sortingPolicy"] == "fair"
 
 
 @pytest.mark.parametrize("text", ["", CONFIG])

@@ -1,4 +1,7 @@
-"""Every metric by its name and labels (contract 7.3), and the board and the alerts that read them."""
+"""Every metric by its name and labels, and the board and the alerts that read them.
+
+Source: docs/rules/metrics.md.
+"""
 
 import asyncio
 import json

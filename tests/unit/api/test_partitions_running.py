@@ -102,7 +102,8 @@ async def test_a_node_is_drained_and_an_application_deleted_wherever_it_is(two):
     assert (await two.post("/v1/nodes/gpu-1/drain")).status_code == 200
     await until(two, f"{GPU}/node/gpu-1", lambda node: node["schedulable"] is False)
     assert (await two.delete("/v1/applications/there")).json()["deleted"] == "there"
-    path = f"{GPU}/application/there"  # that ends half a minute later (contract section 3.1)
+    # that ends half a minute later (docs/rules/applications.md#states)
+    path = f"{GPU}/application/there"
     gone = await until(two, path, lambda app: app["applicationState"] == "Completing")
     assert "allocations" not in gone
     (here,) = (await two.get("/ws/v1/partition/default/applications/active")).json()

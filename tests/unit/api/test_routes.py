@@ -378,7 +378,7 @@ async def test_the_state_dump_has_everything_the_foreign_pods_among_it(system):
 
 
 async def test_the_stacks_of_threads_and_tasks_are_text(system):
-    """Contract 5.2: `/ws/v1/stack` is moved to `/debug/stack`, a text."""
+    """docs/rules/rest.md#routes: `/ws/v1/stack` is moved to `/debug/stack`, a text."""
     moved = await system.get("/ws/v1/stack")
     assert (moved.status_code, moved.headers["location"]) == (301, "/debug/stack")
     response = await system.get("/debug/stack")

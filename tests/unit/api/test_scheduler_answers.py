@@ -1,4 +1,4 @@
-"""History, health, how full the nodes are, and the configuration (contract section 5.3)."""
+"""History, health, how full the nodes are, and the configuration (docs/rules/rest.md#fields)."""
 
 import json
 from dataclasses import replace
@@ -85,7 +85,7 @@ async def test_w_08_the_percentage_is_cut_and_a_whole_ten_belongs_below(used, bu
 
 
 async def test_w_08_without_a_partition_it_is_null_and_the_old_name_has_gone():
-    """Contract 5.2: "old `/node-utilization` redirect removed in 1.9"."""
+    """docs/rules/rest.md#routes: "old `/node-utilization` redirect removed in 1.9"."""
     system = System()
     system.model.partition = None
     response = await system.get("/ws/v1/scheduler/node-utilizations")
@@ -357,7 +357,7 @@ async def test_without_a_node_nothing_was_tried_and_the_reason_is_that_there_is_
 
 
 async def test_those_trigger_a_scale_up_that_an_autoscaler_was_told_of_and_no_others():
-    """Contract 5.3 and 6.1: "asks that fit queue+user headroom", the cluster's size apart."""
+    """docs/rules/rest.md#fields and docs/rules/scheduling.md#the-cycle: "asks that fit queue+user headroom", the cluster's size apart."""
     system = System(config_of("{name: a, resources: {max: {vcore: 10}}}"))
     system.application("app", "root.a")
     keys = [f"k{at}" for at in range(8)]

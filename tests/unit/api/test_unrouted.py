@@ -1,4 +1,4 @@
-"""What no route takes is answered as YuniKorn's router does (contract section 5.1)."""
+"""What no route takes is answered as YuniKorn's router does (docs/rules/rest.md#every-answer)."""
 
 import httpx
 import pytest

@@ -1,4 +1,4 @@
-"""Cases W of the contract over HTTP, from a replica that follows a core (W-05 and W-16 apart)."""
+"""Cases W over HTTP, from a replica that follows a core (W-05 and W-16 apart)."""
 
 from collections import Counter
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Who may submit, and to which queue: boundary cases of contract 1.6, 1.8, 1.10, 3.2 and 6.11."""
+"""Who may submit, and to which queue: boundary cases of docs/rules/queues.md#checks, docs/rules/queues.md#access, docs/rules/placement.md#rules, docs/rules/applications.md#rejections and docs/rules/quotas.md."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Sentences of the contract by themselves, with numbers that its tables of cases do not have.
+"""Sentences of YuniKorn's rules by themselves, with numbers that its tables of cases do not have.
 
 Each test names its section; the sentence stands in the docstring.
 """

@@ -1,4 +1,4 @@
-"""Cases F of the contract, and pods that change size or cannot be bound, through the scheduler."""
+"""Cases F, and pods that change size or cannot be bound, through the scheduler."""
 
 from dataclasses import replace
 
@@ -63,7 +63,7 @@ def placed_on(core: Core, key: str) -> str:
 
 @pytest.mark.parametrize("policy", ["fair", "binpacking"])
 def test_a_foreign_pod_moves_its_node_in_the_order_at_once(policy):
-    """Otherwise than contract 2.8 and 6.6: added, resized or gone, the order follows (ADR 23)."""
+    """Otherwise than docs/rules/foreign-pods.md and docs/rules/scheduling.md#order-of-nodes: added, resized or gone, the order follows (ADR 23)."""
     empty, full = ("b", "a") if policy == "fair" else ("a", "b")
     text = config_of("{name: q}").replace(
         "{name: default,", "{name: default, nodesortpolicy: {type: %s}," % policy

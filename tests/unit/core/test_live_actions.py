@@ -139,7 +139,8 @@ def one_type(max_vcore: str = "") -> Core:
 
 
 def test_a_limit_counts_what_is_there_once_the_victims_have_gone():
-    core = one_type("resources: {max: {vcore: 10m}}, ")  # contract kai.md, 1.2 and 1.4
+    # docs/rules/kai.md#allocate and docs/rules/kai.md#reclaim
+    core = one_type("resources: {max: {vcore: 10m}}, ")
     core.node("n1", vcore=10)
     core.asks("owed", ["o0"], {"vcore": 3})
     assert look(core) == ["g9", "g8", "g7"]
@@ -167,7 +168,7 @@ def total_of(core: Core) -> dict[str, int]:
 
 
 def test_what_is_divided_is_without_others_pods_and_nodes_that_are_not_ready():
-    core = Core(config_of("{name: a}"), settings=KAI)  # contract kai.md, 1.1
+    core = Core(config_of("{name: a}"), settings=KAI)  # docs/rules/kai.md#states-and-rooms
     core.node("n0", vcore=10)
     core.update(allocations=(Allocation("f", "", "n0", {"vcore": 3}, allocation_tags=FOREIGN),))
     assert total_of(core) == {"vcore": 7}
@@ -183,7 +184,7 @@ def test_what_is_divided_is_without_others_pods_and_nodes_that_are_not_ready():
 
 def test_who_has_too_much_of_cpu_memory_and_accelerators_has_too_much():
     one_each = "{name: %%s, resources: {guaranteed: {vcore: 1m, memory: 1, %s: 1}}}" % GPU
-    core = Core(config_of(one_each % "a", one_each % "b"), settings=KAI)  # contract kai.md, 1.9
+    core = Core(config_of(one_each % "a", one_each % "b"), settings=KAI)  # docs/rules/kai.md#order
     core.node("n0", vcore=4, memory=4, **{GPU: 4, "ephemeral-storage": 4})
     core.application("app", "root.a")
     core.asks("app", ["k0", "k1", "k2"], {"vcore": 1, "memory": 1, GPU: 1})
@@ -200,7 +201,7 @@ def test_who_has_too_much_of_cpu_memory_and_accelerators_has_too_much():
 
 
 def test_a_full_cluster_is_not_searched_for_what_could_be_moved(monkeypatch):
-    core = one_type()  # contract kai.md, 1.3: moving cannot create capacity
+    core = one_type()  # docs/rules/kai.md#consolidation: moving cannot create capacity
     searched = []
     monkeypatch.setattr(live_actions, "solve", lambda trial, job, search: searched.append(search))
     core.asks("greedy", ["w0"], {"vcore": 1})

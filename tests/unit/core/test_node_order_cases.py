@@ -47,7 +47,7 @@ CASES = {
     "both types count as much": ("{type: fair}", {"a": (TEN, v(6, 1), None), "b": (TEN, v(3, 3), None)}, ASK, ["b"]),
     "a weight of three for vcore": ("{type: fair, resourceweights: {vcore: 3, memory: 1}}", {"a": (TEN, v(2, 8), None), "b": (TEN, v(4, 1), None)}, ASK, ["b"]),
     "and of thirty": ("{type: fair, resourceweights: {vcore: 30, memory: 1}}", {"a": (TEN, v(2, 8), None), "b": (TEN, v(4, 1), None)}, ASK, ["a"]),
-    "a type without a weight is not heeded": ("{type: fair, resourceweights: {vcore: 1}}", {"a": (TEN, v(2, 9), None), "b": (TEN, v(3, 0), None)}, ASK, ["a"]),
+    "a type without a weight is not respected": ("{type: fair, resourceweights: {vcore: 1}}", {"a": (TEN, v(2, 9), None), "b": (TEN, v(3, 0), None)}, ASK, ["a"]),
     "nor one with a weight of nothing": ("{type: fair, resourceweights: {vcore: 1, memory: 0}}", {"a": (TEN, v(2, 9), None), "b": (TEN, v(3, 0), None)}, ASK, ["a"]),
     "a type that a node lacks does not count there": ("{type: fair, resourceweights: {vcore: 1, gpu: 9}}", {"a": (v(10, 10, gpu=4), v(1, gpu=2), None), "b": (TEN, v(4), None)}, ASK, ["b"]),
     "no weight at all on a node is nothing used": ("{type: fair, resourceweights: {gpu: 1}}", {"a": (v(10, 10, gpu=4), v(gpu=1), None), "b": (TEN, v(9, 9), None)}, ASK, ["b"]),

@@ -1,4 +1,7 @@
-"""For whom a placement rule is: every type of filter, with every kind of list (contract 1.10)."""
+"""For whom a placement rule is: every type of filter, with every kind of list.
+
+Source: docs/rules/placement.md#rules.
+"""
 
 from json import dumps
 
@@ -101,7 +104,7 @@ def test_a_filter_without_names_is_shown_where_it_does_something(kind, shown):
 
 @pytest.mark.parametrize("pattern", ["^(?!x)a*", r"(a)\1", "a*+", "a{1001}", "("])
 def test_a_pattern_that_re2_does_not_know_is_refused(pattern):
-    """Contract 1.10: the expressions are Go's, which has no looking around and no way back."""
+    """docs/rules/placement.md#rules: the expressions are Go's, which has no looking around and no way back."""
     with pytest.raises(ConfigurationError, match="is not a proper list or regexp"):
         parse_configuration(rules_with("", [pattern], NOBODY))
 

@@ -1,4 +1,4 @@
-"""Cases X of the contract, YuniKorn's laws of preemption, through the whole scheduler."""
+"""Cases X, YuniKorn's laws of preemption, through the whole scheduler."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Cases Q of the contract: shares, order, headroom, priority, templates."""
+"""Cases Q: shares, order, headroom, priority, templates."""
 
 from dataclasses import replace
 
@@ -105,7 +105,7 @@ def test_q_05_with_priority_it_comes_first():
 @pytest.mark.parametrize("priority", ["enabled", "disabled"])
 @pytest.mark.parametrize("kind", ["ask", "real", "placeholder"])
 def test_the_submission_is_no_later_than_anything_that_was_created_for_it(kind, priority):
-    """Contract 6.3: the application, every ask, every existing allocation; the oldest counts."""
+    """docs/rules/scheduling.md#order-of-applications: the application, every ask, every existing allocation; the oldest counts."""
     core = Core(config_of("{name: a, properties: {application.sort.priority: %s}}" % priority))
     core.node("n0", memory=1)  # which holds what exists, and nothing new
     for name, submitted_ns in (("younger", 300), ("older", 200)):

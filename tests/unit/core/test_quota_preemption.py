@@ -1,6 +1,6 @@
 """Quota changes that are enforced: who gives back how much, in which order, when, and what is said.
 
-Source: contract section 6.10; the rows are worked out by hand from its rules.
+Source: docs/rules/preemption.md#quota-changes; the rows are worked out by hand from its rules.
 """
 
 import pytest

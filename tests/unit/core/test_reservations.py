@@ -1,6 +1,7 @@
 """Who is given a node for being old, how many nodes that may be, and what a look costs.
 
-Source: contract section 6.7, and docs/adr/0027: the cluster is not eaten by reservations.
+Source: docs/rules/scheduling.md#reservations, and docs/adr/0027: the cluster is not eaten by
+reservations.
 """
 
 import pytest
@@ -306,7 +307,7 @@ def test_a_full_bound_costs_a_new_ask_no_look_at_those_that_wait(monkeypatch):
 def test_an_ask_preempts_on_a_node_of_another_only_after_long_and_from_above(
     priority, age_s, preempts
 ):
-    """Contract 6.9: a plain reservation of a lower priority that is older than 120 min and 2 s."""
+    """docs/rules/preemption.md: a plain reservation of a lower priority that is older than 120 min and 2 s."""
     core = full_of_fillers(
         2,
         "{name: a}",

@@ -129,7 +129,7 @@ LIMIT = "limits: [{users: ['*'], maxresources: {vcore: 9m}}]"
 
 
 def test_no_more_are_told_than_a_limit_of_their_user_has_room_for():
-    """Contract 6.1: "asks that fit queue+user headroom"; every user has what the wildcard says."""
+    """docs/rules/scheduling.md#the-cycle: "asks that fit queue+user headroom"; every user has what the wildcard says."""
     core = full("{name: limited, %s}" % LIMIT)
     for user in ("alice", "bob"):
         ugi = UserGroupInformation(user)

@@ -1,4 +1,7 @@
-"""Paths of placement rules that can be told without an application (contract 1.6, step 6)."""
+"""Paths of placement rules that can be told without an application.
+
+Source: docs/rules/queues.md#checks.
+"""
 
 import pytest
 

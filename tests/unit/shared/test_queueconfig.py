@@ -296,7 +296,7 @@ def test_a_weight_is_a_number_that_can_be_counted_with(weight):
     [("yes", True), ("on", True), ("Y", True), ("'y'", True), ("True", True), ("no", False), ("off", False), ("~", False)],
 )  # fmt: skip
 def test_a_truth_is_what_yaml_v3_takes_for_one(text, value):
-    """Contract 1.1: the parser is yaml.v3. "YAML 1.1 bools are supported" where one is asked for."""
+    """docs/rules/queues.md#where-it-comes-from: the parser is yaml.v3. "YAML 1.1 bools are supported" where one is asked for."""
     (queue,) = load_configuration(leaf(f"parent: {text}")).partitions[0].queues[0].queues
     assert queue.parent is value
 
@@ -331,7 +331,7 @@ def test_what_yaml_v3_takes_for_neither_is_refused_with_its_type(rest, message):
 
 @pytest.mark.parametrize("text", [r"1\u00a0k", r"1\vk"])
 def test_only_go_s_blanks_stand_between_a_number_and_its_unit(text):
-    """Contract 1.4: ``\\s*`` is Go's, ASCII; what is cut off at the ends is any white space."""
+    """docs/rules/queues.md#amounts: ``\\s*`` is Go's, ASCII; what is cut off at the ends is any white space."""
     amounts = 'resources: {max: {memory: "%s"}}'
     load_configuration(leaf(amounts % r"1\t\f k\u2003"))
     with pytest.raises(QueueConfigError, match="invalid quantity"):

@@ -1,4 +1,4 @@
-"""What the admission webhook says: contract section 2.10, as a table."""
+"""What the admission webhook says: docs/rules/configuration.md#admission, as a table."""
 
 import json
 

@@ -193,7 +193,7 @@ def test_a_foreign_pod_is_news_once_it_has_a_node():
 def test_without_gang_scheduling_no_application_reserves_whenever_it_comes(
     is_disabled, comes_later
 ):
-    """Contract 2.11, ``service.disableGangScheduling``: all pods go one by one."""
+    """docs/rules/configuration.md#service-keys, ``service.disableGangScheduling``: all pods go one by one."""
     session = Session()
     data = {"service.disableGangScheduling": str(is_disabled)}
     session.cluster.configuration.take("yunikorn-configs", data)
@@ -220,7 +220,7 @@ def test_without_gang_scheduling_no_application_reserves_whenever_it_comes(
 
 
 def test_a_pod_that_names_two_applications_is_warned_and_taken_with_the_first():
-    """Contract 2.3; one that runs already is told nothing."""
+    """docs/rules/pods.md#its-queue; one that runs already is told nothing."""
     session = Session()
     for node in ("", "n1"):
         body = raw(f"p{node}", node=node)

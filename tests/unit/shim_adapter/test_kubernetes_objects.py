@@ -438,7 +438,7 @@ def test_the_second_config_map_wins_key_by_key():
     [("true", True), ("True", True), ("TRUE", True), ("t", True), ("1", True), ("0", False), ("F", False), ("False", False), ("yes", None), ("", None)],
 )  # fmt: skip
 def test_switches_are_read_as_go_reads_them(text, value):
-    """Contract 2.11: ``True`` is no other word than ``true``; what is neither is the default."""
+    """docs/rules/configuration.md#service-keys: ``True`` is no other word than ``true``; what is neither is the default."""
     keys = (
         "service.enableConfigHotRefresh",
         "service.disableGangScheduling",
@@ -452,7 +452,7 @@ def test_switches_are_read_as_go_reads_them(text, value):
 
 
 def test_keys_that_need_a_restart_hold_from_the_start_and_their_changes_are_told_once():
-    """Contract 2.11: "restart needed, change ignored with a warning"."""
+    """docs/rules/configuration.md#service-keys: "restart needed, change ignored with a warning"."""
     configuration = Configuration()
     before = {"queues.yaml": "a", "other.yaml": "b", "service.placeholderImage": "mine"}
     configuration.take("yunikorn-configs", before)

@@ -681,7 +681,7 @@ ACCEPTED = UpdateResponse(accepted_applications=(AcceptedApplication("app"),))
 
 
 def test_a_gang_and_its_members_are_told_of_every_step(monkeypatch):
-    """Contract 2.9: the events of a gang, at its originator, and those of its members."""
+    """docs/rules/pods.md#events-and-conditions: the events of a gang, at its originator, and those of its members."""
     shim = Shim()
     told = _told(shim, monkeypatch)
     member = pod("first", task_group_name="tg", task_groups=TWO_GROUPS)
@@ -737,7 +737,7 @@ def test_a_gang_and_its_members_are_told_of_every_step(monkeypatch):
 def test_of_a_gang_that_had_no_places_and_of_one_that_failed_people_are_told(
     monkeypatch, response, reasons, text
 ):
-    """Contract 2.9, in its words where it has some."""
+    """docs/rules/pods.md#events-and-conditions, in its words where it has some."""
     shim = Shim()
     told = _told(shim, monkeypatch)
     shim.send(SubmitPods((pod("first", task_group_name="tg", task_groups=TWO_GROUPS),)))
@@ -762,7 +762,7 @@ def test_a_rejected_application_is_told_why_at_its_first_pod(monkeypatch):
 
 
 def test_pods_named_after_their_uid_are_applications_of_their_own():
-    """Contract 2.2, in a simulated cluster as on a real one; who submits is told the name."""
+    """docs/rules/pods.md#its-application, in a simulated cluster as on a real one; who submits is told the name."""
     shim = Shim()
     made = {
         "kind": "Job",

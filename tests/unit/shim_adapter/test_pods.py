@@ -54,7 +54,7 @@ def test_requests_add_up_with_sidecars_init_containers_overhead_and_one_pod():
     ],
 )  # fmt: skip
 def test_what_the_pod_as_a_whole_asks_for_counts_before_its_containers(resources, expected):
-    """Contract 2.7; a limit stands in for a request that neither the pod nor a container has."""
+    """docs/rules/pods.md#what-a-pod-asks-for; a limit stands in for a request that neither the pod nor a container has."""
     container = {"resources": {"requests": {"cpu": "1"}, "limits": {"example.com/gpu": 1}}}
     spec = {"containers": [container], "resources": resources, "overhead": {"cpu": "250m"}}
     expected = {**expected, "vcore": expected["vcore"] + 250, "pods": 1}
@@ -148,7 +148,7 @@ def priority_class(name, value, **more):
     ],
 )  # fmt: skip
 def test_priority_classes_do_what_admission_does_with_them(classes, spec, priority, may_preempt):
-    """Contract kubernetes.md, 3: they are resolved to a priority and a preemptionPolicy."""
+    """docs/rules/kubernetes.md#priority-and-preemption: they are resolved to a priority and a preemptionPolicy."""
     bodies = [pod(**spec), *classes]
     documents = [ManifestDocument("f", at, json.dumps(body)) for at, body in enumerate(bodies)]
     (made,) = translate(documents, 1).taken[0].pods
@@ -210,7 +210,7 @@ ALLOW = "yunikorn.apache.org/allow-preemption"
     ],
 )  # fmt: skip
 def test_a_pod_wins_over_its_class_where_it_says_true_or_false(of_pod, of_class, may_go):
-    """Contract 2.4: "true"/"false", else the PriorityClass's annotation; the default is true."""
+    """docs/rules/pods.md#labels-and-annotations: "true"/"false", else the PriorityClass's annotation; the default is true."""
     body = pod(priorityClassName="c")
     body["metadata"]["annotations"] = {} if of_pod is None else {ALLOW: of_pod}
     known = priority_class("c", 7)
@@ -239,7 +239,7 @@ def test_a_pod_wins_over_its_class_where_it_says_true_or_false(of_pod, of_class,
     ],
 )  # fmt: skip
 def test_who_names_several_applications_or_queues_is_told_so(labels, annotations, said):
-    """Contract 2.3: conflicting values are only a warning; an annotation ``queue`` is none."""
+    """docs/rules/pods.md#its-queue: conflicting values are only a warning; an annotation ``queue`` is none."""
     assert said_twice(labels, annotations) == tuple(
         f"Found multiple '{name}' value in pod. {values}" for name, values in said
     )
@@ -256,7 +256,7 @@ def test_who_names_several_applications_or_queues_is_told_so(labels, annotations
     ],
 )
 def test_the_suffix_gives_way_to_the_uid_before_anything_is_cut(application, named):
-    """Contract 2.2: replaced by ``-<podUID>``, all truncated to 63 characters."""
+    """docs/rules/pods.md#its-application: replaced by ``-<podUID>``, all truncated to 63 characters."""
     annotations = {"yunikorn.apache.org/app-id": application}
     found = application_id_of({}, annotations, "ns", Reading())
     assert with_uid(found, "0123456789abcdef") == named
@@ -272,7 +272,7 @@ def test_the_suffix_gives_way_to_the_uid_before_anything_is_cut(application, nam
     ],
 )
 def test_a_placeholders_name_is_cut_where_no_dot_stands_before_a_dash(application, group, start):
-    """Contract 2.6, and kubernetes.md 4: a cut that leaves a dot before the dash is 422."""
+    """docs/rules/gangs.md#placeholder-pods, docs/rules/kubernetes.md#events-and-names: a cut that leaves a dot before the dash is 422."""
     name = placeholder_name(application, group, "cause")
     assert (name[:-10], len(name) <= 63) == (start, True)
     assert re.fullmatch("[a-z0-9]{10}", name[-10:])

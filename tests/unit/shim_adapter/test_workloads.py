@@ -286,7 +286,7 @@ def test_a_pod_group_of_scheduling_x_k8s_io_is_named_by_a_label():
 
 
 def test_a_pod_group_says_of_priority_and_preemption_what_its_pods_do_not():
-    """Contract kai.md, 1.11: priorityClassName and preemptibility are the group's."""
+    """docs/rules/kai.md#pod-groups: priorityClassName and preemptibility are the group's."""
     classes = [
         {"kind": "PriorityClass", "metadata": {"name": name}, "value": value}
         for name, value in (("train", 50), ("build", 100))

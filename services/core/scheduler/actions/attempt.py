@@ -1,7 +1,7 @@
 """An attempt: what an action tries for one job, on top of what the trial has decided already.
 
 What it does stays in the trial's statement unless it is discarded.
-Source: contract kai.md, 1.8.
+Source: docs/rules/kai.md#the-statement.
 """
 
 from services.core.scheduler.model.rows import Node

@@ -2,7 +2,7 @@
 
 Off unless the queue's ``application.unschedasks.backoff`` is more than 0: so many unschedulable
 asks back the application off for ``application.unschedasks.backoff.delay``.
-Source: contract section 6.5, step 5; case S-14.
+Source: docs/rules/scheduling.md#one-ask; case S-14.
 """
 
 from services.core.scheduler.model.rows import Application, Bucket

@@ -8,7 +8,7 @@ Rule 2: from the first release to the last confirmation the pod's room is kept: 
         the queues, users and groups that count it, what it needs beyond the placeholders that have
         yet to go. What is kept is nobody else's, and grows as they go.
 Rule 3: where no node would take it, or a quota is too small, nothing is released.
-Source: contract section 3.3, step 6, and 8.3; docs/adr/0025.
+Source: docs/rules/gangs.md#replacement; docs/adr/0025.
 
 Cost: a search reads every placeholder of the group once and then finds as many covers as it is
 asked for, in O(log nodes) each.

@@ -1,6 +1,6 @@
 """The cycle: reserved asks first, then replacements, then the rest, until nothing more fits.
 
-Order (contract sections 6.1 to 6.8): down the queues by priority and fair share, in the leaf by
+Order (docs/rules/scheduling.md): down the queues by priority and fair share, in the leaf by
 its application order (or as ``lane.first_group`` has it), in the application by priority and age,
 onto the first node in node order.
 An ask that is refused takes its whole bucket, or its application, out of the cycle; it comes back
@@ -284,7 +284,7 @@ def _note_closed(
 ) -> None:
     """Record that nodes are closed to an ask, and not for want of room, unless that was just said.
 
-    Source: contract section 7.2, "per ask max 1 per 15 s".
+    Source: docs/rules/events.md#what-is-recorded, "per ask max 1 per 15 s".
     """
     evidence = refusal.nodes
     if evidence is None or not any(failure.on in PREDICATES for failure in evidence.failures):

@@ -1,7 +1,8 @@
 """A partition that the configuration has no more: what is in it comes to its end.
 
-Source: contract sections 3.1 (``PartitionRemoved``) and 6.12. An application that cannot fail in
-its state, because it is on its way out or gives its placeholders back, is looked at again.
+Source: docs/rules/applications.md#states (``PartitionRemoved``) and docs/rules/queues.md#reload.
+An application that cannot fail in its state, because it is on its way out or gives its placeholders
+back, is looked at again.
 """
 
 from services.core.scheduler.actions import gang

@@ -14,7 +14,7 @@ Rule 3: a reload may leave less than the gangs were let start on. Then those tha
         max or a limit, beside the gangs before them, wait for their admission again: those that
         hold something come first, then the older. What they hold they keep.
 How they take their placeholders' places is in ``replacement.py``.
-Source: contract section 3.3; cases G-01 to G-28.
+Source: docs/rules/gangs.md#the-course; cases G-01 to G-28.
 """
 
 from collections.abc import Hashable, Iterator
@@ -423,9 +423,11 @@ def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
 
 
 def placeholder_timeout(partition: Partition, application: Application) -> None:
-    """Do what the placeholder timeout does in the application's state (contract 3.3, step 8).
+    """Do what the placeholder timeout does in the application's state.
 
     If no placeholder was ever asked for there is nothing to give up: real asks have waited enough.
+
+    Source: docs/rules/gangs.md#timeout.
     """
     is_reserving = application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED)
     if application.awaits_placeholders:

@@ -1,6 +1,6 @@
 """Who goes first: queues by fairness, jobs by priority and age, victims the other way round.
 
-Source: contract kai.md, 1.9.
+Source: docs/rules/kai.md#order.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -6,8 +6,8 @@ A queue's guarantee is its quota, its max its limit, an application a job.
 
 consolidation moves others out of the way; reclaim takes from queues that have more than their
 share; preempt takes from lower priorities in the same queue; stale gang eviction ends gangs that
-have lost their minimum. Placing what fits is the cycle's own work. ``allocate`` here is the same by
-contract kai.md, for whoever runs the actions without a cycle.
+have lost their minimum. Placing what fits is the cycle's own work. ``allocate`` here is
+docs/rules/kai.md#allocate, for tests that run the actions without a cycle.
 
 Under the policy ``yunikorn`` consolidation and stale gang eviction may run so too. What protects
 from preemption there protects from being moved: a queue that disables it, a fence around the ask.

@@ -5,7 +5,8 @@ another, unless tasks are to be spread.
 
 Order of nodes: those with idle room before those where room is being released, nodes without
 accelerators for tasks without (resource type), then the fullest first, or the emptiest with
-``spread``; equal ones in the order of the trial. Source: contract kai.md, 1.2 and 1.12.
+``spread``; equal ones in the order of the trial. Source: docs/rules/kai.md#allocate and
+docs/rules/kai.md#scores-and-domains.
 """
 
 from collections.abc import Iterable

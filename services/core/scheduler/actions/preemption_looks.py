@@ -4,7 +4,7 @@ Rule: an ask is looked at when it is as old as its queue's ``preemption.delay``;
       are guaranteed nothing its allocation log then says so, and no victim is searched: without
       readers nothing is looked at for that. With actions that move or reclaim
       an ask is looked at soon after it was refused.
-Source: contract section 6.9. Who makes way is the policy's to say (``policies``).
+Source: docs/rules/preemption.md. Who makes way is the policy's to say (``policies``).
 """
 
 from services.core.scheduler.model.preemptors import due_at, may_ever

@@ -16,7 +16,7 @@ Rule 3: victims are those of a leaf with a type in common and no required node: 
         none that was taken before and is not needed any more. An ask that comes to wait at a queue
         over its max starts the delay, where none runs.
 Rule 4: parents go before their children, which then give back what is left to give.
-Source: contract section 6.10; cases X-17, X-19, X-20.
+Source: docs/rules/preemption.md#quota-changes; cases X-17, X-19, X-20.
 """
 
 from collections.abc import Iterable, Iterator

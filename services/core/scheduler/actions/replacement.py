@@ -7,7 +7,7 @@ Rule 2: a real ask that is larger than every placeholder of its group has as man
 Rule 3: the node is looked at again when the placeholder has gone. If it takes the real ask no
         more another one does; if none, the ask waits again where it stood, and the resource
         manager hears at once that no node takes it.
-Source: contract section 3.3, steps 6, 7 and 9; cases G-01 to G-08, N-10.
+Source: docs/rules/gangs.md#replacement; cases G-01 to G-08, N-10.
 """
 
 from dataclasses import replace
@@ -199,7 +199,7 @@ def placeholder_gone(
     """Take a placeholder out that has ended: a real pod takes its place, or it is lost.
 
     It counts as replaced if a real pod has its place, or was to have it and cannot; else as
-    timed out (contract section 3.3, step 9).
+    timed out (docs/rules/gangs.md#replacement).
     """
     had_real = not is_zero(application.allocated)
     placeholder = application.allocations[key]

@@ -8,7 +8,7 @@ Rule 3: it may preempt on its node, once: allocations that are not of such asks 
         higher priority, that have a type in common; ordinary pods before originators, those that
         opted out last; of these as few as make the room, then by priority, the newest and the
         smaller first. Neither guarantees nor the partition's preemption switch speak here.
-Source: contract section 6.8; cases R-08 to R-11, G-17.
+Source: docs/rules/scheduling.md#required-nodes; cases R-08 to R-11, G-17.
 """
 
 from collections.abc import Sequence

@@ -23,9 +23,9 @@ Rule 6: for heads no node is reserved on which room is expected, by what its pod
         expected, and is not expected soon, the reservation is given up.
 Limits: of a shape those MAX_LOOKED nodes are looked at that lack least; a look ends when MAX_LATE
 shapes have been found to get no node in time, and the others wait for the next.
-Source: contract sections 6.7 and 6.8, and for rule 4 docs/adr/0027. With ``backfill`` an ask may
-take room on a reserved node that the reservation does not lack: what it takes leaves enough of
-every type for what is reserved.
+Source: docs/rules/scheduling.md#reservations and docs/rules/scheduling.md#required-nodes, and for
+rule 4 docs/adr/0027. With ``backfill`` an ask may take room on a reserved node that the reservation
+does not lack: what it takes leaves enough of every type for what is reserved.
 """
 
 from collections.abc import Iterator

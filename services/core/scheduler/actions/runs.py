@@ -113,7 +113,7 @@ class _Leaf:
         self.lane_of: dict[Application, _Lane] = {}
         self.lanes: list[tuple[EntryKey, int, _Lane]] = []  # a heap; those whose key is not ours
         self.beside = queue.first_group()
-        self.roomy: dict[Owner | None, Resource] = {}  # of what size the run heeds the headroom
+        self.roomy: dict[Owner | None, Resource] = {}  # of what size the run respects the headroom
 
     def sort(self, lane: _Lane, number: int) -> None:
         """Give a lane its place, after its first ask, or what it uses, has changed."""

@@ -10,8 +10,8 @@ otherwise everything is taken back.
 A gang is solved step by step, for 1, 2, 4 of its tasks and so on; the victims of one step stay
 victims in the next. In each first scenarios of one node: the victims on a node of the latest one.
 Then those of several nodes: a growing number of the nodes that give back the least. Victims are all
-that have room or were promised some in this trial. Source: contract kai.md, 1.1 and 1.7.
-Limit: MAX_SCENARIOS simulated for one job.
+that have room or were promised some in this trial. Source: docs/rules/kai.md#states-and-rooms and
+docs/rules/kai.md#the-search. Limit: MAX_SCENARIOS simulated for one job.
 """
 
 from collections import Counter
@@ -219,7 +219,8 @@ class _Candidates:
     def beside(self, carried: list[Unit]) -> Iterator[list[Unit]]:
         """Yield the victims taken so far beside some, the same list that grows.
 
-        It ends once they are of more jobs than the most, as contract kai.md, 1.3, counts them.
+        It ends once they are of more jobs than the most, as docs/rules/kai.md#consolidation counts
+        them.
         """
         known = {task for _, tasks in carried for task in tasks}
         units: list[Unit] = []

@@ -4,7 +4,7 @@ Rule 1: an ask is marked when its queue, user and group have the headroom for it
         application holds it back, and no node takes it. What waits for a quota or for its gang is
         not, and of asks in one queue, of one user, no more than the headroom has room for.
 Rule 2: marking costs what is marked: asks that have been are not looked at again.
-Source: contract section 2.9 (the condition), 8.12 (what goes wrong otherwise).
+Source: docs/rules/pods.md#events-and-conditions.
 
 Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others have their turn later.
 """

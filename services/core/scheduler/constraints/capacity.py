@@ -1,6 +1,6 @@
 """What queues may take: limits for everybody, quotas for what may not be preempted.
 
-Source: contract kai.md, 1.2, 1.4 and 1.5.
+Source: docs/rules/kai.md.
 """
 
 from services.core.scheduler.statement.trial import (

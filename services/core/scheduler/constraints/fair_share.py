@@ -5,7 +5,7 @@ Rule 1: a queue first gets its quota, as far as it asks for it and its limit let
 Rule 2: what is left goes to the queues that ask for more, the highest priority first, in
         proportion to their weights and in whole units, again as long as somebody needed less.
 Rule 3: units left over by rounding go one by one to the largest fractions, older queues first.
-Source: contract kai.md, 1.10; case tables kai_fairshare_cases.
+Source: docs/rules/kai.md#fair-share; case tables kai_fairshare_cases.
 """
 
 from collections.abc import Sequence

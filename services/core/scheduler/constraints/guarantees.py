@@ -5,7 +5,7 @@ Rule 1: a queue has left what it is guaranteed less what it uses and is not alre
 Rule 2: for the queue that asks its own guarantee counts before those above.
 Rule 3: a queue above the one that asks passes nothing down to the others while that one has a
         guarantee of its own left: its siblings are judged by what they themselves are guaranteed.
-Source: contract section 6.9; cases X-02, X-10, X-11.
+Source: docs/rules/preemption.md; cases X-02, X-10, X-11.
 
 What is judged is what the ledgers hold; who asks what would be if others went has them go first,
 tentatively (``statement/tentative.py``).

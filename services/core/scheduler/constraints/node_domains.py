@@ -8,7 +8,7 @@ Rule 2: domains that cannot hold the tasks are left out. The fullest goes first:
         topmost domain has the least room, then the next level, down to itself.
 Rule 3: inside a domain that is wider than preferred, the preferred ones with the most room go
         first, so that as few as can be are used.
-Source: contract kai.md, 1.12.
+Source: docs/rules/kai.md#scores-and-domains.
 """
 
 from collections.abc import Iterator, Sequence

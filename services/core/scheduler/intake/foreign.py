@@ -6,7 +6,7 @@ Rule 2: the same key again is an update of its resource. Whether it may be preem
         says, is settled when it first comes.
         One that was nominated for a node, and has come, has no tag of that any more.
 Rule 3: nothing is told to the resource manager, but why one was refused.
-Source: contract section 2.8; cases F-01 and F-02.
+Source: docs/rules/foreign-pods.md; cases F-01 and F-02.
 """
 
 from dataclasses import replace

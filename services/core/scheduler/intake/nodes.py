@@ -1,6 +1,6 @@
 """News of nodes: added, changed, drained, gone.
 
-Source: contract section 4 (NodeInfo actions) and cases N-01 to N-10.
+Source: docs/rules/interface.md (NodeInfo actions) and cases N-01 to N-10.
 """
 
 from collections.abc import Iterable
@@ -97,7 +97,7 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
 
 
 def _remove(partition: Partition, node: Node) -> None:
-    """Take a node out, and everything on it (contract case N-02; swaps: N-10)."""
+    """Take a node out, and everything on it (case N-02; swaps: N-10)."""
     node_moves.remove(partition, node)
     for key, allocation in list(node.allocations.items()):
         application = partition.applications.get(allocation.application_id)

@@ -110,7 +110,7 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
 def add_application(partition: Partition, request: AddApplicationRequest) -> None:
     """Accept an application into its queue, or reject it with the reason.
 
-    One that must be taken in and has no user is nobody's (contract section 6.11).
+    One that must be taken in and has no user is nobody's (docs/rules/quotas.md).
     """
     if is_forced(request) and not request.ugi.user:
         request = replace(request, ugi=UserGroupInformation("nobody", ("nogroup",)))
@@ -317,7 +317,8 @@ def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
     """Drop an ask, or with an empty key every ask of the application, and confirm that.
 
     One that is not known is confirmed too: it may have been dropped before. A confirmation of what
-    we dropped ourselves changes nothing: the key may be asked for anew since (contract section 4).
+    we dropped ourselves changes nothing: the key may be asked for anew since
+    (docs/rules/interface.md).
     """
     if request.termination_type.is_schedulers:
         return

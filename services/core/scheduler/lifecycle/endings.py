@@ -1,7 +1,8 @@
 """How an application comes to its end.
 
 Rule 1: with no ask and no real allocation left it is Completing, and Completed 30 s later unless
-        a new ask comes; placeholders that are left are released then (contract section 3.1).
+        a new ask comes; placeholders that are left are released then
+        (docs/rules/applications.md#states).
 Rule 2: Failing ends in Failed, Resuming goes on in Accepted, once the placeholders are gone.
 Rule 3: an ended application leaves its queue at once, so that its id can be submitted again.
 Rule 4: no placeholder of an ended application is left uncounted: one that was neither replaced nor

@@ -1,4 +1,4 @@
-"""Who may submit: the access control lists of queues (contract section 1.8)."""
+"""Who may submit: the access control lists of queues (docs/rules/queues.md#access)."""
 
 from dataclasses import dataclass
 

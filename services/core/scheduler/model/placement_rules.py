@@ -1,6 +1,6 @@
 """Placement rules as they are configured; how they are followed is in ``queues``.
 
-Source: contract section 1.10.
+Source: docs/rules/placement.md#rules.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,8 @@ RULE_NAMES = (PROVIDED, USER, FIXED, TAG)
 class RuleFilter:
     """For whom a rule is: names, or one pattern each; ``allows`` False turns it round.
 
-    One that names nobody is for everybody, and turned round for nobody (contract section 1.10).
+    One that names nobody is for everybody, and turned round for nobody
+    (docs/rules/placement.md#rules).
     """
 
     allows: bool = True

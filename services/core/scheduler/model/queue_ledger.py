@@ -7,7 +7,7 @@ Rule 2: an ask fits a queue when it fits every queue on the path to the root. A 
 Rule 3: ``current_priority`` is what a queue shows to its siblings: the highest priority that
         waits in it, with its offset added, or its offset alone behind a fence. It is kept right
         on the way up when an application's highest priority changes, and costs the depth.
-Source: contract sections 6.2 to 6.5 and 6.11.
+Source: docs/rules/scheduling.md and docs/rules/quotas.md.
 """
 
 from collections.abc import Callable
@@ -336,7 +336,10 @@ class QueueLedger:
         return self.shown(self.highest)
 
     def shown(self, priority: int) -> int:
-        """Return as what a priority inside the queue shows outside of it (contract 6.4)."""
+        """Return as what a priority inside the queue shows outside of it.
+
+        Source: docs/rules/scheduling.md#priority.
+        """
         offset = self.settings.priority_offset
         if self.settings.priority_fence:
             return offset

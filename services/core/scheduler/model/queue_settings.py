@@ -1,6 +1,7 @@
 """What a queues.yaml says of a queue: amounts, access, limits, and its properties made sense of.
 
-Properties are text; a value that does not hold is the default, never an error (contract 1.5).
+Properties are text; a value that does not hold is the default, never an error
+(docs/rules/queues.md#properties).
 """
 
 from dataclasses import dataclass, field, replace
@@ -91,7 +92,7 @@ def settings_of_root(properties: dict[str, str]) -> QueueSettings:
 
 
 def inheritable(properties: dict[str, str]) -> dict[str, str]:
-    """Return a parent's properties as a child starts with them (contract section 1.5).
+    """Return a parent's properties as a child starts with them (docs/rules/queues.md#properties).
 
     ``application.sort.priority`` comes down only when it is ``disabled``.
     """

@@ -11,7 +11,9 @@ Rule 1: the state changes by ``fire`` alone, along the rows of the table in ``sh
 Rule 2: ``allocated`` is the sum of the real allocations, ``allocated_placeholder`` that of the
         placeholders, ``pending`` that of the asks in ``groups``. An ask whose placeholder is being
         released for it is in ``replacing``, in none of the sums.
-Source: contract sections 3.1, 3.3 and 6.3. Who waits, and is requeued: ``ordering/queueing.py``.
+Source: docs/rules/applications.md#states, docs/rules/gangs.md#the-course and
+docs/rules/scheduling.md#order-of-applications. Who waits, and is requeued:
+``ordering/queueing.py``.
 """
 
 from collections import deque
@@ -987,9 +989,9 @@ class Application:
     def placeholder_timeout_ms(self, now_ns: int) -> int:
         """Return how long the placeholders may be held, from now on.
 
-        What is no timeout, as one that overflows, is the default of fifteen minutes.
-        A creation time in the tags (contract section 3.3) has the time since then taken off, so
-        that a resource manager without a better memory does not start the clock anew.
+        What is no timeout, as one that overflows, is the default of fifteen minutes. A creation
+        time in the tags (docs/rules/gangs.md#the-course) has the time since then taken off, so that
+        a resource manager without a better memory does not start the clock anew.
         """
         request = self.request
         timeout = (
@@ -1007,7 +1009,8 @@ class Application:
     def execution_timeout_ms(self) -> int:
         """Return how long the application may run from its first start on; 0: for ever.
 
-        Without a placeholder timeout of its own what is said is that one (contract section 3.3).
+        Without a placeholder timeout of its own what is said is that one
+        (docs/rules/gangs.md#the-course).
         """
         request = self.request
         is_own = request.placeholder_timeout_milli_seconds > 0

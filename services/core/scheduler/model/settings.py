@@ -111,7 +111,7 @@ class Settings:
 
     ``gang_admission``: a gang starts its placeholders when the whole of it fits the maxima of its
     queues (``queue``), when every member has a place on the nodes as well (``cluster``), or as far
-    as they fit (``partial``, as YuniKorn does; contract case G-23).
+    as they fit (``partial``, as YuniKorn does; case G-23).
     ``starvation_guard_ns``: for how long a gang that waits as a whole may be passed by those behind
     it in its queue; 0 is never.
     ``reservations``: what gets nodes reserved when no node has the room for it: the head of each

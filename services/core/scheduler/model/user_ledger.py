@@ -7,7 +7,7 @@ Rule 2: an application counts for its user, and for the first of its groups that
         the way from its leaf to the root (at each level the named ones before the wildcard). Once
         found, the group stays.
 Rule 3: placeholders count. A limit holds at every level; a type that it does not name is free.
-Source: contract section 6.11.
+Source: docs/rules/quotas.md.
 """
 
 from collections.abc import Iterator

@@ -4,9 +4,10 @@ The ledgers are integer maps; beside them stands one int64 matrix of what is ava
 node, a column a resource type), so that a shape is compared with all nodes in one step. What others
 placed may be more than int64 holds: there the matrix has its least number, and the ledger the sum.
 
-Order of nodes (contract section 6.6): ascending score, then node id. ``fair`` scores the weighted
-share in use, ``binpacking`` one less it. Shares are the only floats, and no ledger holds one.
-Scores by GPU devices (``node_scores``) look at what is asked for: all nodes with room are compared.
+Order of nodes (docs/rules/scheduling.md#order-of-nodes): ascending score, then node id. ``fair``
+scores the weighted share in use, ``binpacking`` one less it. Shares are the only floats, and no
+ledger holds one. Scores by GPU devices (``node_scores``) look at what is asked for: all nodes with
+room are compared.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -723,7 +724,7 @@ class NodeTable:
         )
 
     def takes(self, node: Node, shape: Shape) -> bool:
-        """Return whether a node can take a shape now, other pods heeded, reservations not."""
+        """Return whether a node can take a shape now, other pods respected, reservations not."""
         if not self.fits(node, shape):
             return False
         open_rows = self._open_rows(shape)
@@ -938,7 +939,7 @@ class NodeTable:
     def rows_for(self, shape: Shape) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
         """Return which rows will have the room for a shape and be open to it, and which have it.
 
-        Reservations are not heeded: what they take is expected to be taken.
+        Reservations are not respected: what they take is expected to be taken.
         """
         count = len(self.rows)
         mask = self._schedulable[:count] & self._view(shape).feasible
@@ -962,7 +963,7 @@ class NodeTable:
         return mask, now & mask
 
     def would_have(self, node: Node, shape: Shape) -> bool:
-        """Return whether a node will take a shape then, other pods heeded, reservations not."""
+        """Return whether a node will take a shape then, other pods respected, reservations not."""
         if not fits_room(self.expected_on(node), shape.resource) or not self._is_open(node, shape):
             return False
         need = self.need_of(shape)

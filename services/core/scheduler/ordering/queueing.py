@@ -17,7 +17,7 @@ Rule 3: an application whose key is no longer that of its class leaves it and is
 Rule 4: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be. Until its
         gang is admitted as a whole it is entered in the leaf's ``to_admit`` instead, so that what
         refuses single asks of its shape does not keep the gang from being considered.
-Source: ADR 30, contract section 3.3.
+Source: ADR 30, docs/rules/gangs.md#the-course.
 """
 
 from collections.abc import Hashable

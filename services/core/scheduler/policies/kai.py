@@ -1,6 +1,6 @@
 """Who may take from whom: reclaim between queues, preempt inside one, consolidation by moving.
 
-Source: contract kai.md, 1.3 to 1.6.
+Source: docs/rules/kai.md.
 """
 
 from collections.abc import Sequence

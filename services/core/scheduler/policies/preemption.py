@@ -13,7 +13,7 @@ Rule 3: a victim has no higher priority than the ask, offsets and fences applied
         and none of them could have stayed.
 Rule 4: the room belongs to the ask until it starts or goes: the node is reserved for it, and in its
         queues nobody else may take it.
-Source: contract section 6.9; cases X-01 to X-16.
+Source: docs/rules/preemption.md; cases X-01 to X-16.
 Limit: MAX_ATTEMPTS asks of a leaf at one look; as many more are told that they were not tried.
 What came of a try is in the ask's allocation log.
 """

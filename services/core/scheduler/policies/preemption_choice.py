@@ -8,8 +8,9 @@ Rule 2: of the sets that help on a node the smallest is taken (``nodes/victim_se
         has the room already; its own go first.
 Rule 3: of all nodes the one with the least harm is taken: ordinary victims, few, the newest. Nodes
         are tried in the order of the least harm that each could do, until none could do less.
-Source: contract section 6.9; cases X-01 to X-10. Pods that others are kept away by, or from, are
-those that would be there: neither victims nor what is being released, but whoever has preempted.
+Source: docs/rules/preemption.md; cases X-01 to X-10. Pods that others are kept away by, or from,
+are those that would be there: neither victims nor what is being released, but whoever has
+preempted.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
@@ -128,7 +129,7 @@ def choose_victims(
 
 
 def _makes_way(partition: Partition, held: Reservation, ask: Ask) -> bool:
-    """Return whether a reservation lets an ask preempt on its node (contract section 6.9).
+    """Return whether a reservation lets an ask preempt on its node (docs/rules/preemption.md).
 
     Its own does, and one of a lower priority that has stood for long. So does that of an ask that
     has preempted there: several may wait for the room of one node (docs/adr/0016).

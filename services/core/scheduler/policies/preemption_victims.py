@@ -2,7 +2,7 @@
 
 The allocations of one leaf, priority and amount are judged together (``nodes/victim_index.py``):
 what is asked of them is the same.
-Source: contract section 6.9; case X-11.
+Source: docs/rules/preemption.md; case X-11.
 """
 
 from collections.abc import Iterator

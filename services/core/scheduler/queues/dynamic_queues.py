@@ -2,7 +2,8 @@
 
 A dynamic leaf has its template's properties and nothing else of its parents'. Empty ones are
 cleaned up CLEANER_INTERVAL_MS after they were left, as are configured ones that drain.
-Source: contract sections 1.5, 1.10 and 2.7; cases P-13, Q-22, N-08, N-13.
+Source: docs/rules/queues.md#properties, docs/rules/placement.md#rules and
+docs/rules/pods.md#what-a-pod-asks-for; cases P-13, Q-22, N-08, N-13.
 """
 
 from collections.abc import Mapping

@@ -3,7 +3,7 @@
 Rules are asked in order; the first that names a queue which can be had wins. Rules that the
 configuration lacks are ``provided`` without create; ``recovery`` always comes last, for
 applications that must be taken in, and then ``root.default`` where it exists.
-Source: contract section 1.10; cases P-01 to P-13.
+Source: docs/rules/placement.md#rules; cases P-01 to P-13.
 """
 
 from collections.abc import Mapping

@@ -1,9 +1,9 @@
 """The queue tree from its configuration: built, and changed in place on a reload.
 
 A queue that a reload leaves out drains: it takes no new application and goes when it is empty; one
-that comes back is active again, and a dynamic one that is named becomes managed (contract section
-6.12). The root's own limit is the cluster and is never configured; its maxapplications is taken
-when the tree is first built and stays.
+that comes back is active again, and a dynamic one that is named becomes managed
+(docs/rules/queues.md#reload). The root's own limit is the cluster and is never configured; its
+maxapplications is taken when the tree is first built and stays.
 """
 
 from dataclasses import dataclass, field

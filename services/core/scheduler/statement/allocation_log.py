@@ -6,8 +6,9 @@ Rule 2: only an ask that was tried itself has lines. Those behind it in its buck
         reason, which their queue tells once for all of them, and cost nothing here.
 Rule 3: a text that is new to an ask is told with the next state event; that an old one was said
         again, at most every TELL_AGAIN_NS.
-Source: contract sections 5.3, 6.5, 6.8 and 6.9. ``Victims picked earlier were released at the final
-stage`` is none of them: here victims are chosen and released in one step.
+Source: docs/rules/rest.md#fields, docs/rules/scheduling.md#one-ask,
+docs/rules/scheduling.md#required-nodes and docs/rules/preemption.md. ``Victims picked earlier were
+released at the final stage`` is none of them: here victims are chosen and released in one step.
 """
 
 from services.core.scheduler.model.rows import Application

@@ -162,7 +162,7 @@ def usage_changed(application: Application) -> None:
 def _was_there_at(application: Application, created_ns: int) -> bool:
     """Have the submission be no later than what was created for it; return whether it moved.
 
-    0 is not known. Source: contract section 6.3.
+    0 is not known. Source: docs/rules/scheduling.md#order-of-applications.
     """
     if not 0 < created_ns < application.submission_time_ns:
         return False

@@ -788,7 +788,8 @@ class Partition:
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all.
 
-        While there is none nothing is tried (contract section 6.1): whoever waits is told so.
+        While there is none nothing is tried (docs/rules/scheduling.md#the-cycle): whoever waits is
+        told so.
         """
         had_nodes = self.root.max_resource is not None
         self.set_max(self.root, dict(self.nodes.total) or None)

@@ -2,7 +2,7 @@
 
 Rule: the placeholder is released once, for one real ask, which takes nothing until the resource
       manager has confirmed that (but its own node's room, where that is not the placeholder's).
-Source: contract section 3.3, steps 6, 7 and 9.
+Source: docs/rules/gangs.md#replacement.
 """
 
 from dataclasses import replace

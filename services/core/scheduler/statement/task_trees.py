@@ -6,7 +6,7 @@ Rule 2: what a gang gets next is exactly what it lacks; once it is satisfied, on
         that is not satisfied yet, else a task of the one that has the least for its minimum.
 Rule 3: what it gives is one task above a set's minimum, or one member more than a group needs,
         the last first; without any of those it gives everything.
-Source: contract kai.md, 1.2, 1.9 and 1.11.
+Source: docs/rules/kai.md.
 """
 
 from collections.abc import Callable, Iterator

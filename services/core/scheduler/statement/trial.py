@@ -2,10 +2,11 @@
 
 Nothing is copied: what is free, what queues use and which node takes what is asked of the
 partition itself. A job and its tasks are handles, made when somebody asks for them; they follow the
-statement, forward and back. What contract kai.md knows of queues and jobs, and the partition does
-not hold as such, ``Terms`` says.
+statement, forward and back. What KAI's rules know of queues and jobs, and the partition does not
+hold as such, ``Terms`` says.
 
-Amounts are tuples of integers in the order of ``Trial.names``. Source: contract kai.md, 1.1.
+Amounts are tuples of integers in the order of ``Trial.names``. Source:
+docs/rules/kai.md#states-and-rooms.
 """
 
 from collections.abc import Iterable, Iterator, Sequence

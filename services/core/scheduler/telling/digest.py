@@ -73,7 +73,7 @@ NOT_CONFIGURED: tuple[str, Extra] = (
     "",
     (),
 )  # what is configured has a text, the built-in default too
-_NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # contract section 7.2
+_NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # docs/rules/events.md#what-is-recorded
 _SECTION_ORDER = {item.name: at for at, item in enumerate(fields(UpdateResponse))}
 _AskEntry = journal.AskChanged | journal.AskEnded
 _AllocationEntry = (

@@ -6,7 +6,7 @@ are not told twice (ADR 23).
 
 An ask that finds no headroom says so once, and once more when it has it again. Of asks that wait
 behind one another only the first speaks: there is never an event for every pod that waits.
-Source: contract sections 7.1 and 7.2; case U-07.
+Source: docs/rules/events.md#numbers and docs/rules/events.md#what-is-recorded; case U-07.
 """
 
 from collections.abc import Callable

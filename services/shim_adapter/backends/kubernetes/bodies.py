@@ -1,6 +1,7 @@
 """What is sent to the API server: bindings, placeholder pods, conditions, evictions, events.
 
-Pure: no I/O. Source: contract sections 2.6 and 2.9, and the Kubernetes API of each object.
+Pure: no I/O. Source: docs/rules/gangs.md#placeholder-pods and
+docs/rules/pods.md#events-and-conditions, and the Kubernetes API of each object.
 """
 
 import json
@@ -23,7 +24,10 @@ COMPONENT = "muster.io/scheduler"
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderOptions:
-    """How placeholder pods are made (contract section 2.11: service.placeholder*)."""
+    """How placeholder pods are made.
+
+    Source: docs/rules/configuration.md#service-keys: service.placeholder*.
+    """
 
     image: str = "registry.k8s.io/pause:3.7"
     run_as_user: int | None = None
@@ -82,7 +86,7 @@ def deletion(uid: str, *, grace_seconds: int | None = None) -> dict[str, Any]:
 
 
 def eviction(pod: PodRecord) -> dict[str, Any]:
-    """Return the body of the eviction subresource, by which disruption budgets are heeded."""
+    """Return the body of the eviction subresource, by which disruption budgets are respected."""
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -189,7 +193,7 @@ def placeholder(
     pull_secrets: tuple[str, ...],
     options: PlaceholderOptions,
 ) -> dict[str, Any]:
-    """Return a placeholder pod (contract section 2.6; cases K-02, K-04)."""
+    """Return a placeholder pod (docs/rules/gangs.md#placeholder-pods; cases K-02, K-04)."""
     pod_spec: dict[str, Any] = {
         "schedulerName": options.scheduler_name,
         "restartPolicy": "Never",

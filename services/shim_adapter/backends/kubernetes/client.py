@@ -77,7 +77,7 @@ class ApiServerError(Exception):
 
     @property
     def is_about_budgets(self) -> bool:
-        """Return whether a disruption budget says no, or several that the API cannot heed."""
+        """Return whether a disruption budget says no, or several that the API cannot respect."""
         return self.code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR) and (
             "disruption budget" in self.message or "PodDisruptionBudget" in self.message
         )

@@ -1,4 +1,7 @@
-"""The two ConfigMaps: queues.yaml, and the service's own keys (contract sections 1.1 and 2.11)."""
+"""The two ConfigMaps: queues.yaml, and the service's own keys.
+
+Source: docs/rules/queues.md#where-it-comes-from and docs/rules/configuration.md#service-keys.
+"""
 
 from collections.abc import Mapping
 
@@ -14,7 +17,7 @@ _GROUP, _NO_GANGS = "service.policyGroup", "service.disableGangScheduling"
 _IMAGE = "service.placeholderImage"
 _USER, _FILES = "service.placeholderRunAsUser", "service.placeholderFsGroup"
 _USERS_GROUP = "service.placeholderRunAsGroup"
-# A change of these waits for a restart (contract section 2.11).
+# A change of these waits for a restart (docs/rules/configuration.md#service-keys).
 AT_START = (_GROUP, _NO_GANGS, _IMAGE, _USER, _USERS_GROUP, _FILES)
 BUILT_IN = """\
 partitions:

@@ -3,9 +3,10 @@
 Rule 1: written where it is not what was written last, or what stood there before we wrote: another
         who writes there is not written against. At most once in PAUSE_SECONDS, what stands then.
 Rule 2: as notes are, after all that must be done, and left out where there is too much.
-Rule 3: a core PodGroup that was scheduled stays so, whatever becomes of its pods (its API).
-Pure. Sources: scheduling.x-k8s.io/v1alpha1 (phase, counts), KAI's schedulingConditions (contract
-kai 1.11, 1.15), the conditions of scheduling.k8s.io (v1alpha2; from v1alpha3 on of another type).
+Rule 3: a core PodGroup that was scheduled stays so, whatever becomes of its pods (its API). Pure.
+Sources: scheduling.x-k8s.io/v1alpha1 (phase, counts), KAI's schedulingConditions (
+docs/rules/kai.md), the conditions of scheduling.k8s.io (v1alpha2; from v1alpha3 on of another
+type).
 """
 
 from collections.abc import Callable, Mapping

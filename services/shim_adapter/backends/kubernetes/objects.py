@@ -1,7 +1,8 @@
 """From what the API server says to records: pods, ours and others', nodes, configuration.
 
-Pure: no I/O. Of a pod that is known already only what may change is read. Source: contract sections
-2.1 to 2.8, 2.11.
+Pure: no I/O. Of a pod that is known already only what may change is read. Source:
+docs/rules/pods.md, docs/rules/gangs.md#task-groups, docs/rules/gangs.md#placeholder-pods,
+docs/rules/foreign-pods.md and docs/rules/configuration.md#service-keys.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -223,7 +224,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
 
 
 def _unsupported(spec: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return what a pod asks for that would have to be heeded and is not, by field."""
+    """Return what a pod asks for that would have to be respected and is not, by field."""
     claims = spec.get("resourceClaims")
     if claims:
         why = (

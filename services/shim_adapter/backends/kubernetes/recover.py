@@ -2,7 +2,8 @@
 
 The resource manager is the truth: nothing but pods survives a restart. An application is what its
 first pod says it is, real pods before placeholders. How far its gang is follows from its pods when
-the core has accepted it (``BoundPlaceholders.has_started``). Source: contract section 3.3.
+the core has accepted it (``BoundPlaceholders.has_started``). Source:
+docs/rules/gangs.md#the-course.
 """
 
 from services.shim_adapter.backends.kubernetes.configuration import Configuration

@@ -1,13 +1,12 @@
 """PodGroups: what each kind says of its gang, and which of them a pod names.
 
 Sources: scheduling.x-k8s.io/v1alpha1 (minMember, scheduleTimeoutSeconds; the label of a pod), KAI's
-scheduling.run.ai/v2alpha2 (contract kai 1.11; the annotation of a pod), Volcano's
+scheduling.run.ai/v2alpha2 (docs/rules/kai.md#pod-groups; the annotation of a pod), Volcano's
 scheduling.volcano.sh/v1beta1 (its documentation; annotations of a pod), and core Kubernetes'
 scheduling.k8s.io: a Workload's podGroups in 1.35 (v1alpha1, ``spec.workloadRef``), the PodGroup
 from 1.36 on (v1alpha2, v1alpha3, v1beta1, ``spec.schedulingGroup``).
 
-Rule 1: what would have to be heeded and is not, refuses the group by its field; what is a mere wish
-        is left out.
+Rule 1: a requirement that is not supported refuses the group by its field; a preference is ignored.
 Rule 2: a pod with YuniKorn's task groups names no PodGroup, whatever else it carries.
 """
 
