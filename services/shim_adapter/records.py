@@ -107,6 +107,7 @@ class NodeRecord:
     is_cordoned: bool = False
     partition: str = ""
     volume_limits: Mapping[str, int] = field(default_factory=dict)  # by driver
+    annotations: Mapping[str, str] = field(default_factory=dict)  # those for Muster
 
     def __post_init__(self) -> None:
         self.partition = self.partition or self.labels.get(NODE_PARTITION) or DEFAULT_PARTITION

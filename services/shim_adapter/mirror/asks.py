@@ -48,6 +48,7 @@ def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
         action=action,
         schedulable_resource=node.capacity,
         attributes={
+            **node.annotations,
             _HOST_NAME: node.name,
             _RACK_NAME: "/rack-default",
             NODE_PARTITION: f"[{rm_id}]{node.partition}",

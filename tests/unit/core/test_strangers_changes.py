@@ -1,7 +1,9 @@
 """Changes that CONTRIBUTING's table describes, made here as it says: what it names is enough.
 
-Each test changes what is in the files of its row, and nothing else.
+Each test changes what is in the files of its row, or is a plugin, and nothing else.
 """
+
+from collections import Counter
 
 import pytest
 
@@ -9,9 +11,15 @@ from services.core.scheduler.actions import live_actions
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.actions.live_actions import Step
 from services.core.scheduler.model import settings
+from services.core.scheduler.model.policy import Reads, reads
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.journal import NodeAccepted, RowSet
 from services.core.scheduler.statement.trial import is_evictable
+from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
+from services.shim_adapter.backends.kubernetes.objects import node_record
+from services.shim_adapter.backends.kubernetes.observed import NodeSeen
+from services.shim_adapter.mirror.asks import NODE_ACTIONS, node_info
+from services.shim_adapter.mirror.world import World
 from shared.messages.interface import NodeAction, NodeInfo
 from tests.builders import Core, config_of, section
 
@@ -105,3 +113,77 @@ def test_an_action_that_may_not_be_named_is_refused_with_those_that_may(policy, 
     found = settings.settings_from([("policy", policy), ("actions", f"preempt,{DRAIN}")])
     assert found.actions == ("preempt",)
     assert "there are allocate, preempt" in found.refused[0]
+
+
+# --- a score that spreads by the ask's own shape: a plugin ----------------------------------------
+
+
+def spread_alike(policy):
+    @reads(Reads.PODS)
+    def score(node, shape):
+        return sum(held.resource_per_alloc == shape.resource for held in node.allocations.values())
+
+    policy.score.append(score)
+
+
+def test_a_score_spreads_asks_by_their_own_shape():
+    core = Core(config_of("{name: a}"), plugins={"spread": spread_alike})
+    for name in ("n0", "n1", "n2"):
+        core.node(name, vcore=90, pods=90)
+    core.application("app", "root.a")
+    where = {}
+    for at in range(6):
+        for size in (1, 7):
+            found = section(core.asks("app", [f"{size}-{at}"], {"vcore": size}), "new_allocations")
+            where.setdefault(size, []).append(found[0].node_id)
+    assert {size: Counter(nodes) for size, nodes in where.items()} == {
+        1: {"n0": 2, "n1": 2, "n2": 2},
+        7: {"n0": 2, "n1": 2, "n2": 2},
+    }
+    many = section(core.asks("app", [f"m{at}" for at in range(9)], {"vcore": 2}), "new_allocations")
+    assert set(Counter(item.node_id for item in many).values()) == {3}
+
+
+# --- a filter by an annotation of a node: a plugin ------------------------------------------------
+
+UNTIL = "muster.io/maintenance"
+
+
+def not_in_maintenance(policy):
+    @reads(Reads.NODES)
+    def feasible(node, _):
+        return UNTIL not in node.attributes
+
+    policy.feasible.append(feasible)
+
+
+def seen(cluster, **annotations):
+    """Return what the shim adapter says of a node that the API server has so."""
+    raw = {
+        "metadata": {"name": "n0", "annotations": {"cni.example.com/ip": "::1", **annotations}},
+        "status": {"allocatable": {"cpu": "4", "pods": "9"}},
+    }
+    cluster.report(NodeSeen(node_record(raw)))
+    return [node_info(news.node, NODE_ACTIONS[news.action], "rm") for news in cluster.advance(1)]
+
+
+def test_a_filter_reads_an_annotation_of_a_node_and_its_going_lets_who_waits_try_again():
+    cluster = KubernetesCluster(World(), operate=lambda _: None, now_text=lambda: "t")
+    core = Core(config_of("{name: a}"), plugins={"maintenance": not_in_maintenance})
+    core.update(nodes=seen(cluster, **{UNTIL: "tonight"}))
+    core.application("app", "root.a")
+    assert section(core.asks("app", ["k"], POD), "new_allocations") == []
+    assert seen(cluster, **{UNTIL: "tonight"}) == []  # nothing new
+    (placed,) = section(core.update(nodes=seen(cluster)), "new_allocations")
+    assert placed.node_id == "n0"
+    core.update(nodes=seen(cluster, **{UNTIL: "again"}))
+    assert section(core.asks("app", ["l"], POD), "new_allocations") == []
+    assert core.partition.nodes.nodes["n0"].attributes[UNTIL] == "again"
+    core.check()
+
+
+def test_annotations_of_a_node_are_bounded_and_those_of_others_are_not_read():
+    for size, is_read in ((4_000, True), (4_001, False)):
+        text = "x" * (size - len(UNTIL))
+        metadata = {"name": "n", "annotations": {UNTIL: text, "other": "o"}}
+        assert node_record({"metadata": metadata}).annotations == ({UNTIL: text} if is_read else {})

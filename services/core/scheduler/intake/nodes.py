@@ -91,6 +91,8 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
         return
     if info.schedulable_resource:
         node_moves.resize(partition, node, info.schedulable_resource)
+    if info.attributes and info.attributes != node.attributes:
+        partition.set(node, attributes=dict(info.attributes))
     if info.labels or info.taints or info.volume_limits:
         limits = dict(info.volume_limits)
         node_moves.relabel(partition, node, dict(info.labels), info.taints, limits)

@@ -607,11 +607,8 @@ class KubernetesCluster:
             return [NodeNews(record, "add")]
         news: list[News] = []
         if _facts(known) != _facts(record):
-            known.capacity, known.labels, known.taints = (
-                record.capacity,
-                record.labels,
-                record.taints,
-            )
+            known.capacity, known.labels = record.capacity, record.labels
+            known.taints, known.annotations = record.taints, record.annotations
             news.append(NodeNews(known, "update"))
         if known.is_cordoned != record.is_cordoned:
             known.is_cordoned = record.is_cordoned
@@ -639,4 +636,4 @@ class KubernetesCluster:
 
 
 def _facts(node: NodeRecord) -> tuple[object, ...]:
-    return dict(node.capacity), dict(node.labels), node.taints
+    return dict(node.capacity), dict(node.labels), node.taints, dict(node.annotations)

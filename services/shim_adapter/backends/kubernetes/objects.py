@@ -47,7 +47,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, PodTerm, Taint
 from shared.model.gpus import GPU_DEVICES, Devices, devices_in
-from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC
+from shared.model.names import FOREIGN_DEFAULT, FOREIGN_STATIC, NODE_ANNOTATIONS
 from shared.model.numbers import INT32, saturated
 from shared.model.quantity import QuantityError, pod_resources
 from shared.model.resources import PODS, Resource
@@ -57,6 +57,7 @@ from shared.model.units import NANOS_PER_SECOND
 UNSCHEDULABLE = "Unschedulable"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 MAX_SHARED = 10_000  # labels and amounts of pods that are kept once; beyond it the oldest anew
+MAX_NODE_ANNOTATIONS = 4_000  # characters of a node's muster.io/ annotations; of more none is read
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER, POD_GROUP)
 
 
@@ -298,7 +299,7 @@ def _readable_of(spec: Mapping[str, Any], labels: Mapping[str, str] | None = Non
 
 
 def node_record(raw: Mapping[str, Any]) -> NodeRecord:
-    """Return a node: its allocatable, labels, taints and whether it is cordoned.
+    """Return a node: its allocatable, labels, taints, our annotations, whether it is cordoned.
 
     One that is being deleted takes no new pods either: they would go with it.
     """
@@ -311,7 +312,21 @@ def node_record(raw: Mapping[str, Any]) -> NodeRecord:
     )
     labels = metadata.get("labels") or {}
     is_cordoned = bool(spec.get("unschedulable") or metadata.get("deletionTimestamp"))
-    return NodeRecord(metadata["name"], capacity, labels, taints, is_cordoned)
+    return NodeRecord(
+        metadata["name"],
+        capacity,
+        labels,
+        taints,
+        is_cordoned,
+        annotations=_annotations_for_us(metadata),
+    )
+
+
+def _annotations_for_us(metadata: Mapping[str, Any]) -> dict[str, str]:
+    found = _texts(metadata.get("annotations"))
+    ours = {name: text for name, text in found.items() if name.startswith(NODE_ANNOTATIONS)}
+    is_short = sum(len(name) + len(text) for name, text in ours.items()) <= MAX_NODE_ANNOTATIONS
+    return ours if is_short else {}
 
 
 def _readable(amounts: Mapping[str, Any]) -> Resource:
