@@ -235,6 +235,8 @@ def _covers(partition: Partition) -> Iterator[str]:
         inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
         kept = total_of(_kept_for(application) for application in inside)
         yield from _differs(f"queue {queue.path} kept", queue.kept, kept)
+        fixed = total_of(add(a.in_use(), a.kept_room()) for a in inside if a.is_fixed)
+        yield from _differs(f"queue {queue.path} fixed", queue.fixed, fixed)
         for tracker in partition.users.all():
             own = [c.in_queues for a in inside if tracker in a.trackers for c in a.covers.values()]
             name = f"{tracker.title} in {queue.path} kept"
@@ -345,6 +347,7 @@ def _with_places(partition: Partition, application: Application) -> Iterator[str
         and not queue.first_without_quota(gang, own=own)
         and not queue.first_without_room(gang, own=own)
         and not application.is_behind_overdue_gang
+        and not application.has_topology  # of which the room alone says nothing
         and gang_places.are_there(partition.nodes, application, backfill=backfill)
     ):
         yield f"gang {application.id} waits for places on the nodes, which are there"

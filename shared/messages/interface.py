@@ -86,8 +86,64 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologyConstraint:
+    """How near to each other pods of a gang must be, or would be best.
+
+    ``levels`` are the labels of nodes that make domains, from the widest to the narrowest. All go
+    into one domain of ``required`` ("": anywhere), of ``preferred`` where there is room for it.
+    """
+
+    levels: tuple[str, ...] = ()
+    required: str = ""
+    preferred: str = ""
+
+
+NO_TOPOLOGY = TopologyConstraint()
+
+
+@dataclass(frozen=True, slots=True)
+class SubGroup:
+    """A part of a gang: a task group with a minimum, or a group of other parts.
+
+    ``parent`` names the group that it is in ("": the gang itself). ``minimum`` is how many of its
+    pods must run at once; of a group of parts, how many of those must (negative: all of them).
+    """
+
+    name: str
+    parent: str = ""
+    minimum: int = 1
+    is_group: bool = False
+    topology: TopologyConstraint = NO_TOPOLOGY
+
+
+@dataclass(frozen=True, slots=True)
+class GangTerms:
+    """What a gang is held to that starts without placeholders, or says more than they do.
+
+    ``subgroups`` is its tree, a parent before its parts; the pods say by the name of their task
+    group which part they are of. (): the placeholders are all that there is of it. Of the parts
+    that name no parent ``minimum`` must run (negative: all); ``topology`` holds for the whole of
+    it. ``preemption_delay_ns`` is for how
+    long after it was submitted, or last evicted, others do not make way for it.
+    ``staleness_grace_ns`` is for how long it may run below its minimum: negative for ever, None as
+    the scheduler's settings have it.
+    """
+
+    subgroups: tuple[SubGroup, ...] = ()
+    minimum: int = -1
+    topology: TopologyConstraint = NO_TOPOLOGY
+    preemption_delay_ns: int = 0
+    staleness_grace_ns: int | None = None
+
+
+NO_TERMS = GangTerms()
+
+
+@dataclass(frozen=True, slots=True)
 class AddApplicationRequest:
     """A new application; ``placeholder_ask`` is the sum over all members of all task groups.
+
+    ``gang`` is what holds for a gang beside its placeholders, or without any.
 
     ``placeholder_timeout_milli_seconds`` is how long its placeholders may wait for each other,
     ``execution_timeout_milli_seconds`` how long the application may run (0: for ever). A resource
@@ -119,6 +175,7 @@ class AddApplicationRequest:
     state_since_ns: int = 0
     execution_start_ns: int = 0
     submission: int = 0
+    gang: GangTerms = NO_TERMS
 
 
 @dataclass(frozen=True, slots=True)

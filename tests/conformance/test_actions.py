@@ -1,6 +1,7 @@
 """Action and fair-share tables, where they are there; the runners' own output; determinism."""
 
 import json
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -62,6 +63,16 @@ def test_a_row_of_our_own_holds(row):
     assert kai.run_row(row) == []
 
 
+@pytest.mark.parametrize(
+    "rows", [pytest.param(ROWS, marks=pytest.mark.data), OWN], ids=["given", "own"]
+)
+def test_every_row_is_told_by_messages(rows, capsys):
+    ways = Counter(map(kai.way_of, rows))
+    with capsys.disabled():
+        print("", *kai.table(ways), sep="\n")
+    assert not ways[kai.NOT]
+
+
 @pytest.mark.data
 @pytest.mark.parametrize("row", SHARES or [{"id": "none"}], ids=lambda row: row["id"])
 def test_a_fair_share_table_holds(row):
@@ -80,7 +91,7 @@ def test_an_own_row_holds_and_a_wrong_one_says_how():
 
 def test_an_unknown_action_names_those_that_there_are():
     with pytest.raises(UnknownActionError, match="consolidation"):
-        kai.run(kai.World(ROW), ["defragment"])
+        kai.run_row({**ROW, "actions": ["defragment"]})
 
 
 def test_five_more_rounds_change_nothing():

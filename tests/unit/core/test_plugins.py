@@ -2,10 +2,8 @@
 
 from collections import Counter
 
-from services.core.scheduler.actions.live_actions import decide
 from services.core.scheduler.model.policy import Policy, Reads, reads
-from services.core.scheduler.policies import kai as laws
-from tests.conformance import kai
+from tests.conformance.kai_machine import Machine
 
 
 def job(name: str, queue: str, node: str = "", **more) -> dict:
@@ -16,19 +14,27 @@ def job(name: str, queue: str, node: str = "", **more) -> dict:
 
 # two full nodes of queue one, and a job of queue two that is owed one of them
 ROW = {
+    "actions": ["reclaim"],
     "nodes": {"n0": {"gpus": 1}, "n1": {"gpus": 1}},
     "queues": [
         {"name": name, "gpu_quota": 1, "gpu_over_quota_weight": 1} for name in ("one", "two")
     ],
     "jobs": [job("run0", "one", "n0"), job("run1", "one", "n1"), job("wait", "two")],
-    "expected": {},
 }
 
 
+def machine(row: dict, **hooks) -> Machine:
+    def register(policy: Policy) -> None:
+        for kind, hook in hooks.items():
+            getattr(policy, kind).append(hook)
+
+    return Machine(row, {"test": register} if hooks else None)
+
+
 def evicted(**hooks) -> list[str]:
-    policy = Policy(**{kind: [hook] for kind, hook in hooks.items()})
-    _, _, decisions = kai.run(kai.World(ROW), ["reclaim"], policy)
-    return [decision.key for decision in decisions if decision.evicts]
+    core = machine(ROW, **hooks)
+    core.act()
+    return [task for task, (status, _) in core.shown().items() if status == "Releasing"]
 
 
 def test_without_any_the_youngest_goes():
@@ -59,9 +65,8 @@ def test_feasibility_and_capacity_keep_a_job_out():
 def test_a_score_decides_among_nodes_that_are_free():
     row = {**ROW, "jobs": [job("wait", "two")]}
     for first in ("n0", "n1"):
-        policy = Policy(score=[lambda node, _, first=first: node.node_id != first])
-        _, shown, _ = kai.run(kai.World(row), ["allocate"], policy)
-        assert shown["wait-0"][1] == first
+        core = machine(row, score=lambda node, _, first=first: node.node_id != first)
+        assert core.shown()["wait-0"] == ("Binding", first)
 
 
 def test_job_order_comes_before_priority():
@@ -70,20 +75,23 @@ def test_job_order_comes_before_priority():
         "nodes": {"n0": {"gpus": 1}},
         "jobs": [job("first", "one", priority=50), job("second", "one", priority=49)],
     }
-    backwards = Policy(order=[lambda application: -application.sequence])
-    _, _, found = kai.run(kai.World(row), ["allocate"], backwards)
-    assert [decision.key for decision in found] == ["second-0"]
+    shown = machine(row, order=lambda application: -application.sequence).shown()
+    assert shown == {"first-0": ("Pending", ""), "second-0": ("Binding", "n0")}
 
 
 def test_every_trial_is_told_and_its_end():
     balance: Counter = Counter()
-    row = {**ROW, "jobs": [job("wait", "two")]}
-    watch = Policy(
-        on_allocate=[lambda _, held: balance.update({held.allocation_key: 1})],
-        on_deallocate=[lambda _, held: balance.update({held.allocation_key: -1})],
+    moves: list[str] = []
+
+    def came(_, held):
+        moves.append(held.allocation_key)
+        balance.update({held.allocation_key: 1})
+
+    core = machine(
+        ROW,
+        on_allocate=came,
+        on_deallocate=lambda _, held: balance.update({held.allocation_key: -1}),
     )
-    trial = kai.World(row).trial(watch)
-    decide(trial, ["allocate"], laws)
-    assert balance == {"wait-0": 1}
-    trial.statement.discard()
-    assert not any(balance.values())
+    core.act()
+    assert {key for key, count in balance.items() if count} == {"run0-0", "run1-0"}
+    assert set(balance.values()) <= {0, 1}

@@ -14,6 +14,7 @@ from services.core.scheduler.actions import (
     asked_again,
     backoff,
     gang,
+    kai_turns,
     lane,
     nominations,
     patience,
@@ -37,6 +38,7 @@ from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing, turns
+from services.core.scheduler.ordering.quotas import over_quota
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
@@ -67,6 +69,7 @@ def run(partition: Partition) -> int:
     lane.judge_anew(partition)
     patience.judge_anew(partition)
     patience.judge_started(partition)
+    kai_turns.begin(partition)
     looked = 0  # how many decisions there were when plugins were last asked again
     while decisions < MAX_DECISIONS:
         made = _decide(partition, MAX_DECISIONS - decisions)
@@ -81,6 +84,7 @@ def run(partition: Partition) -> int:
         ):
             unschedulable.mark(partition)
             break
+    kai_turns.end(partition)
     return decisions
 
 
@@ -216,6 +220,9 @@ def _no_headroom(
         text = allocation_log.USER_QUOTA
         allocation_log.note(partition, application, ask, text)
         return Refusal(Reason.USER_QUOTA, f"{text}: {limit}", limit=limit), tracker.gate
+    fixed = over_quota(application, amount, amount if ask.has_kept_room else {})
+    if fixed is not None:
+        return fixed
     short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
     if short is not None:
         queue, limit = short

@@ -18,14 +18,22 @@ Source: docs/rules/gangs.md#the-course; cases G-01 to G-28.
 """
 
 from collections.abc import Hashable, Iterator
+from dataclasses import replace
 
-from services.core.scheduler.actions import gang_places, lane, patience, unschedulable
+from services.core.scheduler.actions import (
+    domain_places,
+    gang_places,
+    lane,
+    patience,
+    unschedulable,
+)
 from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.lifecycle.endings import after_placeholders_changed, drop_ask, end
 from services.core.scheduler.model.rows import Application, Gate, Node, Queue, Tracker
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.ordering.quotas import over_quota
 from services.core.scheduler.statement import application_moves
 from services.core.scheduler.statement.journal import AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
@@ -100,6 +108,9 @@ def _lacks_headroom(
     if short_user is not None:
         return _no_headroom("the whole gang does not fit", short_user)
     own = application.kept_room()
+    fixed = over_quota(application, gang, own)
+    if fixed is not None:
+        return replace(fixed[0], reason=Reason.GANG_HEADROOM), fixed[1]
     short = application.queue.first_without_quota(gang, if_promised=in_part, own=own)
     if short is not None:
         return _no_headroom("the whole gang does not fit", short)
@@ -242,9 +253,7 @@ def _place_whole(
         _await_places(partition, application, {})
         return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, pending), None
     gate: Gate | None = None
-    backfill = partition.settings.backfill
-    found: list[tuple[Ask, Node]] | NoPlaces | None
-    found = gang_places.bound(partition.nodes, application, backfill=backfill)
+    found: list[tuple[Ask, Node]] | NoPlaces | None = _bound(partition, application)
     if found is None:
         over = _over_headroom(application, wanted)
         if over is not None and over[0].reason is Reason.GANG_HEADROOM:
@@ -253,7 +262,7 @@ def _place_whole(
             found, gate = NoPlaces(over[0], {}), over[1]
         else:
             with Tentative(partition.nodes) as trial:
-                found = gang_places.find(trial, application, backfill=backfill)
+                found = _find(trial, partition, application)
                 trial.keep()
     if isinstance(found, NoPlaces):
         _await_places(partition, application, found.lacking)
@@ -264,6 +273,20 @@ def _place_whole(
         return found.refusal, gate
     _allocate_whole(partition, application, found)
     return None
+
+
+def _bound(partition: Partition, application: Application) -> NoPlaces | None:
+    if application.has_topology:
+        return None  # which its domains say
+    return gang_places.bound(partition.nodes, application, backfill=partition.settings.backfill)
+
+
+def _find(
+    trial: Tentative, partition: Partition, application: Application
+) -> list[tuple[Ask, Node]] | NoPlaces:
+    if application.has_topology:
+        return domain_places.find(trial, partition, application)
+    return gang_places.find(trial, application, backfill=partition.settings.backfill)
 
 
 def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:
@@ -293,7 +316,7 @@ def _members_to_come(application: Application) -> str:
             if fits_room(wanted, announced)
             else f"placeholders for {go_map(wanted)} of {go_map(announced)} have been asked for"
         )
-    missing = sum(application.missing.values())
+    missing = sum(application.next_pods().values())
     there = sum(application.placeholder_needs().values())
     if there >= missing:
         return ""

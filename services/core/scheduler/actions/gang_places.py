@@ -89,7 +89,7 @@ def bound(
 
     It is far cheaper than a trial, and what it refuses a trial would refuse.
     """
-    if _kept_nodes(application):
+    if kept_nodes(application):
         return None  # what is kept for it is not among the places that all may have
     wanted = application.placeholder_needs()
     places = {shape: nodes.places(shape, backfill=backfill) for shape in wanted}
@@ -199,7 +199,7 @@ def _try(
     groups = _by_room(nodes, application, backfill=backfill)
     counts = dict(application.to_start())
     waiting = [iter(list(islice(group.in_order(), counts[group]))) for group in groups]
-    kept = _kept_nodes(application)
+    kept = kept_nodes(application)
     heads: list[tuple[Ask, Iterator[Ask]]] = [(next(asks), asks) for asks in waiting]
     while heads:
         before, stuck = len(placed), []
@@ -230,7 +230,7 @@ def _by_room(nodes: NodeTable, application: "Application", *, backfill: bool) ->
     return sorted(members(application), key=room)
 
 
-def _kept_nodes(application: "Application") -> dict[str, Node]:
+def kept_nodes(application: "Application") -> dict[str, Node]:
     """Return the nodes on which room was freed for members, by ask."""
     held = application.reservations.items()
     return {key: each.node for key, each in held if each.has_preempted}

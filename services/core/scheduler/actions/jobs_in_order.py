@@ -6,7 +6,7 @@ Source: docs/rules/kai.md#order.
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from heapq import heapify, heappop, heappush
-from typing import Any
+from typing import Any, Protocol
 
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.statement.task_trees import Group, Holds
@@ -58,7 +58,14 @@ def _is_alive(task: Task) -> bool:
     return is_active(task) or task.status is Status.PENDING
 
 
-def dominant_share(trial: Trial, queue: Share, allocated: Sequence[int]) -> Fraction:
+class Measures(Protocol):
+    """What amounts are of, and how much of each there is."""
+
+    names: tuple[str, ...]
+    total: Amount
+
+
+def dominant_share(trial: Measures, queue: Share, allocated: Sequence[int]) -> Fraction:
     """Return the largest share of what a queue may have that an amount would be."""
     most, of = 0, 1
     for value, allocatable, total in zip(
@@ -74,7 +81,7 @@ def dominant_share(trial: Trial, queue: Share, allocated: Sequence[int]) -> Frac
 
 
 def queue_key(
-    trial: Trial, queue: Share, request: Amount, popped: "Amount | None" = None
+    trial: Measures, queue: Share, request: Amount, popped: "Amount | None" = None
 ) -> QueueKey:
     """Return what orders queues: the smaller is served first.
 

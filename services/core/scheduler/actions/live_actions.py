@@ -6,8 +6,8 @@ A queue's guarantee is its quota, its max its limit, an application a job.
 
 consolidation moves others out of the way; reclaim takes from queues that have more than their
 share; preempt takes from lower priorities in the same queue; stale gang eviction ends gangs that
-have lost their minimum. Placing what fits is the cycle's own work. ``allocate`` here is
-docs/rules/kai.md#allocate, for tests that run the actions without a cycle.
+have lost their minimum. Placing what fits is the cycle's own work; under kai ``allocate`` lets what
+does not fit wait for room that is being released, so that nobody else makes way for it.
 
 Under the policy ``yunikorn`` consolidation and stale gang eviction may run so too. What protects
 from preemption there protects from being moved: a queue that disables it, a fence around the ask.
@@ -17,7 +17,7 @@ nodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from services.core.scheduler.actions.attempt import Attempt
@@ -29,10 +29,11 @@ from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
-from services.core.scheduler.model.rows import Application, AskGroup, Queue, depth_first
+from services.core.scheduler.model.rows import Application, AskGroup, Queue
 from services.core.scheduler.model.settings import (
     ALLOCATE,
     CONSOLIDATION,
+    KAI,
     PREEMPT,
     RECLAIM,
     STALE,
@@ -40,6 +41,7 @@ from services.core.scheduler.model.settings import (
 )
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.ordering.quotas import quota_of
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import (
@@ -52,9 +54,10 @@ from services.core.scheduler.statement.trial import (
     holds_room,
     is_evictable,
 )
+from shared.messages.gang_tree import GangTree
+from shared.messages.interface import NO_TOPOLOGY
 from shared.model.numbers import INT64_MAX
 from shared.model.reasons import Reason
-from shared.model.resources import Resource, add_into
 from shared.model.units import NANOS_PER_SECOND
 
 
@@ -94,7 +97,8 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
 
     Searches for victims that found nothing are not repeated before something has changed.
     """
-    wanted = [name for name in actions if name != ALLOCATE]
+    is_kai = partition.settings.policy == KAI and bool(partition.releasing)
+    wanted = [name for name in actions if name != ALLOCATE or is_kai]
     known, now_ns = partition.fruitless, partition.now_ns
     searches = [STEPS[name].is_search for name in wanted]
     in_vain = searches == sorted(searches, reverse=True)  # no other one acts before a search
@@ -108,8 +112,11 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
     decide(trial, wanted, laws)
     decisions = trial.statement.commit()
     carry_out(partition, decisions)
+    ends_ns = _window_ends(partition)
     if not (decisions or is_fruitless) and partition.hooks is None:
-        known.remember(actions, _changes_at(partition))
+        known.remember(actions, min(ends_ns, _changes_at(partition)))
+    if ends_ns < INT64_MAX:
+        partition.look_for_preemption_at(ends_ns)
     return len(decisions)
 
 
@@ -123,11 +130,20 @@ def look_for_what_follows(partition: Partition) -> None:
 def _changes_at(partition: Partition) -> int:
     """Return from when searches may find victims by time alone: a pair is held no more, or so."""
     now_ns = partition.now_ns
-    if any(queue.settings.has_min_runtime for queue in partition.queues.values()):
-        return now_ns  # a victim's window may end at any moment
     moments = list(partition.evictions.held_until_ns.values())
     moments += [moment[0] for moment in partition.patience_moments[:1]]
     return min((moment for moment in moments if moment > now_ns), default=INT64_MAX)
+
+
+def _window_ends(partition: Partition) -> int:
+    """Return when the next window ends: of a victim's first time, or of a preemption delay."""
+    ends = list(map(delay_end_ns, partition.root.asking))
+    for queue in partition.queues.values():
+        settings = queue.settings
+        windows = {settings.reclaim_min_runtime_ns or 0, settings.preempt_min_runtime_ns or 0}
+        for window_ns in windows - {0} if queue.is_leaf else ():
+            ends += [each.began_ns + window_ns for each in queue.applications.values()]
+    return min((end_ns for end_ns in ends if end_ns > partition.now_ns), default=INT64_MAX)
 
 
 def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> None:
@@ -141,7 +157,7 @@ def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> None:
 
 
 def _allocate(trial: Trial, _: Laws) -> None:
-    """Place jobs in order: the minimum of each, then one task more at a time."""
+    """Let jobs wait for room that is being released: the minimum of each, then a task at a time."""
     order = JobOrder(trial, filter(is_ready, trial.asking))
     while (job := order.pop()) is not None:
         tasks = tasks_to_allocate(job)
@@ -167,8 +183,7 @@ def _solve_each(
 
 def _consolidate(trial: Trial, laws: Laws) -> None:
     """Move preemptible tasks together so that a job that waits fits; nobody is lost."""
-    if trial.settings.max_consolidation_victims:
-        _solve_each(trial, filter(is_ready, trial.asking), laws.consolidation)
+    _solve_each(trial, filter(is_ready, trial.asking), laws.consolidation)
 
 
 def _reclaim(trial: Trial, laws: Laws) -> None:
@@ -226,37 +241,16 @@ class LiveTerms(Terms):
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._is_yunikorn = partition.settings.policy == YUNIKORN
-        self._promised = {
-            name
-            for queue in partition.queues.values()
-            for name in (queue.guaranteed_resource or {})
-        }
         self._known = partition.nodes.total.keys()
-        self._owed: dict[Queue, Resource] = {}
-        for queue in reversed(list(depth_first(partition.root))):
-            self._owed[queue] = self._owed_to(queue)
-
-    def _owed_to(self, queue: Queue) -> Resource:
-        """Return what a queue is owed: its guarantee, for other types the sum of its children's."""
-        owed: Resource = {}
-        for child in queue.children.values():
-            add_into(owed, self._owed[child])
-        owed.update(queue.guaranteed_resource or {})
-        return owed
 
     def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
-        """Return a queue's guarantee as quota and its max as limit; the nodes bound the root.
-
-        A parent without a guarantee is owed what its children are, type by type. A type that
-        no queue is guaranteed is unlimited for all.
-        """
-        quota, limit = [UNLIMITED] * len(names), [UNLIMITED] * len(names)
-        if above is not None:
-            owed, most = self._owed[queue], queue.max_resource or {}
-            quota = [owed.get(n, 0) if n in self._promised else UNLIMITED for n in names]
-            limit = [most.get(name, UNLIMITED) for name in names]
-        settings = queue.settings
-        weight: list[float] = [settings.over_quota_weight] * len(names)
+        """Return what a queue is owed as quota and its max as limit; the nodes bound the root."""
+        owed = quota_of(queue)
+        most = (queue.max_resource or {}) if above is not None else {}
+        quota = [owed.get(name, UNLIMITED) for name in names]
+        limit = [most.get(name, UNLIMITED) for name in names]
+        settings, common = queue.settings, queue.settings.over_quota_weight
+        weight = [settings.over_quota_weights.get(name, common) for name in names]
         runtimes = {
             RECLAIM: settings.reclaim_min_runtime_ns,
             PREEMPT: settings.preempt_min_runtime_ns,
@@ -267,7 +261,7 @@ class LiveTerms(Terms):
 
     def simple_minimum(self, application: Application) -> int | None:
         """Return the minimum, None of a gang of several task groups."""
-        if not application.request.placeholder_ask:
+        if not application.request.placeholder_ask and application.tree is None:
             return 1
         return self.minimum(application) if self.is_flat(application) else None
 
@@ -277,10 +271,15 @@ class LiveTerms(Terms):
 
     def is_flat(self, application: Application) -> bool:
         """Return whether an application is no gang of several task groups."""
+        if application.tree is not None:
+            return bool(application.succeeded) or application.tree.only is not None
         return len(application.task_groups) <= 1 or len(_minimum_of(application)) <= 1
 
     def tree(self, job: Job) -> Group[Task] | None:
         """Return a set of tasks for each task group of a gang; those of none are not needed."""
+        application = job.application
+        if application.tree is not None and not application.succeeded:
+            return _group_of(application.tree, job)
         if job.is_flat:
             return None
         wanted = _minimum_of(job.application)
@@ -293,15 +292,21 @@ class LiveTerms(Terms):
 
     def is_preemptible(self, application: Application) -> bool:
         """Return whether anything may be taken from an application: nothing of it is barred."""
+        if application.is_fixed:
+            return False
         barred = self._partition.victims.is_barred
         return super().is_preemptible(application) and not (
             self._partition.victims.disruptions and any(map(barred, application.allocations))
         )
 
     def runtime_s(self, application: Application) -> int:
-        """Return for how long an application runs: since the first of what it has began."""
-        since_ns = min(application.placed_ns.values(), default=self._partition.now_ns)
+        """Return for how long an application runs: since it had something, or had again."""
+        since_ns = application.began_ns if application.allocations else self._partition.now_ns
         return (self._partition.now_ns - since_ns) // NANOS_PER_SECOND
+
+    def waits_s(self, application: Application) -> int:
+        """Return for how long others do not make way for it yet, rounded up; 0: they do."""
+        return -((self._partition.now_ns - delay_end_ns(application)) // NANOS_PER_SECOND)
 
     def stale(self) -> Iterator[tuple[Application, int]]:
         """Yield the gangs that run below their minimum, and for how many seconds they have."""
@@ -309,9 +314,9 @@ class LiveTerms(Terms):
             since_ns = application.stale_since_ns
             yield application, (self._partition.now_ns - since_ns) // NANOS_PER_SECOND
 
-    def staleness_grace_s(self, application: Application) -> int:  # noqa: ARG002
+    def staleness_grace_s(self, application: Application) -> int:
         """Return for how long it may be; negative: for ever."""
-        grace_ns = self._partition.settings.staleness_grace_ns
+        grace_ns = self._partition.grace_of(application)
         return -1 if grace_ns < 0 else grace_ns // NANOS_PER_SECOND
 
     def may_start(self, application: Application, group: AskGroup) -> bool:
@@ -337,12 +342,44 @@ class LiveTerms(Terms):
         return may and not ask.has_preempted
 
 
+def _group_of(tree: GangTree, job: Job) -> Group[Task]:
+    """Return a gang's tree with its tasks; those of no task group of it are needed by none."""
+    by_group: dict[str, list[Task]] = {}
+    for task in job.tasks:
+        by_group.setdefault(task.task_group, []).append(task)
+
+    def made(part: GangTree) -> Group[Task]:
+        tasks = by_group.pop(part.name, []) if not part.is_group else []
+        return Group(
+            part.name,
+            part.minimum,
+            part.needed if part.is_group else None,
+            members=[made(each) for each in part.parts],
+            tasks=tasks,
+            topology=part.topology if part.topology != NO_TOPOLOGY else None,
+        )
+
+    root = made(tree)
+    others = [task for tasks in by_group.values() for task in tasks]
+    return replace(root, members=[*root.members, Group(job.name, tasks=others)]) if others else root
+
+
+def delay_end_ns(application: Application) -> int:
+    """Return when a gang's preemption delay ends: it begins anew with every eviction."""
+    delay_ns = application.request.gang.preemption_delay_ns
+    return max(application.submission_time_ns, application.evicted_ns) + delay_ns if delay_ns else 0
+
+
 def _minimum_of(application: Application) -> dict[str, int]:
     """Return how many members of each task group a gang needs; none of what is no gang any more.
 
     One of which a pod has succeeded is finishing: what is left of it needs nothing.
     """
-    if not application.is_gang or application.is_gang_over or application.succeeded:
+    if application.is_gang_over or application.succeeded:
+        return {}
+    if application.tree is not None:
+        return application.tree.minima()
+    if not application.is_gang:
         return {}
     groups = application.task_groups.items()
     return {name: counts.members for name, counts in groups if counts.members}

@@ -1,12 +1,8 @@
 """Where a task goes: the first node, by score, that has the room.
 
-A share of a GPU waits for a device that others share and that is to have the room, before it opens
-another, unless tasks are to be spread.
-
 Order of nodes: those with idle room before those where room is being released, nodes without
-accelerators for tasks without (resource type), then the fullest first, or the emptiest with
-``spread``; equal ones in the order of the trial. Source: docs/rules/kai.md#allocate and
-docs/rules/kai.md#scores-and-domains.
+accelerators for tasks without (resource type), then the fullest first; equal ones in the order of
+the trial. Source: docs/rules/kai.md#allocate and docs/rules/kai.md#scores-and-domains.
 """
 
 from collections.abc import Iterable
@@ -18,7 +14,7 @@ from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.constraints.node_domains import Domain, domains, same_domain
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.task_trees import Group
-from services.core.scheduler.statement.trial import Job, Status, Task, Trial, is_placed
+from services.core.scheduler.statement.trial import Job, Task, Trial, is_placed
 from shared.model.gpus import GPU
 from shared.model.resources import VCORE
 
@@ -26,39 +22,22 @@ _TOPOLOGY_MARKS = 100_000.0
 _IDLE_MARKS, _TYPE_MARKS, _PLACE_MARKS = 1000.0, 10.0, 9.0
 
 
-def place_job(
-    attempt: Attempt, job: Job, tasks: list[Task], *, only_pipeline: bool = False
-) -> bool:
+def place_job(attempt: Attempt, job: Job, tasks: list[Task], *, now: bool = False) -> bool:
     """Place tasks of a job, all or none; return whether all could be.
 
-    If some of a set must wait for room and its minimum does not run yet, all of them wait: nobody
-    starts a gang, or a part of one, in halves.
+    They wait for room that is being released, or take none but what is idle ``now``: nobody starts
+    a gang, or a part of one, in halves.
     """
-    checkpoint = attempt.checkpoint()
     trial = attempt.trial
     everywhere = Domain(
         np.ones(len(trial.nodes.rows), dtype=np.bool_),
         np.zeros(len(trial.nodes.rows), dtype=np.float64),
     )
-    if not _place_group(attempt, job.group, tasks, everywhere, only_pipeline=only_pipeline):
-        return False
-    if not only_pipeline and any(map(_starts_in_halves, job.group.sets())):
-        places = [(task, task.node) for task in tasks]
-        attempt.rollback(checkpoint)
-        for task, node in places:
-            assert node is not None
-            attempt.pipeline(task, node)
-    return True
-
-
-def _starts_in_halves(tasks: Group[Task]) -> bool:
-    """Return whether some of a set wait for room and less than its minimum has it."""
-    waits = any(task.status is Status.PIPELINED for task in tasks.tasks)
-    return waits and not tasks.is_satisfied(is_placed)
+    return _place_group(attempt, job.group, tasks, everywhere, now=now)
 
 
 def _place_group(
-    attempt: Attempt, group: Group[Task], tasks: list[Task], where: Domain, *, only_pipeline: bool
+    attempt: Attempt, group: Group[Task], tasks: list[Task], where: Domain, *, now: bool
 ) -> bool:
     """Place those tasks that are in a group, in the first domain that takes them, or none."""
     own = group.all_tasks(dict.fromkeys(tasks).__contains__)
@@ -66,7 +45,7 @@ def _place_group(
         return True
     checkpoint = attempt.checkpoint()
     for domain in _domains_for(attempt.trial, group, own, where):
-        if _place_in(attempt, group, own, domain, only_pipeline=only_pipeline):
+        if _place_in(attempt, group, own, domain, now=now):
             return True
         attempt.rollback(checkpoint)
     return False
@@ -87,42 +66,40 @@ def _domains_for(
 
 
 def _place_in(
-    attempt: Attempt, group: Group[Task], tasks: list[Task], domain: Domain, *, only_pipeline: bool
+    attempt: Attempt, group: Group[Task], tasks: list[Task], domain: Domain, *, now: bool
 ) -> bool:
     """Place tasks of a group in a domain, member by member; False leaves some placed."""
     for member in group.members:
-        if not _place_group(attempt, member, tasks, domain, only_pipeline=only_pipeline):
+        if not _place_group(attempt, member, tasks, domain, now=now):
             return False
     own = set(group.tasks)
     for task in (task for task in tasks if task in own):
-        found = best_node(attempt.trial, task, domain)
-        if found is None:
+        node = best_node(attempt.trial, task, domain, now=now)
+        if node is None:
             return False
-        node, is_idle = found
-        if is_idle and not only_pipeline:
+        if now:
             attempt.allocate(task, node)
         else:
             attempt.pipeline(task, node)
     return True
 
 
-def best_node(trial: Trial, task: Task, where: Domain) -> tuple[Node, bool] | None:
-    """Return the node of a domain for a task, and whether it has idle room; or None."""
-    fits, now = trial.nodes.rows_for(trial.shape_of(task))
+def best_node(trial: Trial, task: Task, where: Domain, *, now: bool) -> Node | None:
+    """Return the node of a domain for a task, with room that is idle ``now``; or None."""
+    fits, has_now = trial.nodes.rows_for(trial.shape_of(task))
     fits &= where.rows
+    if now:
+        fits &= has_now
     rows = np.flatnonzero(fits)
     if rows.size and trial.nodes.has_plugin_scores:
-        rows = _first_by_plugins(trial, task, rows, where, now)
+        rows = _first_by_plugins(trial, task, rows, where, has_now)
     if not rows.size:
         return None
-    idle = now[rows]
+    idle = has_now[rows]
     scores = idle * _IDLE_MARKS + _placement(trial, task, rows)
     scores += where.marks[rows] * _TOPOLOGY_MARKS
     at = int(np.argmax(scores))
-    node, is_idle = trial.nodes.rows[int(rows[at])], bool(idle[at])
-    if is_idle and not trial.settings.spread:
-        is_idle = not trial.nodes.opens_in_vain(node, trial.shape_of(task))
-    return node, is_idle
+    return trial.nodes.rows[int(rows[at])]
 
 
 def _first_by_plugins(
@@ -143,9 +120,6 @@ def _placement(trial: Trial, task: Task, rows: NDArray[np.int64]) -> NDArray[np.
         marks += (nodes.capacity_of(GPU)[rows] == 0) * _TYPE_MARKS
     name = GPU if wants_gpu else VCORE if VCORE in trial.names else trial.names[0]
     room = nodes.room((name,))[rows, 0].astype(np.float64)
-    if trial.settings.spread:
-        marks += room / np.maximum(nodes.capacity_of(name)[rows], 1)
-        return marks
     low, high = room.min(), room.max()
     if low == high:
         return marks + _PLACE_MARKS

@@ -36,12 +36,14 @@ from itertools import chain
 from services.core.scheduler.actions.expected_room import room_ns
 from services.core.scheduler.model.node_fit import could_hold
 from services.core.scheduler.model.reservations import rank_of
-from services.core.scheduler.model.rows import AskGroup, Bucket, Node, Rank, Reservation
+from services.core.scheduler.model.rows import AskGroup, Bucket, Gate, Node, Rank, Reservation
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.ordering.quotas import over_quota
 from services.core.scheduler.statement.partition import Partition
+from shared.model.reasons import Refusal
 from shared.model.units import seconds
 
 EXPIRY_NS = seconds(2 * 60 * 60)
@@ -61,9 +63,12 @@ def has_room(partition: Partition, reservation: Reservation) -> bool:
     short_queue = application.queue.first_without_room(
         amount, count_kept=not reservation.ask.has_kept_room
     )
+    gate: Gate | None
     gate = short_user[0].gate if short_user else short_queue[0].gate if short_queue else None
     if gate is None:
-        refused = partition.no_capacity(application, amount)
+        own = amount if reservation.ask.has_kept_room else {}
+        refused: tuple[Refusal, Gate] | None = over_quota(application, amount, own)
+        refused = refused or partition.no_capacity(application, amount)
         gate = refused[1] if refused is not None else None
     if gate is None:
         return True

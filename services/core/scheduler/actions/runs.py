@@ -383,7 +383,8 @@ def _may_run(partition: Partition, leaf: _Leaf, group: AskGroup) -> bool:
     """Return whether all that placing an ask of a group takes is to place it."""
     application, constraints = group.application, group.bucket.shape.constraints
     if (
-        constraints.asks_about_pods
+        application.tree is not None
+        or constraints.asks_about_pods
         or constraints.required_node
         or group.is_covered
         or application.refusal is not None

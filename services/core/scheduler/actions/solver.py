@@ -448,7 +448,7 @@ def _what_comes_next(
 
 def _wait_for_room(attempt: Attempt, job: Job, tasks: list[Task]) -> bool:
     may = may_take(attempt.trial, job, tasks)
-    return may and place_job(attempt, job, tasks, only_pipeline=True)
+    return may and place_job(attempt, job, tasks)
 
 
 def _still_evicted(units: list[Unit]) -> list[Unit]:

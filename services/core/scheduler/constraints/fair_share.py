@@ -105,10 +105,14 @@ def set_fair_shares(trial: Trial) -> None:
         for share in job.queue.lineage():
             for at, value in enumerate(request):
                 share.requested[at] += value
-    _divide_level(trial.top, trial.total, trial.width)
+    divide_level(trial.top, trial.total, trial.width)
 
 
-def _divide_level(shares: list[Share], totals: Sequence[int], width: int) -> None:
+def divide_level(shares: list[Share], totals: Sequence[int], width: int) -> None:
+    """Divide what there is of each type among queues, and what each gets among those below."""
+    for idle in [share for share in shares if not any(share.requested)]:
+        idle.set_fair_share([0] * width)
+    shares = [share for share in shares if any(share.requested)]
     found: list[list[int]] = [[] for _ in shares]
     for at in range(width):
         claims = [
@@ -117,7 +121,7 @@ def _divide_level(shares: list[Share], totals: Sequence[int], width: int) -> Non
                 share.priority,
                 share.quota[at],
                 share.limit[at],
-                Fraction(str(share.weight[at])),
+                Fraction(share.weight[at]),
                 share.requested[at],
             )
             for share in shares
@@ -128,4 +132,4 @@ def _divide_level(shares: list[Share], totals: Sequence[int], width: int) -> Non
     for share, amounts in zip(shares, found, strict=True):
         share.set_fair_share(amounts)
         if share.children:
-            _divide_level(share.children, amounts, width)
+            divide_level(share.children, amounts, width)

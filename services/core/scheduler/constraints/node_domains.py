@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.model.sums import sum_of
-from services.core.scheduler.statement.task_trees import Topology
+from shared.messages.interface import TopologyConstraint
 
 if TYPE_CHECKING:
     from services.core.scheduler.statement.trial import Task, Trial
@@ -38,7 +38,7 @@ class Domain:
 
 
 def domains(
-    trial: "Trial", topology: Topology, within: Mask, tasks: "Sequence[Task]"
+    trial: "Trial", topology: TopologyConstraint, within: Mask, tasks: "Sequence[Task]"
 ) -> Iterator[Domain]:
     """Yield the domains for tasks in the order in which they are to be tried."""
     if topology.required and topology.required not in topology.levels:
@@ -58,7 +58,7 @@ def domains(
             yield Domain(rows, marks)
 
 
-def same_domain(trial: "Trial", topology: Topology, row: int) -> Mask:
+def same_domain(trial: "Trial", topology: TopologyConstraint, row: int) -> Mask:
     """Return the rows in a row's required domain."""
     levels = topology.levels[: _level(topology, topology.required) + 1]
     wanted = [trial.labels[row].get(name) for name in levels]
@@ -68,13 +68,13 @@ def same_domain(trial: "Trial", topology: Topology, row: int) -> Mask:
     )
 
 
-def _level(topology: Topology, name: str) -> int:
+def _level(topology: TopologyConstraint, name: str) -> int:
     """Return a level's place; -1, everything, for none and for one that is not there."""
     return topology.levels.index(name) if name in topology.levels else -1
 
 
 def _domains_at(
-    trial: "Trial", topology: Topology, level: int, within: Mask
+    trial: "Trial", topology: TopologyConstraint, level: int, within: Mask
 ) -> dict[DomainKey, Mask]:
     """Return the domains of a level, by the labels that make them; nodes without one are out."""
     if level < 0:
@@ -105,7 +105,11 @@ def _holds(trial: "Trial", rows: Mask, tasks: "Sequence[Task]") -> bool:
 
 
 def _fullness(
-    trial: "Trial", topology: Topology, key: DomainKey, within: Mask, tasks: "Sequence[Task]"
+    trial: "Trial",
+    topology: TopologyConstraint,
+    key: DomainKey,
+    within: Mask,
+    tasks: "Sequence[Task]",
 ) -> tuple[int, ...]:
     """Return the room of the domains that a domain is in, from the widest down to itself."""
     rooms = []

@@ -95,7 +95,11 @@ def _count_existing(
     partition.count_in(application, allocation, node)
     quota_preemption.use_changed(partition, application.queue)
     if allocation.released:
-        partition.mark_released(application, key, TerminationType.TIMEOUT)
+        is_victim = application.is_kai and not allocation.placeholder
+        why = TerminationType.PREEMPTED_BY_SCHEDULER if is_victim else TerminationType.TIMEOUT
+        partition.mark_released(application, key, why)
+        if is_victim:  # a queue does not count what it gives back
+            application.queue.change_preempting({}, allocation.resource_per_alloc)
         partition.journal.record(AllocationChanged(application, allocation))
     partition.arm_execution(application, allocation)
     _recover_state(partition, application, allocation)

@@ -78,6 +78,7 @@ def _is_like(partition: Partition, kind: _Kind, request: AllocationAsk) -> bool:
     return (
         bool(group.asks)  # or it is no more
         and not application.successors
+        and request.allow_preempt_self == kind.request.allow_preempt_self
         and group.bucket.refusal is None
         and key not in application.group_of
         and key not in application.allocations

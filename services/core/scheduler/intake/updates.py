@@ -14,7 +14,7 @@ from services.core.scheduler.lifecycle.endings import drop_ask
 from services.core.scheduler.model.devices import misfit
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import Application, Queue
-from services.core.scheduler.model.settings import CLUSTER_GANG, PARTIAL_GANG
+from services.core.scheduler.model.settings import CLUSTER_GANG, KAI, PARTIAL_GANG
 from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.nodes.pod_topology import MAX_LABEL_KEYS
 from services.core.scheduler.ordering import queueing
@@ -85,6 +85,10 @@ def update_allocations(
 ) -> None:
     """Take in the allocations that exist; those that join what is ``held`` are not counted yet."""
     existing.take_all(partition, request.allocations, allocations.add_existing, held)
+    for name in dict.fromkeys(item.application_id for item in request.allocations):
+        application = partition.applications.get(name)
+        if application is not None and application.tree is not None:
+            partition.note_minimum(application)
 
 
 def _each(
@@ -128,7 +132,12 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
         request.submission_time_ns or partition.now_ns,
         starts_in_part=way == PARTIAL_GANG,
         starts_placed=way == CLUSTER_GANG,
-        keeps_minimum=partition.settings.keeps_minimum and not is_zero(request.placeholder_ask),
+        keeps_minimum=(
+            partition.settings.keeps_minimum
+            if not is_zero(request.placeholder_ask)
+            else bool(request.gang.subgroups)
+        ),
+        is_kai=partition.settings.policy == KAI,
         reservation_start_ns=request.reservation_start_ns,
         execution_start_ns=request.execution_start_ns,
     )

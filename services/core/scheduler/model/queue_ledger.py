@@ -12,7 +12,7 @@ Source: docs/rules/scheduling.md and docs/rules/quotas.md.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Self, TypeVar
+from typing import Any, Generic, Protocol, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
 from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
@@ -34,7 +34,7 @@ HIGHEST_PRIORITY = 2**31 - 1
 ACTIVE = "Active"
 DRAINING = "Draining"
 MANY = 2**31  # of what nothing limits there is headroom for so many
-OrderKey = tuple[float, float, int, str]
+OrderKey = tuple[Any, ...]
 
 
 @dataclass(slots=True)
@@ -42,6 +42,18 @@ class Tree:
     """What all queues of a tree share: how often what they are promised has changed."""
 
     version: int = 0
+    promised: int = 0  # how often that was for what they are promised
+    keys: "Keys | None" = None  # a policy's own, which it works out when they are asked for
+
+
+class Keys(Protocol):
+    """A policy's own order of queues."""
+
+    def renew(self) -> bool:
+        """Work the order out anew where that is due; return whether it was."""
+
+    def key(self, queue: Any) -> OrderKey:
+        """Return the key by which a queue is served."""
 
 
 @dataclass(slots=True)
@@ -83,6 +95,9 @@ class QueueLedger:
     promised: Resource = field(default_factory=dict)  # to admitted gangs, not allocated yet
     preempting: Resource = field(default_factory=dict)  # released to make room, not gone yet
     kept: Resource = field(default_factory=dict)  # for asks that have preempted, and wait
+    fixed: Resource = field(default_factory=dict)  # of both, under kai: what is not preemptible
+    quota: Resource = field(default_factory=dict)  # what it is owed, by ordering/quotas.py
+    quota_version: int = -1  # of the tree, for which that was worked out
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
@@ -277,6 +292,12 @@ class QueueLedger:
             subtract_into(queue.preempting, before)
             add_into(queue.preempting, after)
 
+    def change_fixed(self, before: ResourceView, after: ResourceView) -> None:
+        """Change what is used by what may not be preempted, from here to the root."""
+        for queue in self.lineage():
+            subtract_into(queue.fixed, before)
+            add_into(queue.fixed, after)
+
     def keep(self, amount: ResourceView) -> None:
         """Keep room for an ask that has preempted, from here to the root."""
         for queue in self.lineage():
@@ -364,6 +385,7 @@ class QueueLedger:
     def forget_turns(self) -> None:
         """Say that what queues are promised has changed, by a max, a guarantee or a setting."""
         self.tree.version += 1
+        self.tree.promised += 1
 
     def fair_share(self, fair_max: ResourceView) -> float:
         """Return the largest share of what this queue is promised, over its types.
@@ -397,6 +419,8 @@ class QueueLedger:
         Priority, then fair share, then the larger pending; with priority sorting off the fair
         share comes first. Equal children are served in the order of their names.
         """
+        if self.tree.keys is not None:
+            return self.tree.keys.key(child)
         share, priority = child._largest_share(promised_by_type), -child.current_priority
         pending = -sum(child.pending.values())
         if self.settings.priority_sorting:

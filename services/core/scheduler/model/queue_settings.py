@@ -4,11 +4,15 @@ Properties are text; a value that does not hold is the default, never an error
 (docs/rules/queues.md#properties).
 """
 
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from services.core.scheduler.model.access import NOBODY, Access
 from shared.model.duration import parse_go_duration
 from shared.model.numbers import parse_int32, parse_uint64
+from shared.model.quantity import QuantityError, parse_config_quantity
 from shared.model.resources import Resource
 from shared.model.units import seconds
 
@@ -18,6 +22,9 @@ STATE_AWARE = "stateaware"
 FENCE = "fence"
 DISABLED = "disabled"
 DIVISION_PRIORITY = 100
+UNLIMITED = -1
+OVERQUOTA_WEIGHT, DESERVED = "overquota.weight", "deserved"  # before a dot and a resource's name
+_WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 DEFAULT_BACKOFF_NS = seconds(30)
 DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
 
@@ -26,9 +33,11 @@ DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
 class QueueSettings:
     """A queue's properties. ``backoff_asks`` 0 is no backoff; delays are in nanoseconds.
 
-    The last four are the policy ``kai``'s: what is left over the guarantees goes to the highest
-    ``division_priority`` first, by ``over_quota_weight``; for how long a job keeps its minimum
-    once it has begun, None where a queue does not say and those above it may.
+    The last ones are the policy ``kai``'s: what is left over the guarantees goes to the highest
+    ``division_priority`` first, by ``over_quota_weight``, or for some types by
+    ``over_quota_weights``; ``deserved`` is what the queue is owed of a type in place of its
+    guarantee (UNLIMITED: all there is); for how long a job keeps its minimum once it has begun,
+    None where a queue does not say and those above it may.
     """
 
     sort_policy: str = FIFO
@@ -42,7 +51,9 @@ class QueueSettings:
     preemption_delay_ns: int = DEFAULT_PREEMPTION_DELAY_NS
     quota_preemption_delay_ns: int = 0
     division_priority: int = DIVISION_PRIORITY
-    over_quota_weight: int = 1
+    over_quota_weight: Fraction = Fraction(1)
+    over_quota_weights: Mapping[str, Fraction] = field(default_factory=dict)
+    deserved: Mapping[str, int] = field(default_factory=dict)
     reclaim_min_runtime_ns: int | None = None
     preempt_min_runtime_ns: int | None = None
 
@@ -70,7 +81,9 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         preemption_delay_ns=_delay(properties, "preemption.delay", DEFAULT_PREEMPTION_DELAY_NS),
         quota_preemption_delay_ns=_delay(properties, "quota.preemption.delay", 0),
         division_priority=_int_or(properties, "overquota.priority", DIVISION_PRIORITY),
-        over_quota_weight=max(0, _int_or(properties, "overquota.weight", 1)),
+        over_quota_weight=_weight(properties.get("overquota.weight", "")),
+        over_quota_weights=_weights(properties),
+        deserved=_deserved(properties),
         reclaim_min_runtime_ns=parse_go_duration(properties.get("reclaim.min.runtime", "")),
         preempt_min_runtime_ns=parse_go_duration(properties.get("preempt.min.runtime", "")),
     )
@@ -99,14 +112,62 @@ def inheritable(properties: dict[str, str]) -> dict[str, str]:
     child = dict(properties)
     if child.get("application.sort.priority", "").lower() != DISABLED:
         child.pop("application.sort.priority", None)
-    for name in ("overquota.priority", "overquota.weight"):  # among siblings only
-        child.pop(name, None)
+    for name in [name for name in child if _is_among_siblings(name)]:
+        del child[name]
     for name, reset in (("priority.policy", "default"), ("priority.offset", "0")):
         if name in child:
             child[name] = reset
     if child.get("preemption.policy", DISABLED).lower() != DISABLED:
         child["preemption.policy"] = "default"
     return child
+
+
+def _is_among_siblings(name: str) -> bool:
+    """Return whether a property is a queue's own, so that those below do not start with it."""
+    return name in ("overquota.priority", OVERQUOTA_WEIGHT) or name.startswith(
+        (f"{OVERQUOTA_WEIGHT}.", f"{DESERVED}.")
+    )
+
+
+def parse_weight(text: str) -> Fraction | None:
+    """Return a weight, exact: digits, and a point and more digits; None where it is none."""
+    return Fraction(text) if _WEIGHT.fullmatch(text) else None
+
+
+def parse_deserved(name: str, text: str) -> int | None:
+    """Return an amount of a type as queues.yaml writes it, or UNLIMITED; None: it is neither."""
+    if text == "unlimited":
+        return UNLIMITED
+    try:
+        return parse_config_quantity(name, text)
+    except QuantityError:
+        return None
+
+
+def of_types(properties: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
+    """Yield what a family of properties says, by the type that stands behind its name."""
+    start = f"{family}."
+    for name, text in properties.items():
+        if name.startswith(start) and len(name) > len(start):
+            yield name.removeprefix(start), text
+
+
+def _weight(text: str) -> Fraction:
+    """Return a weight; below nothing it is nothing, and 1 where it is none."""
+    if (parse_int32(text) or 0) < 0:
+        return Fraction(0)
+    found = parse_weight(text)
+    return Fraction(1) if found is None else found
+
+
+def _weights(properties: Mapping[str, str]) -> dict[str, Fraction]:
+    found = ((kind, parse_weight(text)) for kind, text in of_types(properties, OVERQUOTA_WEIGHT))
+    return {kind: weight for kind, weight in found if weight is not None}
+
+
+def _deserved(properties: Mapping[str, str]) -> dict[str, int]:
+    found = ((kind, parse_deserved(kind, text)) for kind, text in of_types(properties, DESERVED))
+    return {kind: amount for kind, amount in found if amount is not None}
 
 
 def _int_or(properties: dict[str, str], name: str, default: int) -> int:

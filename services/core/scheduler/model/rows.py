@@ -34,6 +34,7 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.model.user_ledger import UserLedger
 from shared.messages.constraints import NO_CONSTRAINTS, Taint
+from shared.messages.gang_tree import GangTree, tree_of
 from shared.messages.interface import (
     DEFAULT_PLACEHOLDER_TIMEOUT_MS,
     AddApplicationRequest,
@@ -633,6 +634,7 @@ class Queue(QueueLedger):
     overdue_gang: "Application | None" = None
     promised_gangs: dict["Application", None] = field(default_factory=dict)  # of this leaf
     gate: Gate = field(default_factory=Gate)
+    quota_gate: PluginGate = field(default_factory=PluginGate)  # of what may not be preempted
     # At the root, of all queues:
     blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by no node
     trying: dict[EquivalenceClass, None] = field(default_factory=dict)
@@ -785,6 +787,8 @@ class Application:
     allocations: dict[str, Allocation] = field(default_factory=dict)
     placeholder_used: dict[str, int] = field(default_factory=dict)  # when the placeholder was made
     placed_ns: dict[str, int] = field(default_factory=dict)  # since when allocations run, by key
+    began_ns: int = 0  # when the first of them did, of those since it had none
+    evicted_ns: int = 0  # when a pod of it was made to go last; 0: never
     history: History = field(default_factory=dict)  # of what it has used, when that ended
     notes: dict[tuple[str, str], None] = field(default_factory=dict)  # (reason, sentence)
     released: dict[str, str] = field(default_factory=dict)  # key -> why, until confirmed
@@ -805,6 +809,9 @@ class Application:
     starts_in_part: bool = False  # the whole gang need not fit for its placeholders to start
     starts_placed: bool = False  # every one of them must have a place on the nodes
     keeps_minimum: bool = False  # a gang that has fallen below it starts again as a whole
+    is_kai: bool = False  # under the policy kai: it grows by turns, and within its quota
+    is_fixed: bool = False  # it is, and of its pods one may not be preempted
+    fixed: Resource = field(default_factory=dict)  # what its queues count of it as such
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
     waiting_among: GangList | None = None
     is_gang_over: bool = False  # given up: it goes on without
@@ -831,7 +838,19 @@ class Application:
     keys_follow_use: bool = False
 
     def __post_init__(self) -> None:
+        for name, least in (self.tree.minima() if self.tree is not None else {}).items():
+            self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
         self.order = self.order_at(self.in_use())
+
+    @cached_property
+    def tree(self) -> GangTree | None:
+        """Return the tree of a gang that starts without placeholders; None: it is none."""
+        return None if self.is_gang else tree_of(self.request.gang)
+
+    @cached_property
+    def has_topology(self) -> bool:
+        """Return whether its pods are to be in one domain of the nodes, or some of them."""
+        return self.tree is not None and self.tree.has_topology
 
     @cached_property
     def id(self) -> str:
@@ -874,6 +893,8 @@ class Application:
         counts = self.task_groups
         if not self.keeps_minimum or self.is_gang_over or self.succeeded:
             return {}
+        if self.tree is not None:
+            return self.tree.missing(self.real_pods(), self.waiting_pods())
         found = {
             name: count.members - count.real
             for name, count in counts.items()
@@ -885,6 +906,9 @@ class Application:
     @property
     def is_below_minimum(self) -> bool:
         """Return whether a gang runs with less than its minimum; what is leaving counts yet."""
+        if self.tree is not None and self.missing:
+            held = self.real_pods(with_released=True)
+            return any(held.values()) and not self.tree.is_satisfied(held)
         missing = self.missing
         if not missing or not any(count.real for count in self.task_groups.values()):
             return False
@@ -897,13 +921,40 @@ class Application:
     @property
     def is_whole(self) -> bool:
         """Return whether a gang has every member that it needs, none by a placeholder."""
+        if self.tree is not None:
+            return self.tree.is_satisfied(self.real_pods())
         groups = self.task_groups.values()
         return all(count.is_used_up and count.real >= count.members for count in groups)
+
+    def real_pods(self, *, with_released: bool = False) -> dict[str, int]:
+        """Return how many real pods of each task group run, or have yet to go."""
+        found = {name: counts.real for name, counts in self.task_groups.items()}
+        for key in self.released if with_released else ():
+            allocation = self.allocations[key]
+            if not allocation.placeholder and allocation.task_group_name in found:
+                found[allocation.task_group_name] += 1
+        return found
+
+    def waiting_pods(self) -> dict[str, int]:
+        """Return how many real pods of each task group wait."""
+        found: dict[str, int] = {}
+        for group in self.groups.values():
+            if not group.placeholder:
+                name = group.task_group_name
+                found[name] = found.get(name, 0) + len(group.asks)
+        return found
+
+    def next_pods(self) -> dict[str, int]:
+        """Return which pods of a gang start next, together: what it lacks, or one more."""
+        if self.tree is None or self.succeeded or self.is_gang_over:
+            return self.missing
+        return self.tree.next(self.real_pods(), self.waiting_pods())
 
     @property
     def is_restarting(self) -> bool:
         """Return whether several members of a gang that ran must start at once, or none."""
-        return sum(self.missing.values()) > 1
+        alone = 0 if self.has_topology else 1
+        return self.keeps_minimum and sum(self.next_pods().values()) > alone
 
     @property
     def awaits_placeholders(self) -> bool:
@@ -1097,12 +1148,22 @@ class Application:
                 (priority, shares) if self.queue.settings.priority_sorting else (shares, priority)
             )
         elif self.queue.settings.priority_sorting:
-            first = (priority, self.submission_time_ns)
+            first = (priority, *self._turn, self.submission_time_ns)
         else:
-            first = (self.submission_time_ns, priority)
+            first = (*self._turn, self.submission_time_ns, priority)
         if self.keys_before is not None:
             first = (*self.keys_before(self), *first)
         return (*first, self.sequence)
+
+    @property
+    def _turn(self) -> tuple[int, ...]:
+        """Return what comes before age under kai: below the minimum, at it, above it.
+
+        A pod that is of no gang is a gang of one that has not started.
+        """
+        if not self.is_kai:
+            return ()
+        return (-1 if self.tree is None else self.tree.elasticity(self.real_pods()),)
 
     @property
     def expected_ns(self) -> int:
@@ -1146,8 +1207,8 @@ class Application:
         They are the placeholders that wait; of a gang that starts again its real pods, so many as
         it lacks.
         """
-        missing = self.missing
-        if sum(missing.values()) <= 1:
+        missing = self.next_pods()
+        if not self.is_restarting:
             return [(g, len(g.asks)) for g in self.groups.values() if g.placeholder and g.asks]
         found = []
         for group in self.groups.values():
@@ -1206,6 +1267,8 @@ class Application:
         """Yield every gate at which the application's asks may wait."""
         for queue in self.queue.lineage():
             yield queue.gate
+            if self.is_fixed:
+                yield queue.quota_gate
         for tracker in self.trackers:
             yield tracker.gate
 
@@ -1216,10 +1279,20 @@ class Application:
         key = allocation.allocation_key
         self.allocations[key] = allocation
         self.placed_ns[key] = allocation.allocated_ns or now_ns
+        self.note_began(allocation)
         if allocation.placeholder:
             self.counts_of(allocation).held[key] = None
         elif self.task_groups:
             self.count_real(allocation, 1)
+
+    def note_began(self, allocation: Allocation) -> None:
+        """Note when it began: with the first allocation; growing begins nothing.
+
+        What exists already, and is older, shows that it began before.
+        """
+        since_ns = self.placed_ns[allocation.allocation_key]
+        if len(self.allocations) == 1 or (allocation.allocated_ns and since_ns < self.began_ns):
+            self.began_ns = since_ns
 
     def count_real(self, allocation: Allocation, change: int) -> None:
         """Count a real pod into its task group, or out of it when it goes."""

@@ -877,21 +877,6 @@ class NodeTable:
                 return found
         return devices.choose(expected, need)
 
-    def opens_in_vain(self, node: Node, shape: Shape) -> bool:
-        """Return whether a share would open a device where one that is shared is to have the room.
-
-        Those that are shared and have the room now come before both.
-        """
-        need = self.need_of(shape)
-        if need is None or need[0] == WHOLE or node not in self._coming:
-            return False
-        size, count = need
-        held = (held for held in node.held_devices.values())
-        shared = {at for taken in held for at, amount in taken if amount < WHOLE}
-        free, then = open_devices(node), self._expected_devices(node)
-        now = sum(size <= free[at] < WHOLE for at in range(len(free)))
-        return now < count and any(free[at] < size <= then[at] for at in shared if at < len(then))
-
     def may_stay(self, node: Node, key: str) -> bool:
         """Return whether the devices of a pod that was to go are for nobody else by now."""
         free = self._expected_devices(node)

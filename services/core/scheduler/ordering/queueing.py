@@ -290,6 +290,13 @@ def hold(application: Application, group: AskGroup) -> Refusal | None:
             Reason.GANG_PLACEHOLDERS_PENDING,
             "none of the placeholders of the gang has been asked for yet",
         )
+    return _awaits_others(application, group)
+
+
+def _awaits_others(application: Application, group: AskGroup) -> Refusal | None:
+    """Return why real pods wait for others of their gang, or for placeholders, or None."""
+    if application.tree is not None:
+        return _not_next(application, group)
     counts = application.task_groups.get(group.task_group_name)
     if counts is not None and not counts.is_used_up:
         if group.unplaced is not None:
@@ -300,6 +307,16 @@ def hold(application: Application, group: AskGroup) -> Refusal | None:
             f"task group {group.task_group_name} has {left} placeholders left to replace",
         )
     return None
+
+
+def _not_next(application: Application, group: AskGroup) -> Refusal | None:
+    """Return why pods of a gang wait for others of it, or None: they are next."""
+    following = application.next_pods()
+    name = group.task_group_name
+    if not following or name in following or name not in application.task_groups:
+        return None
+    wanted = ", ".join(f"{count} of {part}" for part, count in following.items())
+    return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, f"other pods of the gang come first: {wanted}")
 
 
 def _review_waiting(application: Application) -> None:

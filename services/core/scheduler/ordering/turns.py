@@ -31,6 +31,9 @@ def next_child(queue: Queue) -> Queue | None:
     active, turns = queue.active_children, queue.turns
     if len(active) <= 1:
         return next(iter(active.values()), None)
+    keys = queue.tree.keys
+    if keys is not None and keys.renew():
+        queue.tree.version += 1
     if turns.version != queue.tree.version:
         _order_all(queue)
     elif turns.unordered:

@@ -24,6 +24,8 @@ from services.core.scheduler.statement.trial import (
     within,
 )
 
+MAX_CONSOLIDATION_VICTIMS = 16  # jobs that one job may move; a larger search is given up
+
 
 def has_victims(job: Job) -> bool:
     """Return whether a job has tasks that could be evicted."""
@@ -60,7 +62,7 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
         agrees=lambda left: not left,
         action="consolidation",
         reason=f"moved so that {_called(job)} fits",
-        max_victims=trial.settings.max_consolidation_victims,
+        max_victims=MAX_CONSOLIDATION_VICTIMS,
     )
 
 
@@ -211,8 +213,7 @@ class _Reclaim:
         theirs = _saturation(left[at], sibling.fair_share[at])
         if own is None:
             return True
-        factor = Fraction(str(self.trial.settings.saturation_multiplier))
-        return theirs is not None and own * factor >= theirs
+        return theirs is not None and own >= theirs
 
 
 def _saturation(allocated: int, fair_share: int) -> Fraction | None:

@@ -175,6 +175,7 @@ def _order_anew(partition: Partition) -> None:
             queueing.enter(application)
     for queue in partition.queues.values():
         queueing.requeue_all(queue.gate)
+        queueing.requeue(queue.quota_gate)
     for tracker in partition.users.all():
         queueing.requeue(tracker.gate)
         partition.journal.record(UsageChanged(tracker))

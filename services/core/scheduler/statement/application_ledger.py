@@ -7,8 +7,8 @@ from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import Application, AskGroup, group_key
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
-from shared.messages.interface import Allocation
-from shared.model.resources import ResourceView, add_into, multiply, subtract_into
+from shared.messages.interface import Allocation, AllocationAsk
+from shared.model.resources import ResourceView, add, add_into, multiply, subtract_into
 
 
 def add_ask(application: Application, ask: Ask) -> None:
@@ -23,6 +23,7 @@ def add_ask(application: Application, ask: Ask) -> None:
         )
         application.found(group)
     application.join(group, ask)
+    note_fixed(application, request)
     count_waiting(application, request.resource_per_alloc, request.priority, 1)
     _member_came_or_went(application, ask)
     _was_there_at(application, request.create_time_ns)
@@ -81,6 +82,8 @@ def rejoin_buckets(application: Application) -> bool:
 def add_allocation(application: Application, allocation: Allocation) -> None:
     """Count an allocation in; the queue's ledger is the caller's to keep."""
     application.allocations[allocation.allocation_key] = allocation
+    note_fixed(application, allocation)
+    application.note_began(allocation)
     if allocation.placeholder:
         add_into(application.allocated_placeholder, allocation.resource_per_alloc)
         application.counts_of(allocation).held[allocation.allocation_key] = None
@@ -147,16 +150,45 @@ def usage_changed(application: Application) -> None:
 
     What it has decides whether it may start: one that waits is not like others any more.
     """
+    count_fixed(application)
     for name, value in application.allocated.items():
         if value > application.max_allocated.get(name, 0):
             application.max_allocated[name] = value
-    if application.queue.settings.sort_policy == FAIR or application.keys_follow_use:
+    moves = application.keys_follow_use or application.tree is not None
+    if application.queue.settings.sort_policy == FAIR or moves:
         queueing.reorder(application)
         queueing.enter(application)
     if application.waits_in is not None:
         queueing.activate(application)
     elif application.refusal is not None or application.queue.overdue_gang is application:
         queueing.enter(application)  # what holds something neither waits behind a gang nor is one
+
+
+def note_fixed(application: Application, item: Allocation | AllocationAsk) -> None:
+    """Count all of an application as what may not be preempted, if that is so of one of its pods.
+
+    Only under kai, where that is a matter of quotas.
+    """
+    if application.is_kai and not (application.is_fixed or item.allow_preempt_self):
+        application.is_fixed = True
+        count_fixed(application)
+
+
+def count_fixed(application: Application) -> None:
+    """Bring to its present use what queues count of one that may not be preempted.
+
+    Room that was freed for it counts. Who waits for the quota tries again when there is more.
+    """
+    if not application.is_fixed:
+        return
+    before, after = application.fixed, add(application.in_use(), application.kept_room())
+    if before == after:
+        return
+    application.fixed = after
+    application.queue.change_fixed(before, after)
+    if any(after.get(name, 0) < value for name, value in before.items()):
+        for queue in application.queue.lineage():
+            queueing.requeue(queue.quota_gate)
 
 
 def _was_there_at(application: Application, created_ns: int) -> bool:

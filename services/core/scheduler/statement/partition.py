@@ -533,6 +533,7 @@ class Partition:
         """Decide that an allocation ends; it stays in the ledgers until that is confirmed."""
         allocation = self.mark_released(application, key, why)
         if why is TerminationType.PREEMPTED_BY_SCHEDULER:
+            application.evicted_ns = self.now_ns
             application.queue.change_preempting({}, allocation.resource_per_alloc)
         self.journal.record(AllocationReleased(application, allocation, why, message))
 
@@ -542,6 +543,8 @@ class Partition:
         self.fruitless.changed()
         self.victims.gone(allocation)
         application.mark_released(key, why)
+        if application.tree is not None:
+            application_ledger.usage_changed(application)
         self.releasing[key] = application
         is_victim = why == TerminationType.PREEMPTED_BY_SCHEDULER or allocation.released
         if is_victim and self.settings.stuck_after_ns >= 0:
@@ -617,6 +620,8 @@ class Partition:
         self.victims.budgets.keep(key)
         why = application.released.pop(key)
         application.count_real(allocation, 1)
+        if application.tree is not None:
+            application_ledger.usage_changed(application)
         application.stuck.pop(key, None)
         self.releasing.pop(key, None)
         self.released_ns.pop(key, None)
@@ -660,19 +665,25 @@ class Partition:
                 self.evictions.became_whole(application.id)
             return
         self.below_minimum[application.id] = application
-        grace_ns = self.settings.staleness_grace_ns
+        grace_ns = self.grace_of(application)
         if grace_ns >= 0:
             self.look_for_preemption_at(since_ns + grace_ns)
 
     def look_for_stale_gangs(self) -> None:
         """Have a look when the grace of the first gang ends that is below its minimum."""
-        grace_ns = self.settings.staleness_grace_ns
         due_ns = [
-            application.stale_since_ns + grace_ns for application in self.below_minimum.values()
+            application.stale_since_ns + self.grace_of(application)
+            for application in self.below_minimum.values()
+            if self.grace_of(application) >= 0
         ]
         later = [each for each in due_ns if each > self.now_ns]
-        if later and grace_ns >= 0:
+        if later:
             self.look_for_preemption_at(min(later))
+
+    def grace_of(self, application: Application) -> int:
+        """Return for how many ns a gang may run below its minimum; negative: for ever."""
+        own_ns = application.request.gang.staleness_grace_ns
+        return self.settings.staleness_grace_ns if own_ns is None else own_ns
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -846,7 +857,9 @@ class Partition:
         if ask.key in application.reservations:
             self.unreserve(application.reservations[ask.key])
         self.give_back(node, only_ordinary=True)
-        return self.reserve(application, ask, node, has_preempted=True)
+        reservation = self.reserve(application, ask, node, has_preempted=True)
+        application_ledger.count_fixed(application)
+        return reservation
 
     def _keep_room(self, application: Application, ask: Ask) -> None:
         """Keep what an ask needs in its queues, unless they keep it already."""
@@ -862,6 +875,7 @@ class Partition:
     def _give_room_back(self, application: Application, ask: Ask) -> None:
         """Keep in its queues no more what an ask needs."""
         queueing.keep_no_more(application.queue, ask.shape.resource)
+        application_ledger.count_fixed(application)
         self.journal.record(RoomGivenBack(application, Keeping.PREEMPTOR, ask.key))
 
     def unreserve(self, reservation: Reservation) -> None:

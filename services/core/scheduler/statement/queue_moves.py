@@ -22,4 +22,5 @@ def remove(partition: Partition, queue: Queue) -> None:
     assert queue.parent is not None
     queue.deactivate()
     del queue.parent.children[queue.name]
+    queue.forget_turns()
     partition.queues.pop(queue.path, None)

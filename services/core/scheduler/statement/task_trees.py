@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, Protocol, TypeVar
 
+from shared.messages.interface import TopologyConstraint
+
 
 class HasOrder(Protocol):
     """A task, as far as a tree knows it."""
@@ -27,15 +29,6 @@ Task = TypeVar("Task", bound=HasOrder)
 Holds = Callable[[Task], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Topology:
-    """Levels from the widest to the narrowest, and those that are required and preferred ("")."""
-
-    levels: tuple[str, ...]
-    required: str = ""
-    preferred: str = ""
-
-
 @dataclass(slots=True, eq=False)
 class Group(Generic[Task]):
     """A set of tasks (``min_tasks``), or a group of members (``min_groups``, None: all)."""
@@ -45,7 +38,7 @@ class Group(Generic[Task]):
     min_groups: int | None = None
     members: list["Group[Task]"] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
-    topology: Topology | None = None
+    topology: TopologyConstraint | None = None
 
     @property
     def needed(self) -> int:

@@ -9,9 +9,10 @@ Amounts are tuples of integers in the order of ``Trial.names``. Source:
 docs/rules/kai.md#states-and-rooms.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
@@ -21,6 +22,7 @@ from numpy.typing import NDArray
 from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.sums import Sums, summed
+from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.nodes.victim_budgets import Going
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
@@ -225,7 +227,7 @@ class Share:
     priority: int
     quota: list[int]
     limit: list[int]
-    weight: list[float]
+    weight: Sequence[float | Fraction]
     min_runtime_s: dict[str, int] = field(default_factory=dict)  # of a victim, by the action
     children: list["Share"] = field(default_factory=list)
     requested: list[int] = field(default_factory=list)
@@ -270,23 +272,8 @@ def _allocatable(quota: int, fair_share: int, limit: int) -> int:
     return limit if share == UNLIMITED else min(share, limit)
 
 
-@dataclass(slots=True, eq=False)
-class TrialSettings:
-    """How actions behave; the defaults are those of a cluster in production.
-
-    ``spread`` puts tasks on the emptiest node instead of the fullest. A negative
-    ``max_consolidation_victims`` is no limit.
-    """
-
-    spread: bool = False
-    max_consolidation_victims: int = 16
-    saturation_multiplier: float = 1.0
-
-
 class Terms:
     """What queues and applications are to the actions; here the defaults for what none knows."""
-
-    settings = TrialSettings()
 
     def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
         """Return what a queue is entitled to."""
@@ -360,41 +347,24 @@ class Trial:
         self.partition = partition
         self.nodes = partition.nodes
         self.terms = terms
-        self.settings = terms.settings
         self.names = tuple(sorted(name for name in self.nodes.total if name != PODS))
         self.width = len(self.names)
-        self.total = self._total()
+        self.total = total_of(self.nodes, self.names)
         self.statement = Statement(partition, self._follow)
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, Task] = {}
         self._shapes: dict[tuple[object, ...], Shape] = {}
-        self._fixed: dict[Share, list[int]] | None = None
         self.touched: dict[str, Job] = {}  # of whose pods one was moved, for all that it is back
         self.orders: dict[Share, list[Any]] = {}  # of victims, as they were before
-        self.shares = self._share_out()
+        self.shares = shares_of(partition.root, self.names, terms.share)
+        self._fixed = {
+            share: list(self.amounts(queue.fixed)) for queue, share in self.shares.items()
+        }
         self.asking = [
             job
             for application in partition.in_order_asking()
             if (job := self.job_of(application)).counts[Status.PENDING]
         ]
-
-    def _total(self) -> Amount:
-        """Return what there is for us: without what others have placed, and nodes not ready."""
-        total = {name: self.nodes.total.get(name, 0) for name in self.names}
-        for node in self.nodes.rows:
-            lost = node.capacity if node.taints and _is_not_ready(node) else node.occupied
-            for name in self.names if lost else ():
-                total[name] -= min(node.capacity.get(name, 0), lost.get(name, 0))
-        return tuple(total.values())
-
-    def _share_out(self) -> dict[Queue, Share]:
-        found: dict[Queue, Share] = {}
-        for number, queue in enumerate(depth_first(self.partition.root)):
-            above = found[queue.parent] if queue.parent is not None else None
-            share = found[queue] = self.terms.share(queue, self.names, number, above)
-            if above is not None:
-                above.children.append(share)
-        return found
 
     @property
     def top(self) -> list[Share]:
@@ -473,7 +443,7 @@ class Trial:
             task.node = now.node or self.nodes.nodes[pod.node_id]
         counts[task.status] += 1
         change = (task.status in ACTIVE) - (was in ACTIVE)
-        if change and self._fixed is not None and not task.job.preemptible:
+        if change and task.job.application.is_fixed:
             self._fix(task.job.queue, task.request, change)
 
     def going(self) -> Going:
@@ -509,18 +479,10 @@ class Trial:
         return self.partition.no_capacity(job.application, wanted) is None
 
     def fixed(self, share: Share) -> list[int]:
-        """Return what a queue uses by jobs that may not be preempted; summed up once asked for."""
-        if self._fixed is None:
-            self._fixed = {each: [0] * self.width for each in self.shares.values()}
-            for application in self.partition.applications.values():
-                job = self.job_of(application)
-                if not job.preemptible:
-                    request = request_of(filter(is_active, job.tasks), self.width)
-                    self._fix(job.queue, request, 1)
+        """Return what a queue uses by jobs that may not be preempted."""
         return self._fixed[share]
 
     def _fix(self, leaf: Share, request: Amount, change: int) -> None:
-        assert self._fixed is not None
         for share in leaf.lineage():
             for at, value in enumerate(request):
                 self._fixed[share][at] += change * value
@@ -557,6 +519,30 @@ class Trial:
     def labels(self) -> list[dict[str, str]]:
         """Return the labels of every node."""
         return [node.labels for node in self.nodes.rows]
+
+
+ShareOf = Callable[[Queue, tuple[str, ...], int, "Share | None"], Share]
+
+
+def shares_of(root: Queue, names: tuple[str, ...], share_of: ShareOf) -> dict[Queue, Share]:
+    """Return the share of every queue, parents before their children."""
+    found: dict[Queue, Share] = {}
+    for number, queue in enumerate(depth_first(root)):
+        above = found[queue.parent] if queue.parent is not None else None
+        share = found[queue] = share_of(queue, names, number, above)
+        if above is not None:
+            above.children.append(share)
+    return found
+
+
+def total_of(nodes: NodeTable, names: tuple[str, ...]) -> Amount:
+    """Return what there is for us: without what others have placed, and nodes not ready."""
+    total = {name: nodes.total.get(name, 0) for name in names}
+    for node in nodes.rows:
+        lost = node.capacity if node.taints and _is_not_ready(node) else node.occupied
+        for name in names if lost else ():
+            total[name] -= min(node.capacity.get(name, 0), lost.get(name, 0))
+    return tuple(total.values())
 
 
 def _is_not_ready(node: Node) -> bool:

@@ -17,7 +17,15 @@ from typing import Any
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
 from services.shim_adapter.translation.task_groups import TASK_GROUP_NAME, TASK_GROUPS
-from services.shim_adapter.translation.workloads.replicas import Gang, inner, items, text, whole
+from services.shim_adapter.translation.workloads.replicas import (
+    Gang,
+    duration_ns,
+    inner,
+    items,
+    text,
+    whole,
+)
+from shared.messages.interface import GangTerms, SubGroup
 
 COSCHEDULING = "scheduling.x-k8s.io"
 KAI = "scheduling.run.ai"
@@ -32,6 +40,8 @@ VOLCANO_DEFAULT = "default"  # the queue of a PodGroup that names none, as its d
 QUEUE_LABEL = "kai.scheduler/queue"
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 POD_GROUP = "muster.io/pod-group"  # the annotation of a placeholder: whose pods' place it holds
+PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
+STALENESS_GRACE = "kai.scheduler/staleness-grace-period"
 MAX_SUBGROUPS = 100  # subgroups of one PodGroup; one with more is refused
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _ALL_AT_ONCE = ("PodGroup", "All")
@@ -104,31 +114,12 @@ def pod_group(body: Mapping[str, Any], name: str) -> Gang:
     ``minResources`` is left out: what its pods ask for says the same, and is what is reserved.
     """
     spec = mapping(body.get("spec"), "spec")
-    subgroups: dict[str, int] = {}
-    for at, item in enumerate(items(spec, "subGroups")):
-        place = f"spec.subGroups[{at}]"
-        subgroup = mapping(item, place)
-        if subgroup.get("parent") or subgroup.get("minSubGroup") is not None:
-            raise ManifestError(place, "not supported: subgroups of subgroups")
-        _refuse_topology(subgroup, place)
-        subgroups[text(subgroup, "name", place)] = whole(subgroup, "minMember", 1, place)
-    if len(subgroups) > MAX_SUBGROUPS:
-        raise ManifestError("spec.subGroups", f"{len(subgroups)} of them, at most {MAX_SUBGROUPS}")
     _refuse_topology(spec, "spec")
-    if whole(spec, "minSubGroup", len(subgroups)) != len(subgroups):
-        raise ManifestError("spec.minSubGroup", "not supported: fewer than all subgroups")
-    preemptibility = text(spec, "preemptibility")
-    if preemptibility not in ("", *_PREEMPTIBILITIES):
-        raise ManifestError(
-            "spec.preemptibility", f"one of {', '.join(_PREEMPTIBILITIES)}, found {preemptibility}"
-        )
     return Gang(
         name,
         whole(spec, "minMember", 1),
         text(spec, "queue") or _queue_label(body),
-        subgroups,
-        text(spec, "priorityClassName"),
-        is_preemptible=preemptibility != "non-preemptible",
+        priority_class=text(spec, "priorityClassName"),
         timeout_seconds=whole(spec, "scheduleTimeoutSeconds", 0, most=None),
     )
 
@@ -136,17 +127,94 @@ def pod_group(body: Mapping[str, Any], name: str) -> Gang:
 def kai_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     """Return the gang of KAI's PodGroup. Raises ManifestError.
 
-    Without ``preemptibility`` its priority says whether it may be preempted.
+    Without ``preemptibility`` its priority says whether it may be preempted. Its delay and its
+    grace may be annotations of it; what its spec says comes first.
     """
-    gang = pod_group(body, name)
-    spec = body["spec"]
-    for key, instead in (
-        ("preemptionDelay", "leave it out, or give its queue a preemption.delay"),
-        ("stalenessGracePeriod", "leave it out; muster.scheduler.stalenessGracePeriod is for all"),
-    ):
-        if spec.get(key):
-            raise ManifestError(f"spec.{key}", f"not supported for one gang: {instead}")
-    return gang if spec.get("preemptibility") else replace(gang, kept_from=_KAI_KEPT_FROM)
+    spec = mapping(body.get("spec"), "spec")
+    preemptibility = text(spec, "preemptibility")
+    if preemptibility not in ("", *_PREEMPTIBILITIES):
+        raise ManifestError(
+            "spec.preemptibility", f"one of {', '.join(_PREEMPTIBILITIES)}, found {preemptibility}"
+        )
+    annotations = _map(_map(body, "metadata"), "annotations")
+    delay = _stated(spec, annotations, "preemptionDelay", PREEMPTION_DELAY)
+    grace = _stated(spec, annotations, "stalenessGracePeriod", STALENESS_GRACE)
+    subgroups, minimum = _parts(spec, name)
+    return replace(
+        pod_group(body, name),
+        is_preemptible=preemptibility != "non-preemptible",
+        kept_from=None if preemptibility else _KAI_KEPT_FROM,
+        terms=GangTerms(
+            subgroups, minimum, preemption_delay_ns=max(0, delay or 0), staleness_grace_ns=grace
+        ),
+    )
+
+
+def _stated(
+    spec: Mapping[str, Any], annotations: Mapping[str, Any], key: str, annotation: str
+) -> int | None:
+    """Return a duration in ns that a group states, -1 for one with a minus; None: it states none.
+
+    Raises ManifestError with the field.
+    """
+    where, value = f"spec.{key}", spec.get(key)
+    if value in (None, ""):
+        where, value = f"metadata.annotations[{annotation}]", annotations.get(annotation)
+    return None if value in (None, "") else duration_ns(value, where)
+
+
+def _parts(spec: Mapping[str, Any], name: str) -> tuple[tuple[SubGroup, ...], int]:
+    """Return the tree of a KAI group, parents first, and how many of its own parts must run.
+
+    One without subgroups is a single set of pods. Of one with subgroups ``minMember`` counts for
+    nothing: each has its own. Raises ManifestError.
+    """
+    found: dict[str, dict[str, Any]] = {}
+    for at, item in enumerate(items(spec, "subGroups")):
+        place = f"spec.subGroups[{at}]"
+        part = mapping(item, place)
+        _refuse_topology(part, place)
+        own = text(part, "name", place)
+        if not own or own in found:
+            raise ManifestError(f"{place}.name", f"a name of its own is needed, found {own!r}")
+        found[own] = part
+    if len(found) > MAX_SUBGROUPS:
+        raise ManifestError("spec.subGroups", f"{len(found)} of them, at most {MAX_SUBGROUPS}")
+    if not found:
+        return (SubGroup(name, "", whole(spec, "minMember", 1)),), -1
+    parents = {str(part.get("parent") or "") for part in found.values()}
+    minimum = whole(spec, "minSubGroup", -1)
+    return tuple(
+        SubGroup(own, _parent(found, own), *_least(found[own], own, is_group=own in parents))
+        for own in sorted(found, key=lambda own: _depth(found, own))
+    ), minimum
+
+
+def _least(part: Mapping[str, Any], name: str, *, is_group: bool) -> tuple[int, bool]:
+    """Return the minimum of a subgroup, of pods or of subgroups; negative: of all of these."""
+    own, other = ("minSubGroup", "minMember") if is_group else ("minMember", "minSubGroup")
+    where = f"spec.subGroups[{name}]"
+    if part.get(other):
+        kind = "has subgroups" if is_group else "has pods alone"
+        raise ManifestError(f"{where}.{other}", f"it {kind}: {own} is its minimum")
+    return whole(part, own, -1 if is_group else 1, where), is_group
+
+
+def _parent(found: Mapping[str, Mapping[str, Any]], name: str) -> str:
+    parent = text(found[name], "parent", f"spec.subGroups[{name}]")
+    if parent and parent not in found:
+        raise ManifestError(f"spec.subGroups[{name}].parent", f"there is no subgroup {parent!r}")
+    return parent
+
+
+def _depth(found: Mapping[str, Mapping[str, Any]], name: str) -> int:
+    """Return how many subgroups a subgroup is in. Raises ManifestError where they go in circles."""
+    depth, above = 0, _parent(found, name)
+    while above:
+        depth, above = depth + 1, _parent(found, above)
+        if depth > len(found):
+            raise ManifestError(f"spec.subGroups[{name}].parent", "its parents go in a circle")
+    return depth
 
 
 def volcano_pod_group(body: Mapping[str, Any], name: str) -> Gang:

@@ -7,6 +7,9 @@ from typing import Any
 from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
+from shared.messages.gang_tree import GangTree, tree_of
+from shared.messages.interface import NO_TERMS, GangTerms
+from shared.model.duration import parse_go_duration
 
 MAX_PODS = 10_000
 
@@ -35,6 +38,9 @@ class Gang:
     Its priority class, and that it may not be preempted, hold for pods that do not say it; nor may
     those of a priority of ``kept_from`` on (None: that counts for nothing).
     ``timeout_seconds`` is for how long its places may be waited for (0: it does not say).
+
+    One whose ``terms`` have subgroups starts by these, without placeholders; ``minimum`` and
+    ``subgroups`` count for nothing then.
     """
 
     name: str
@@ -45,6 +51,16 @@ class Gang:
     is_preemptible: bool = True
     timeout_seconds: int = 0
     kept_from: int | None = None
+    terms: GangTerms = NO_TERMS
+
+    @property
+    def tree(self) -> GangTree | None:
+        """Return the tree of minimums of one that starts without placeholders, else None."""
+        return tree_of(self.terms)
+
+    def part_of(self, subgroup: str) -> str:
+        """Return the name of the task group of its pods that name a subgroup ("": none)."""
+        return subgroup or self.terms.subgroups[0].name
 
     def lets_be_preempted(self, priority: int) -> bool:
         """Return whether its pods of a priority may be preempted."""
@@ -126,6 +142,15 @@ def text(spec: Mapping[str, Any], key: str, where: str = "spec") -> str:
     if not isinstance(value, str):
         raise ManifestError(f"{where}.{key}", f"a text was expected, found {value!r}")
     return value
+
+
+def duration_ns(value: Any, where: str) -> int:
+    """Return a duration as Go writes it, in ns; -1 for one with a minus. Raises ManifestError."""
+    is_text = isinstance(value, str)
+    found = parse_go_duration(value.removeprefix("-")) if is_text else None
+    if found is None:
+        raise ManifestError(where, f"a duration like 90s was expected, found {value!r}")
+    return -1 if value.startswith("-") and found else found
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:

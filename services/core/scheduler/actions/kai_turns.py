@@ -1,0 +1,79 @@
+"""Under kai: whose turn it is among queues that have something to schedule.
+
+Rule 1: the order is that of KAI's queues: not over the fair share, within the quota with the next
+        job, the higher priority, the smaller dominant share with and without it, the older.
+Rule 2: fair shares are worked out once a cycle, and only where several queues compete: of what the
+        nodes have, by what queues use and what waits in them.
+Rule 3: the next job of a queue is what its leaf would place next: an ask, or what a gang starts
+        with. A queue finds its place anew when its sums change, or what comes next in it does.
+Cost: of a cycle in which queues compete, the queues that use or want something.
+"""
+
+from services.core.scheduler.actions.jobs_in_order import queue_key
+from services.core.scheduler.actions.live_actions import LiveTerms
+from services.core.scheduler.constraints.fair_share import divide_level
+from services.core.scheduler.model.rows import Queue
+from services.core.scheduler.model.settings import KAI
+from services.core.scheduler.ordering import turns
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.trial import Amount, Share, plus, shares_of, total_of
+from shared.model.resources import PODS, ResourceView
+
+
+def begin(partition: Partition) -> None:
+    """Have queues served in this order for a cycle, under kai."""
+    if partition.settings.policy == KAI:
+        partition.root.tree.keys = KaiTurns(partition)
+
+
+def end(partition: Partition) -> None:
+    """Forget the order: it is worked out anew for every cycle."""
+    tree = partition.root.tree
+    if tree.keys is not None:
+        tree.keys = None
+        tree.version += 1
+
+
+class KaiTurns:
+    """The shares of a cycle, and the keys that follow from them."""
+
+    names: tuple[str, ...] = ()
+    total: Amount = ()
+
+    def __init__(self, partition: Partition) -> None:
+        self._partition = partition
+        self._shares: dict[Queue, Share] = {}
+
+    def renew(self) -> bool:
+        """Work fair shares out once, when queues compete; return whether that was now."""
+        if self._shares:
+            return False
+        self._work_out(self._partition, LiveTerms(self._partition))
+        return True
+
+    def _work_out(self, partition: Partition, terms: LiveTerms) -> None:
+        self.names = tuple(sorted(name for name in partition.nodes.total if name != PODS))
+        self.total = total_of(partition.nodes, self.names)
+        self._shares = shares_of(partition.root, self.names, terms.share)
+        for queue, share in self._shares.items():
+            share.requested = list(plus(share.allocated, self._amounts(queue.pending)))
+        divide_level([self._shares[partition.root]], self.total, len(self.names))
+
+    def key(self, queue: Queue) -> tuple[object, ...]:
+        """Return the key by which a queue with something to schedule is served."""
+        return queue_key(self, self._shares[queue], self._next_of(queue))
+
+    def _next_of(self, queue: Queue) -> Amount:
+        """Return what the next job of a queue asks for; nothing where none is found."""
+        leaf = turns.next_leaf(queue)
+        entry = leaf.first_group() if leaf is not None else None
+        if entry is None:
+            return (0,) * len(self.names)
+        group = entry[1]
+        application = group.application
+        if application.awaits_admission:
+            return self._amounts(application.outstanding())
+        return self._amounts(group.bucket.shape.resource)
+
+    def _amounts(self, resource: ResourceView) -> Amount:
+        return tuple([resource.get(name, 0) for name in self.names])

@@ -1,0 +1,135 @@
+"""The tree of a gang, counted: task groups with a minimum of pods, groups that need so many parts.
+
+Rule 1: a task group is satisfied by its minimum of pods, a group by so many satisfied parts.
+Rule 2: what starts next is what the gang lacks: of its first unsatisfied parts that have the pods,
+        as many as are missing. Once it is satisfied, one more: a part that is not, as a whole, else
+        a pod of the part that has the least for its minimum.
+Rule 3: a part that has too few pods to be satisfied is passed over while others would do.
+Source: KAI's PodGroup (minMember, minSubGroup, subGroups) and the order in which it grows.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+from shared.messages.interface import NO_TOPOLOGY, GangTerms, TopologyConstraint
+
+Counts = Mapping[str, int]  # of pods, by task group
+
+
+@dataclass(slots=True, eq=False)
+class GangTree:
+    """A task group, or a group of ``parts`` of which ``minimum`` are needed (negative: all)."""
+
+    name: str
+    minimum: int
+    parts: "list[GangTree]" = field(default_factory=list)
+    is_group: bool = False
+    topology: TopologyConstraint = NO_TOPOLOGY
+
+    @property
+    def has_topology(self) -> bool:
+        """Return whether it, or a part of it, is to be in one domain of the nodes."""
+        return self.topology != NO_TOPOLOGY or any(part.has_topology for part in self.parts)
+
+    @property
+    def needed(self) -> int:
+        """Return how many pods, or parts, it needs."""
+        if self.is_group and self.minimum < 0:
+            return len(self.parts)
+        return self.minimum
+
+    def minima(self) -> dict[str, int]:
+        """Return the minimum of every task group in it."""
+        if not self.is_group:
+            return {self.name: self.minimum}
+        return {name: least for part in self.parts for name, least in part.minima().items()}
+
+    @property
+    def only(self) -> "GangTree | None":
+        """Return the task group that is all of it, None where there are several."""
+        if not self.is_group:
+            return self
+        return self.parts[0].only if len(self.parts) == 1 and self.needed == 1 else None
+
+    def count(self, has: Counts) -> int:
+        """Return how many of what it needs it has."""
+        if self.is_group:
+            return sum(part.is_satisfied(has) for part in self.parts)
+        return has.get(self.name, 0)
+
+    def is_satisfied(self, has: Counts) -> bool:
+        """Return whether so many pods are what it needs."""
+        return self.count(has) >= self.needed
+
+    def lacking(self, has: Counts, waiting: Counts) -> dict[str, int] | None:
+        """Return the pods that would satisfy it; None where fewer wait."""
+        left = self.needed - self.count(has)
+        if left <= 0:
+            return {}
+        if not self.is_group:
+            return {self.name: left} if waiting.get(self.name, 0) >= left else None
+        found: dict[str, int] = {}
+        for part in self.parts:
+            wanted = None if part.is_satisfied(has) else part.lacking(has, waiting)
+            if wanted and left:
+                found |= wanted
+                left -= 1
+        return None if left else found
+
+    def missing(self, has: Counts, waiting: Counts) -> dict[str, int]:
+        """Return what it lacks, whether or not enough pods wait."""
+        found = self.lacking(has, waiting)
+        if found is None:
+            found = self.lacking(has, dict.fromkeys(self.minima(), 2**31))
+        return found or {}
+
+    def one_more(self, has: Counts, waiting: Counts) -> dict[str, int]:
+        """Return what a satisfied one gets next: a whole part, or one pod; none without any."""
+        if not self.is_group:
+            return {self.name: 1} if waiting.get(self.name, 0) > 0 else {}
+        for part in self.parts:
+            if not part.is_satisfied(has) and (found := part.lacking(has, waiting)):
+                return found
+        satisfied = [part for part in self.parts if part.is_satisfied(has)]
+        for part in sorted(satisfied, key=lambda part: part.ratio(has)):
+            if found := part.one_more(has, waiting):
+                return found
+        return {}
+
+    def next(self, has: Counts, waiting: Counts) -> dict[str, int]:
+        """Return the pods that start next, together."""
+        if self.is_satisfied(has):
+            return self.one_more(has, waiting)
+        return self.missing(has, waiting)
+
+    def ratio(self, has: Counts) -> Fraction:
+        """Return how much it has for what it needs."""
+        return Fraction(self.count(has), max(1, self.needed))
+
+    def has_surplus(self, has: Counts) -> bool:
+        """Return whether a satisfied one would stay so with a pod, or a part, less."""
+        if self.count(has) > self.needed:
+            return True
+        return any(part.is_satisfied(has) and part.has_surplus(has) for part in self.parts)
+
+    def elasticity(self, has: Counts) -> int:
+        """Return -1 below the minimum, 0 at it, 1 above it."""
+        return int(self.has_surplus(has)) if self.is_satisfied(has) else -1
+
+
+def tree_of(terms: GangTerms) -> GangTree | None:
+    """Return the tree of a gang; None without any.
+
+    A part whose parent is not there before it is an outermost one.
+    """
+    if not terms.subgroups:
+        return None
+    root = GangTree("", terms.minimum, is_group=True, topology=terms.topology)
+    groups = {"": root}
+    for part in terms.subgroups:
+        made = GangTree(part.name, part.minimum, is_group=part.is_group, topology=part.topology)
+        groups.get(part.parent, root).parts.append(made)
+        if part.is_group:
+            groups[part.name] = made
+    return root
