@@ -336,23 +336,23 @@ class Reader:
     """Reads what a core's journal hands over, from each new partition's beginning."""
 
     def __init__(self, core):
-        self.core, self.digest = core, None
+        self.core, self.report = core, None
         self.listen()
 
     def listen(self):
-        """Read along with the core's digest, which is a new one after each recovery."""
-        digest = self.core.scheduler._digest
-        if digest is self.digest:
+        """Read along with the core's report builder: a new one after each recovery."""
+        report = self.core.scheduler._reports
+        if report is self.report:
             return
-        self.digest, self.replica = digest, Replica()
-        read = digest.read
+        self.report, self.replica = report, Replica()
+        read = report.read
 
         def both(entries):
             entries = list(entries)
             self.replica.read(entries)
             read(entries)
 
-        digest.read = both
+        report.read = both
 
     def check(self):
         partition = self.core.partition

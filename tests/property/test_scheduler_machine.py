@@ -9,7 +9,7 @@ from dataclasses import replace
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from services.core.scheduler.telling.views import partition_state, queue_state
+from services.core.scheduler.report.views import partition_state, queue_state
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,

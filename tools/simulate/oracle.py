@@ -9,8 +9,8 @@ from dataclasses import fields, is_dataclass
 
 from services.api.machine import ApiMachine
 from services.core.scheduler.model.rows import depth_first
+from services.core.scheduler.report.views import node_state, queue_state
 from services.core.scheduler.scheduler import Scheduler
-from services.core.scheduler.telling.views import node_state, queue_state
 from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.mirror.recovery import is_to_be_asked
 from services.shim_adapter.records import ApplicationRecord, PodRecord

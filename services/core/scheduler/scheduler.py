@@ -33,18 +33,9 @@ from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption, what_if
 from services.core.scheduler.queues import dynamic_queues
 from services.core.scheduler.queues.tree import PartitionConfig
-from services.core.scheduler.statement.existing import Existing
-from services.core.scheduler.statement.journal import (
-    ConfigurationRefused,
-    NotSent,
-    PartitionChanged,
-    TimePassed,
-    TimerSpent,
-)
-from services.core.scheduler.statement.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
-from services.core.scheduler.telling import placed
-from services.core.scheduler.telling.digest import Digest
-from services.core.scheduler.telling.views import (
+from services.core.scheduler.report import placed
+from services.core.scheduler.report.builder import ReportBuilder
+from services.core.scheduler.report.views import (
     allocation_state,
     application_summary,
     ask_state,
@@ -54,6 +45,15 @@ from services.core.scheduler.telling.views import (
     queue_state,
     user_state,
 )
+from services.core.scheduler.statement.existing import Existing
+from services.core.scheduler.statement.journal import (
+    ConfigurationRefused,
+    NotSent,
+    PartitionChanged,
+    TimePassed,
+    TimerSpent,
+)
+from services.core.scheduler.statement.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
 from shared.messages.columns import joined
 from shared.messages.envelope import (
     API_ALL,
@@ -137,7 +137,7 @@ class Scheduler:
         self.name = name
         self.partition = Partition(name, has_readers=has_readers)
         self._existing = Existing(self.partition)
-        self._digest = Digest()
+        self._reports = ReportBuilder()
         self._cycles = 0
         self.is_synced = False
         self.decisions = 0
@@ -249,8 +249,8 @@ class Scheduler:
             self.partition.fruitless.changed()
         self.partition.write_requeued()
         live_actions.look_for_what_follows(self.partition)
-        self._digest.read(self.partition.journal.trim())
-        outgoing += self._digest.orders(self._epoch, timers_of(self.name))
+        self._reports.read(self.partition.journal.trim())
+        outgoing += self._reports.orders(self._epoch, timers_of(self.name))
         if decisions >= cycle.MAX_DECISIONS:
             self._cycles += 1
             outgoing.append(
@@ -328,7 +328,7 @@ class Scheduler:
             has_readers=self._has_readers,
         )
         self._existing = Existing(self.partition)
-        self._digest = Digest()
+        self._reports = ReportBuilder()
         self.partition.journal.record(TimePassed(self.partition.now_ns))
         self.partition.configure(
             settings=settings_from(begin.scheduler),
@@ -370,8 +370,8 @@ class Scheduler:
             queueing.enter(application)
             partition.look_for_replacements(application)
         dropped.fail_all(partition)
-        self._digest.read(partition.journal.trim())
-        self._digest.forget_timers()
+        self._reports.read(partition.journal.trim())
+        self._reports.forget_timers()
         self._tell_timers()
         self._seq = 0
         self._snapshot_for[API_ALL.routing_key] = None
@@ -533,14 +533,14 @@ class Scheduler:
 
     def _state_events(self) -> list[Outgoing]:
         if not self._has_readers:
-            self._digest.without_values()
+            self._reports.without_values()
             self._snapshot_for.clear()
             return []
         outgoing: list[Outgoing] = []
         is_anew = API_ALL.routing_key in self._snapshot_for
-        rejected = tuple(self._digest.rejected)
-        said = self._digest.without_values() if is_anew else StateDelta()
-        delta = self._digest.changes(self.partition)
+        rejected = tuple(self._reports.rejected)
+        said = self._reports.without_values() if is_anew else StateDelta()
+        delta = self._reports.changes(self.partition)
         if delta is not None:
             self._seq += 1
             outgoing.append(Outgoing(API_ALL, delta, epoch=self._epoch, seq=self._seq))
@@ -553,7 +553,7 @@ class Scheduler:
                 Outgoing(Address(service, name), snapshot, epoch=self._epoch, seq=self._seq)
             )
         if self._snapshot_for:
-            self._digest.forget_published()
+            self._reports.forget_published()
         self._snapshot_for.clear()
         return outgoing
 

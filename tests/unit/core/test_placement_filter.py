@@ -8,8 +8,8 @@ from json import dumps
 import pytest
 
 from services.core.configuration import parse_configuration
+from services.core.scheduler.report.views import partition_state
 from services.core.scheduler.scheduler import ConfigurationError
-from services.core.scheduler.telling.views import partition_state
 from shared.messages.interface import UserGroupInformation
 from tests.builders import Core
 

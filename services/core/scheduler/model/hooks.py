@@ -226,7 +226,7 @@ class Hooks:
                 closing[f"plugin {hook.plugin}{raised}"] = None
         return f"{', '.join(closing)}: none of {len(nodes)} matching nodes may be taken"
 
-    # --- telling ----------------------------------------------------------------------------------
+    # --- reporting --------------------------------------------------------------------------------
 
     def came(self, allocation: Allocation) -> None:
         """Tell of an allocation that is on a node from now on."""

@@ -1,7 +1,7 @@
 """The journal: what was changed and decided, in order. All that is told is made of it.
 
 An entry names the rows that it is about and what cannot be read from them later; their present
-values are read when it is told (``telling``). Whoever changes the model writes the entry in the
+values are read when it is reported (``report``). Whoever changes the model writes the entry in the
 same place, so that nobody has to remember to tell.
 
 Limit: the entries of one batch; the host hands them over after every batch (``trim``).

@@ -1,11 +1,11 @@
-"""Events: what people read to know why, in YuniKorn's own words and numbers.
+"""Events that users read, in YuniKorn's words and numbers.
 
-Here is what the state that the API is told does not say by itself. Events of what comes, changes
-and goes (applications, asks, allocations, nodes, queues, usage) the API makes of that state: they
-are not told twice (ADR 23).
+Only those that the published state does not have by itself: events of applications, asks,
+allocations, nodes, queues and usage that come, change and go are made by the API from the state
+(ADR 23).
 
-An ask that finds no headroom says so once, and once more when it has it again. Of asks that wait
-behind one another only the first speaks: there is never an event for every pod that waits.
+An ask without headroom has one event, and another when it fits again. Of asks that wait behind one
+another only the first has one: there is never an event for every pod that waits.
 Source: docs/rules/events.md#numbers and docs/rules/events.md#what-is-recorded; case U-07.
 """
 

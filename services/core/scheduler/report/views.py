@@ -159,7 +159,7 @@ def _refused_in(queue: Queue) -> tuple[Waiting, ...]:
 
 
 def _told(refusal: Refusal | None, queue: Queue) -> Refusal | None:
-    """Return a refusal as it is told: while there is no node, nothing is tried on the nodes."""
+    """Return a refusal as it is published: while there is no node, no node is tried."""
     is_by_nodes = refusal is None or refusal.nodes is not None
     return NO_NODE if is_by_nodes and queue.root.max_resource is None else refusal
 
@@ -272,7 +272,7 @@ def _placeholder_counts(application: "Application") -> tuple[PlaceholderCount, .
 
 
 def _waiting(application: "Application") -> tuple[Waiting, ...]:
-    """Return what the application itself holds back; what its queue refuses is told there."""
+    """Return what holds the application itself back; refusals of its queue are in the queue's."""
     refusal = application.refusal and _told(application.refusal, application.queue)
     if refusal is not None:
         since = application.refused_since_ns
@@ -301,7 +301,7 @@ def _waits(asks: str, refusal: Refusal, since_ns: int) -> Waiting:
 
 
 def bucket_name(shape: Shape, owner: "Owner | None") -> str:
-    """Return the name under which a refusal is told: the shape's, and whose it is by a limit."""
+    """Return the key of a refusal: its shape's, and its user's where a limit refused."""
     return "/".join([shape.name, *(tracker.title for tracker in owner or ())])
 
 
@@ -327,7 +327,7 @@ def ask_state(ask: Ask, owner: "Owner | None") -> AskState:
 
 
 def _log(ask: Ask) -> tuple[LogEntry, ...]:
-    """Return an ask's allocation log, what was said last at its end."""
+    """Return an ask's allocation log, the newest sentence last."""
     if not ask.log:
         return ()
     entries = (LogEntry(text, line.last_ns, line.count) for text, line in ask.log.items())

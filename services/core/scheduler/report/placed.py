@@ -1,6 +1,6 @@
 """Many asks and allocations as the state events carry them: by the column (ADR 36).
 
-It is equal to what would be told of each ask and allocation by itself, and in the same place.
+It equals a report of each ask and allocation by itself, in the same place.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.telling.views import allocation_state
+from services.core.scheduler.report.views import allocation_state
 from shared.messages.columns import Column, Columns, Same, joined
 from shared.messages.interface import Allocation
 from shared.messages.state import AllocationState, AskState

@@ -1,16 +1,16 @@
-"""What the entries of the journal come to: messages, timer orders and the changed values.
+"""The report builder: from entries of the journal to messages, timer orders and changed values.
 
-Rule 1: what is said to the resource manager of one application keeps its order. Sections of an
+Rule 1: messages to the resource manager about one application keep their order. Sections of an
         UpdateResponse are applied one after another, so an item goes into the first response in
         which its section does not come too late for its application.
-Rule 2: a state event says the present value of what changed, once, however often it changed. What
-        has gone comes before what is there: it may have come again under its name.
+Rule 2: a state event has the present value of what changed, once, however often it changed.
+        Removals come before values: the same name may have been used again.
 Rule 3: of the orders for one timer the last counts.
-Rule 4: what a run has placed is told by the column (ADR 36), and equal to what would be told of
-        each by itself.
-Rule 5: the state of the partition, and of a queue, is told where it differs from what was told
-        last, if that was no snapshot. (A node's and an application's nearly always differ.)
-Limit: MAX_EVENTS events for people a batch, and as many evictions; more are left out.
+Rule 4: what a run has placed is reported by the column (ADR 36), and equal to a report of each
+        by itself.
+Rule 5: the state of the partition, and of a queue, is published where it differs from the last
+        published, if that was no snapshot. (A node's and an application's nearly always differ.)
+Limit: MAX_EVENTS events for users a batch, and as many evictions; more are left out.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,10 +20,8 @@ from typing import Any, TypeVar
 
 from services.core.scheduler.model.rows import Application, Node, Queue, Tracker
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.statement import journal
-from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.telling import events, placed
-from services.core.scheduler.telling.views import (
+from services.core.scheduler.report import events, placed
+from services.core.scheduler.report.views import (
     allocation_state,
     application_summary,
     ask_state,
@@ -33,6 +31,8 @@ from services.core.scheduler.telling.views import (
     queue_state,
     user_state,
 )
+from services.core.scheduler.statement import journal
+from services.core.scheduler.statement.partition import Partition
 from shared.messages.envelope import SHIM_ADAPTER, Address, Outgoing
 from shared.messages.interface import (
     AcceptedApplication,
@@ -86,8 +86,8 @@ _AllocationEntry = (
 S = TypeVar("S", PartitionState, QueueState)
 
 
-class Digest:
-    """Reads entries, and hands over what they come to."""
+class ReportBuilder:
+    """Reads journal entries and hands over the messages they come to."""
 
     def __init__(self) -> None:
         self._now_ns = 0
@@ -113,7 +113,7 @@ class Digest:
             journal.AllocationChanged: self._use_changed,
             journal.AllocationReleased: self._allocation_released,
             journal.AllocationEnded: self._use_changed,
-            journal.EndConfirmed: lambda entry: self._say(
+            journal.EndConfirmed: lambda entry: self._add(
                 "released_allocations", entry.release.application_id, entry.release
             ),
             journal.ForeignChanged: self._allocation,
@@ -124,7 +124,7 @@ class Digest:
             journal.ReservationMade: self._reservation,
             journal.ReservationEnded: self._reservation,
             journal.StateChanged: self._state,
-            journal.NodeAccepted: lambda entry: self._say(
+            journal.NodeAccepted: lambda entry: self._add(
                 "accepted_nodes", entry.node.node_id, AcceptedNode(entry.node.node_id)
             ),
             journal.NodeRejected: self._node_rejected,
@@ -141,39 +141,39 @@ class Digest:
         }
 
     def read(self, entries: Iterable[object]) -> None:
-        """Take entries in, in order."""
+        """Read entries in order."""
         readers = self._readers
         for entry in entries:
             kind = type(entry)
             if kind in readers:
                 readers[kind](entry)
             if kind in events.WRITERS:
-                self._tell_people(events.WRITERS[kind](entry, self._now_ns))
+                self._add_events(events.WRITERS[kind](entry, self._now_ns))
 
     def _time_passed(self, entry: journal.TimePassed) -> None:
         self._now_ns = entry.now_ns
 
-    def _tell_people(self, said: list[EventState]) -> None:
-        said = said[: MAX_EVENTS - len(self._events)]
-        self._events += said
-        self._at_pods += [event for event in said if event.type == EventType.REQUEST]
+    def _add_events(self, found: list[EventState]) -> None:
+        found = found[: MAX_EVENTS - len(self._events)]
+        self._events += found
+        self._at_pods += [event for event in found if event.type == EventType.REQUEST]
 
-    def _tell_at_pods(self) -> None:
-        """Say what befell pods to the resource manager, too, behind all else: people look there."""
+    def _report_at_pods(self) -> None:
+        """Report events of pods to the resource manager, behind all else: users look at pods."""
         for event in self._at_pods:
             owner, key = event.reference_id, event.object_id
             state = ContainerSchedulingState(owner, key, SchedulingState.SKIPPED, event.message)
-            self._say("scheduling_states", owner, state)
+            self._add("scheduling_states", owner, state)
         self._at_pods = []
 
     # --- the resource manager and the timers ----------------------------------------------------
 
-    def _say(self, section: str, owner: str, item: object) -> None:
+    def _add(self, section: str, owner: str, item: object) -> None:
         """Add an item for the resource manager, in the order of its application, or node."""
         self._items(section, owner).append(item)
 
     def _items(self, section: str, owner: str) -> list[Any]:
-        """Return what the next item of an application, or node, in a section comes after."""
+        """Return the list that the next item of an application, or node, is appended to."""
         order = _SECTION_ORDER[section]
         at, last = self._position.get(owner, (0, -1))
         if order < last:
@@ -184,8 +184,8 @@ class Digest:
         return self._responses[at].setdefault(section, [])
 
     def orders(self, epoch: int, timers: Address) -> list[Outgoing]:
-        """Return what is for the resource manager and the timers, and forget it."""
-        self._tell_at_pods()
+        """Return the messages to the resource manager and the timers, and forget them."""
+        self._report_at_pods()
         outgoing = [
             Outgoing(
                 SHIM_ADAPTER,
@@ -204,7 +204,7 @@ class Digest:
         return outgoing
 
     def forget_timers(self) -> None:
-        """Forget the timer orders: all timers are about to be told at once."""
+        """Forget the timer orders: all timers are about to be sent at once."""
         self._armed, self._cancelled = {}, {}
 
     def _timer_armed(self, entry: journal.TimerArmed) -> None:
@@ -222,12 +222,12 @@ class Digest:
         self._applications[entry.application] = None
 
     def _ask_released(self, entry: journal.AskReleased) -> None:
-        self._say("released_asks", entry.release.application_id, entry.release)
+        self._add("released_asks", entry.release.application_id, entry.release)
 
     def _ask_rejected(self, entry: journal.AskRejected) -> None:
         item = entry.item
         rejected = RejectedAllocation(item.allocation_key, item.application_id, entry.reason)
-        self._say("rejected_allocations", item.application_id, rejected)
+        self._add("rejected_allocations", item.application_id, rejected)
 
     def _ask_unschedulable(self, entry: journal.AskUnschedulable) -> None:
         owner, key = entry.application.id, entry.ask.key
@@ -236,7 +236,7 @@ class Digest:
             named = f" {why}" if entry.refusal.reason in _NAMES_MORE else ""
             why = unavailable_text(evidence) + named
         state = ContainerSchedulingState(owner, key, SchedulingState.FAILED, why)
-        self._say("scheduling_states", owner, state)
+        self._add("scheduling_states", owner, state)
         if entry.ask.key not in self._asks:
             self._asks[entry.ask.key] = journal.AskChanged(entry.application, entry.ask)
 
@@ -251,7 +251,7 @@ class Digest:
     def _allocated(self, entry: journal.Allocated) -> None:
         self._use_changed(entry)
         if entry.is_new:
-            self._say("new_allocations", entry.application.id, entry.allocation)
+            self._add("new_allocations", entry.application.id, entry.allocation)
 
     def _found(self, entry: journal.AllocationsFound) -> None:
         for found in entry.found:
@@ -264,16 +264,16 @@ class Digest:
 
     def _run_placed(self, entry: journal.RunPlaced) -> None:
         asks, allocations = self._asks, self._allocations
-        said: dict[Application, list[Any]] = {}
+        placed_of: dict[Application, list[Any]] = {}
         for item in entry.placed:
             application, ask, allocation = item
             asks[ask.key] = item
             allocations[ask.key] = (application, allocation)
-            if application not in said:
-                said[application] = self._items("new_allocations", application.id)
+            if application not in placed_of:
+                placed_of[application] = self._items("new_allocations", application.id)
                 self._applications[application] = None
                 self._usage_of(application)
-            said[application].append(allocation)
+            placed_of[application].append(allocation)
         for node in entry.nodes:
             self._nodes[node.node_id] = node
 
@@ -287,7 +287,7 @@ class Digest:
         self._allocation(entry)
         owner, key = entry.application.id, entry.allocation.allocation_key
         release = AllocationRelease(owner, key, entry.why, message=entry.message)
-        self._say("released_allocations", owner, release)
+        self._add("released_allocations", owner, release)
 
     def _usage_of(self, application: Application) -> None:
         for tracker in application.trackers:
@@ -313,12 +313,12 @@ class Digest:
         )
         self._applications[application] = None
         self._usage_of(application)
-        self._say("accepted_applications", application.id, accepted)
+        self._add("accepted_applications", application.id, accepted)
 
     def _rejected(self, entry: journal.ApplicationRejected) -> None:
         request, queue = entry.request, entry.queue
         rejected = RejectedApplication(request.application_id, entry.reason, request.submission)
-        self._say("rejected_applications", request.application_id, rejected)
+        self._add("rejected_applications", request.application_id, rejected)
         if entry.shown is not None:
             summary = replace(
                 application_summary(entry.shown),
@@ -340,8 +340,8 @@ class Digest:
             self._asks[ask.key] = journal.AskChanged(application, ask)
         node = reservation.node.node_id if isinstance(entry, journal.ReservationMade) else ""
         owner, state = application.id, SchedulingState.RESERVED
-        said = ContainerSchedulingState(owner, ask.key, state, node_id=node)
-        self._say("scheduling_states", owner, said)
+        report = ContainerSchedulingState(owner, ask.key, state, node_id=node)
+        self._add("scheduling_states", owner, report)
 
     def _state(self, entry: journal.StateChanged) -> None:
         application = entry.application
@@ -353,11 +353,11 @@ class Digest:
             entry.message,
             application.request.submission,
         )
-        self._say("updated_applications", application.id, updated)
+        self._add("updated_applications", application.id, updated)
 
     def _node_rejected(self, entry: journal.NodeRejected) -> None:
         name = entry.info.node_id
-        self._say("rejected_nodes", name, RejectedNode(name, entry.reason))
+        self._add("rejected_nodes", name, RejectedNode(name, entry.reason))
 
     def _node(self, entry: journal.NodeChanged) -> None:
         self._nodes[entry.node.node_id] = entry.node
@@ -383,7 +383,7 @@ class Digest:
         self._has_partition_changed = True
 
     def _preempted(self, entry: journal.Preempted) -> None:
-        """Say who was evicted for whom; one of an event's limit, more are left out."""
+        """Report an eviction and its preemptor; above MAX_EVENTS they are left out."""
         if len(self._evictions) >= MAX_EVENTS:
             return
         allocation, winner = entry.allocation, entry.winner
@@ -452,28 +452,28 @@ class Digest:
         changed = map(application_summary, self._applications)
         if not self.rejected:
             return tuple(changed)
-        return tuple(sorted((*changed, *self.rejected), key=lambda told: int(told.submission)))
+        return tuple(sorted((*changed, *self.rejected), key=lambda known: int(known.submission)))
 
     def without_values(self) -> StateDelta:
-        """Return what no snapshot says: events and evictions. What has changed is forgotten."""
-        said = StateDelta(events=tuple(self._events), evictions=tuple(self._evictions))
+        """Return what no snapshot has: events and evictions. Changed values are forgotten."""
+        delta = StateDelta(events=tuple(self._events), evictions=tuple(self._evictions))
         self._forget_changes()
-        return said
+        return delta
 
     def _news(self, path: str, state: S) -> tuple[S, ...]:
-        """Return a queue's state, or the partition's, where it is not what was told last."""
+        """Return a queue's state, or the partition's, where it differs from the last published."""
         if self._published.get(path) == state:
             return ()
         self._published[path] = state
         return (state,)
 
     def forget_published(self) -> None:
-        """Tell all states when they come: somebody knows others, of a snapshot."""
+        """Publish every state again when it changes: a snapshot may have had other values."""
         self._published: dict[str, PartitionState | QueueState] = {}
         self._published_configuration = NOT_CONFIGURED
 
     def _configuration(self, partition: Partition) -> tuple[ConfigurationState, ...]:
-        """Return the configuration where it is not what was told last: it may be large."""
+        """Return the configuration where it differs from the last published: it may be large."""
         configured = (partition.config_text, partition.config_extra)
         if configured == self._published_configuration:
             return ()
@@ -498,8 +498,8 @@ def _is_placed(entry: _AskEntry | placed.Placed) -> bool:
     return type(entry) is tuple
 
 
-def _is_held(told: placed.Held | _AllocationEntry) -> bool:
-    return type(told) is tuple
+def _is_held(entry: placed.Held | _AllocationEntry) -> bool:
+    return type(entry) is tuple
 
 
 def _ask_value(entry: _AskEntry | placed.Placed) -> AskState:

@@ -1,4 +1,0 @@
-"""What is told: to the resource manager, the API, people and the timers.
-
-Nothing here changes what there is.
-"""
