@@ -409,6 +409,18 @@ def test_setups_are_compared_side_by_side(muster, tmp_path):
     assert len(found["replays"]) == 4
 
 
+def test_old_names_of_settings_are_read_and_warned_of(muster, tmp_path):
+    file = written(tmp_path, CSV)
+    on = ("--nodes", "5", "--capacity", "nvidia.com/gpu=8", "--scheduler", "reservationsFor=asks")
+    result = muster("replay", str(file), *on)
+    assert result.status == 0
+    said = "setup: scheduler: warning: reservationsFor: asks is now reservations: asks"
+    assert said in result.err
+    wrong = muster("replay", str(file), *on, "--scheduler", "gangLane=on")
+    assert wrong.status != 0
+    assert "gangLane: one of enabled, disabled, found 'on'" in wrong.err
+
+
 def test_a_page_is_written_beside_what_is_printed(muster, tmp_path):
     file, page = written(tmp_path, CSV), tmp_path / "page.html"
     result = muster(

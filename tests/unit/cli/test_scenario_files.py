@@ -134,3 +134,27 @@ def test_durations():
     assert parse_duration_ns("1m30s") == 90 * 10**9
     assert parse_duration_ns("500ms") == 500_000_000
     assert parse_duration_ns("0.5s") == 500_000_000
+
+
+HOLDS = "holds, but is no longer a setting: application.sort.policy: stateaware is fifo without it"
+
+
+def test_old_names_of_settings_are_read_and_warned_of(tmp_path, capsys):
+    old = "{gangPatience: 0, gangAdmission: cluster, gangLane: enabled, stateAware: filtered}"
+    assert run(tmp_path, f"scheduler: {old}" + GOOD % "Running") == 0
+    assert capsys.readouterr().err.replace(str(tmp_path), "").splitlines() == [
+        "/x.yaml: warning: gangPatience: 0 is now starvationGuard: 0",
+        "/x.yaml: warning: gangLane: enabled is now reservations: gang",
+        f"/x.yaml: warning: stateAware: filtered {HOLDS}",
+    ]
+    new = "{starvationGuard: 0, gangAdmission: cluster, reservations: gang}"
+    assert run(tmp_path, f"scheduler: {new}" + GOOD % "Running") == 0
+    assert capsys.readouterr().err == ""
+    for wrong, said in (
+        ("{gangLane: on}", "gangLane: one of enabled, disabled, found 'on'"),
+        ("{gangPatience: soon}", "scheduler.starvationGuard: "),
+        ("{reservations: all}", "there is no 'all'; there are heads, asks, gang, none"),
+        ("{gangPatience: [1]}", "scheduler.gangPatience: "),
+    ):
+        assert run(tmp_path, f"scheduler: {wrong}" + GOOD % "Running") == 2
+        assert said in capsys.readouterr().err

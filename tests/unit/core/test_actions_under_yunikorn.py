@@ -61,6 +61,16 @@ def test_a_setting_that_does_not_hold_is_said(name, good, bad):
     assert f"there is no setting '{name.upper()}'; there are actions, backfill" in unknown
 
 
+def test_an_old_name_is_a_sentence_that_the_api_shows_and_its_value_holds():
+    core = Core(config_of("{name: a}"), settings=(("gangPatience", "7m"), ("nodeScores", "x")))
+    told = [p for a in core.answers for p in getattr(a.message, "partitions", ())]
+    assert told[-1].config_warnings == (
+        "nodeScores: one of enabled, disabled, found 'x'; the default holds",
+        "gangPatience: 7m is now starvationGuard: 7m",
+    )
+    assert core.partition.settings.starvation_guard_ns == seconds(7 * 60)
+
+
 def test_a_refused_action_is_a_sentence_that_the_api_shows():
     core = Core(config_of("{name: a}"), settings=(("actions", "preempt,reclaim,defragment"),))
     told = [p for a in core.answers for p in getattr(a.message, "partitions", ())]

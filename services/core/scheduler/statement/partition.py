@@ -262,7 +262,7 @@ class Partition:
 
         What is expected is what is predicted, but never more than what is stated.
         """
-        if not (self.settings.reserves_for_gang and self.settings.backfill):
+        if not (self.settings.backfill and self.settings.reserves_for_gang):
             return 0, 0
         timeout_ms = request.exec_timeout_milli_seconds
         stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
