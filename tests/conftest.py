@@ -13,12 +13,12 @@ from hypothesis.internal.conjecture import providers
 
 from shared.runtime.logs import set_up_logs
 from tests.broker import broker
-from tests.options import OPTION
+from tests.options import NOT_REAL, OPTION, REAL_GROUP, is_real_asked
 
-pytest_plugins = ["tests.limits"]
+pytest_plugins = ["tests.limits", "tests.spread"]
 
 settings.register_profile(
-    "default", max_examples=60, stateful_step_count=40, deadline=None, report_multiple_bugs=False,
+    "default", max_examples=40, stateful_step_count=40, deadline=None, report_multiple_bugs=False,
     derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 settings.register_profile(
@@ -64,11 +64,14 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return None
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep everything that needs the broker on one worker, so that there is one broker.
 
     What reads real data is skipped where there is none, all for the same reason: that is one line.
+    What needs a real API server is left out where none is asked for, which is said in a line, too.
     """
+    if not is_real_asked(config):
+        items[:] = [item for item in items if not _is_on_a_real_server(item)]
     skip = None if HAS_DATA else pytest.mark.skip(reason=NO_DATA)
     for item in items:
         if skip is not None and item.get_closest_marker("data"):
@@ -79,8 +82,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("broker"))
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def _is_on_a_real_server(item: pytest.Item) -> bool:
+    group = item.get_closest_marker("xdist_group")
+    return group is not None and group.args == (REAL_GROUP,)
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
     """Say why tests were skipped, a line a reason: a line a test pushes what failed out of sight."""
+    if not is_real_asked(config):
+        terminalreporter.write_line(f"NOT RUN on a real API server: {NOT_REAL}")
     skipped = terminalreporter.stats.get("skipped", [])
     reasons = Counter(report.longrepr[2].removeprefix("Skipped: ") for report in skipped)
     for reason, count in sorted(reasons.items()):

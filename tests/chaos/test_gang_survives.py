@@ -1,14 +1,10 @@
 """A gang of 40 through one kill of each part; ``make gang-of-200`` has 200, and five moments of each."""
 
-import os
-
 import pytest
 
 from tests.broker import own_broker
 from tests.chaos.gang_of_200 import MOMENTS, VICTIMS, Case, bench_of
 from tests.integration.kubernetes.conftest import REAL
-from tests.kubernetes.real import WHY_NOT
-from tests.options import OPTION
 
 MEMBERS = 40
 DOUBLE = pytest.param("double", marks=pytest.mark.xdist_group("broker"))
@@ -16,12 +12,9 @@ ONE_EACH = list(zip(VICTIMS, [*MOMENTS, "half bound"], strict=True))
 
 
 @pytest.mark.parametrize("kind", [DOUBLE, REAL])
-async def test_a_gang_comes_to_run_whole_whatever_is_killed(kind, request, tmp_path):
+async def test_a_gang_comes_to_run_whole_whatever_is_killed(kind, tmp_path):
     """Services as processes, in one life: what one kill leaves behind the next gang meets."""
     is_real = kind == "real"
-    asked = request.config.getoption(OPTION) or "KUBEBUILDER_ASSETS" in os.environ
-    if is_real and not (asked or "KUBECONFIG" in os.environ):
-        pytest.skip(WHY_NOT)
     cases = []
     with own_broker() as broker:
         async with bench_of(

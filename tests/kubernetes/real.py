@@ -26,10 +26,6 @@ from tests.broker import free_port, image_missing
 from tests.kubernetes.harness import TEST_LABEL
 from tests.patience import until
 
-WHY_NOT = (
-    "no real API server was asked for: make test-kubernetes, KUBEBUILDER_ASSETS (the folder of etcd and "
-    "kube-apiserver) or KUBECONFIG"
-)
 _K3S = "rancher/k3s:v1.33.1-k3s1"
 _START_SECONDS = 90
 _STOP_SECONDS = 10

@@ -6,7 +6,7 @@ from typing import get_type_hints
 
 import msgpack
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from shared.bus import codec
@@ -25,6 +25,7 @@ from shared.messages.interface import (
 from shared.messages.sections import coalesced, contents_by_application, split, story_of
 from shared.messages.state import AllocationState, AskState, LogEntry, QueueState, StateDelta
 from shared.model.gpus import Devices
+from tests.soak import examples
 
 INT64 = st.sampled_from([0, 1, -1, 2**63 - 1, -(2**63)]) | st.integers(-9, 9)
 TEXT = st.sampled_from(["", "a", "b", "größer"])
@@ -67,6 +68,7 @@ KEPT = [
     (AllocationState, lambda kept: StateDelta(allocations=kept)),
 ]
 each = pytest.mark.parametrize(("cls", "message"), KEPT)
+some_of_each = settings(max_examples=examples(20))
 
 
 def kept_as(cls, made, draw):
@@ -83,6 +85,7 @@ def kept_as(cls, made, draw):
 
 
 @each
+@some_of_each
 @given(data=st.data())
 def test_columns_travel_as_the_items_they_hold(cls, message, data):
     made = data.draw(items(cls))
@@ -96,6 +99,7 @@ def test_columns_travel_as_the_items_they_hold(cls, message, data):
 
 
 @each
+@some_of_each
 @given(data=st.data())
 def test_columns_are_as_good_as_a_tuple(cls, message, data):
     made, more = data.draw(items(cls)), data.draw(items(cls))
@@ -133,6 +137,7 @@ def places_in(value, path=()):
 
 
 @each
+@some_of_each
 @given(data=st.data())
 def test_corrupted_columns_are_poison_or_whole(cls, message, data):
     said = message(data.draw(items(cls)))

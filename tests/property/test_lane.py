@@ -20,6 +20,7 @@ from tests.property.rigid import (
     trace_of,
 )
 from tests.property.wide import micro_row
+from tests.soak import some
 from tools.invariants import violations
 from tools.replay.run import START_NS
 
@@ -121,8 +122,10 @@ def rounded_up(run: int) -> int:
 
 @pytest.mark.parametrize(
     ("make", "seed", "load"),
-    [(drawn, 0, 0.9), (drawn, 1, 0.9), (drawn, 2, 1.1), (repeated, 3, 0.9), (repeated, 3, 1.1)],
-)
+    some(2, [
+        (drawn, 2, 1.1), (repeated, 3, 0.9), (drawn, 0, 0.9), (drawn, 1, 0.9), (repeated, 3, 1.1)
+    ]),
+)  # fmt: skip
 def test_a_log_with_wall_times_is_scheduled_as_in_the_textbook(make, seed, load):
     log = make(seed, 400, 32, load)
     ours = starts_of(log, 32, is_stated=True)
@@ -134,8 +137,13 @@ def test_a_log_with_wall_times_is_scheduled_as_in_the_textbook(make, seed, load)
     assert expected > 10, "a log in which nobody waits says nothing"
 
 
-@pytest.mark.parametrize("make", [drawn, repeated])
-@pytest.mark.parametrize(("seed", "load"), [(0, 0.9), (1, 0.9), (2, 1.1)])
+@pytest.mark.parametrize(
+    ("make", "seed", "load"),
+    some(2, [
+        (repeated, 2, 1.1), (drawn, 0, 0.9), (repeated, 0, 0.9), (drawn, 1, 0.9),
+        (repeated, 1, 0.9), (drawn, 2, 1.1),
+    ]),
+)  # fmt: skip
 def test_with_the_shortest_first_a_log_is_scheduled_as_in_the_textbook(make, seed, load):
     log = make(seed, 400, 32, load)
     ours = starts_of(log, 32, is_stated=True, backfill="shortestFirst")
@@ -151,10 +159,14 @@ def test_with_the_shortest_first_a_log_is_scheduled_as_in_the_textbook(make, see
 
 
 SHORTEST = {"backfill": "shortestFirst"}
+SETTINGS = [{"backfill": "enabled"}, {"backfill": "disabled"}, SHORTEST]
+SIZES_OF_NODES = [(0, 1), (1, 4), (2, 8), (3, 4)]
+EACH_ONCE = [(1, 4, SETTINGS[0]), (2, 8, SETTINGS[1]), (3, 4, SETTINGS[2]), (0, 1, SETTINGS[0])]
+PROMISES = [(*of_nodes, setting) for of_nodes in SIZES_OF_NODES for setting in SETTINGS]
+PROMISES = EACH_ONCE + [row for row in PROMISES if row not in EACH_ONCE]
 
 
-@pytest.mark.parametrize("settings", [{"backfill": "enabled"}, {"backfill": "disabled"}, SHORTEST])
-@pytest.mark.parametrize(("seed", "a_node"), [(0, 1), (1, 4), (2, 8), (3, 4)])
+@pytest.mark.parametrize(("seed", "a_node", "settings"), some(len(EACH_ONCE), PROMISES))
 def test_the_lane_s_gang_starts_no_later_than_told_when_nobody_overruns(
     seed, a_node, settings, monkeypatch
 ):
@@ -181,7 +193,7 @@ def test_the_lane_s_gang_starts_no_later_than_told_when_nobody_overruns(
 
 
 @pytest.mark.parametrize("is_stated", [True, False])
-@pytest.mark.parametrize(("seed", "order"), [(0, 0), (1, 0), (2, 1), (3, 1)])
+@pytest.mark.parametrize(("seed", "order"), some(2, [(0, 0), (2, 1), (1, 0), (3, 1)]))
 def test_ledgers_hold_at_every_event_and_every_job_starts(seed, order, is_stated, monkeypatch):
     log = drawn(seed, 120, 32, 1.2)
     backfill = ("enabled", "shortestFirst")[order]
@@ -232,7 +244,7 @@ def _length(group):
     return run_ns, group.application.order
 
 
-@pytest.mark.parametrize("seed", [0, 3])
+@pytest.mark.parametrize("seed", some(1, [0, 3]))
 def test_wide_gangs_start_within_ten_minutes_among_jobs_of_a_node_and_cost_them_little(seed):
     """75 nodes at 110 %: without a lane both gangs wait for as long as jobs come, some 7 hours."""
     waits, lost = micro_row(seed, {"preset": "muster"})

@@ -34,6 +34,7 @@ from shared.model.resources import multiply
 from tests.builders import START_NS, Core, config_of, envelope
 from tests.property.test_plugin_machine import FixedPluginMachine
 from tests.property.test_scheduler_machine import PreemptionMachine, SchedulerMachine
+from tests.soak import examples
 
 
 def take_each(partition, requests, take_one, held=None):
@@ -164,7 +165,7 @@ ASKS = st.tuples(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     queue=st.sampled_from(QUEUES),
     beside=st.sampled_from(BESIDE),
@@ -411,7 +412,7 @@ EXISTING = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     queue=st.sampled_from([*QUEUES, QUOTA]),
     limits=st.sampled_from(["", LIMITS]),
@@ -493,7 +494,7 @@ NODE_NEWS = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     queue=st.sampled_from(QUEUES),
     admission=st.sampled_from(["queue", "cluster", "partial"]),
@@ -541,6 +542,10 @@ def test_like_allocations_that_exist_are_counted_together():
 TestOneByOne = OneByOneMachine.TestCase
 TestPreemptionOneByOne = PreemptionOneByOneMachine.TestCase
 TestFixedPluginOneByOne = FixedPluginOneByOneMachine.TestCase
-TestOneByOne.settings = settings(max_examples=40, stateful_step_count=30, deadline=None)
-TestPreemptionOneByOne.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
-TestFixedPluginOneByOne.settings = settings(max_examples=20, stateful_step_count=30, deadline=None)
+TestOneByOne.settings = settings(max_examples=examples(25), stateful_step_count=30, deadline=None)
+TestPreemptionOneByOne.settings = settings(
+    max_examples=examples(12), stateful_step_count=30, deadline=None
+)
+TestFixedPluginOneByOne.settings = settings(
+    max_examples=examples(12), stateful_step_count=30, deadline=None
+)

@@ -6,12 +6,14 @@ allocation that comes without their knowing, shows at the next step.
 
 from collections import Counter
 
+from hypothesis import settings
 from hypothesis.stateful import invariant
 
 from services.core.scheduler.model.policy import Reads, reads
 from shared.model.reasons import Reason
 from tests.builders import Core
 from tests.property.test_scheduler_machine import SchedulerMachine
+from tests.soak import examples
 
 MOST_ON_A_NODE, MOST_OF_A_USER = 3, 6000
 LARGE = 2000  # of vcore
@@ -92,6 +94,7 @@ class PluginMachine(SchedulerMachine):
 
 
 TestPlugins = PluginMachine.TestCase
+TestPlugins.settings = settings(max_examples=examples(20))
 
 
 def may_take(node, amount) -> bool:
@@ -150,3 +153,4 @@ class FixedPluginMachine(SchedulerMachine):
 
 
 TestFixedPlugins = FixedPluginMachine.TestCase
+TestFixedPlugins.settings = settings(max_examples=examples(20))

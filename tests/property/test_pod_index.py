@@ -20,6 +20,7 @@ from shared.messages.constraints import (
 )
 from shared.messages.interface import Allocation
 from shared.messages.selectors import all_hold, is_tolerated, selects
+from tests.soak import examples
 
 NAMESPACES = ("d", "e")
 KEYS = ("zone", "host", "rack")
@@ -426,7 +427,7 @@ def tags_of(labels, namespace):
 
 
 TestPodIndex = PodIndexAgainstACount.TestCase
-TestPodIndex.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+TestPodIndex.settings = settings(max_examples=examples(60), stateful_step_count=25, deadline=None)
 
 
 def test_a_spread_that_honors_taints_alone_is_counted_where_no_node_is():

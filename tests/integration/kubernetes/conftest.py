@@ -12,9 +12,9 @@ from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Kubectl
-from tests.kubernetes.real import WHY_NOT, cordon, empty, real_access
+from tests.kubernetes.real import cordon, empty, real_access
 from tests.kubernetes.versions import NEWEST, OLDEST
-from tests.options import OPTION
+from tests.options import OPTION, REAL_GROUP
 
 
 @dataclass
@@ -48,10 +48,7 @@ def real(request):
         yield access
 
 
-# One worker has the real server to itself: tests of another would empty it under their hands.
-REAL = pytest.param("real", marks=pytest.mark.xdist_group("real-api-server"))
-
-
+REAL = pytest.param("real", marks=pytest.mark.xdist_group(REAL_GROUP))
 VERSIONS = {"double": NEWEST, "oldest-double": OLDEST}
 
 
@@ -59,8 +56,6 @@ VERSIONS = {"double": NEWEST, "oldest-double": OLDEST}
 async def server(request):
     if request.param == "real":
         access = request.getfixturevalue("real")
-        if access is None:
-            pytest.skip(WHY_NOT)
         client = ApiClient(access, "tests")
         await cordon(client)
         await empty(client)

@@ -23,7 +23,7 @@ from tests.integration.kubernetes.test_backend import member
 from tests.kubernetes.chart import CHART, helm, rendered, run_helm
 from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Access, ApiClient, Kubectl, muster_over
-from tests.kubernetes.real import WHY_NOT, cordon, empty
+from tests.kubernetes.real import cordon, empty
 from tests.kubernetes.rights import granted
 from tests.kubernetes.tools import NEW, OLD, program
 from tests.kubernetes.versions import NEWEST, OLDEST, built_in, is_cluster_wide
@@ -183,8 +183,6 @@ async def cluster(request):
             yield found
         return
     access = request.getfixturevalue("real")
-    if access is None:
-        pytest.skip(WHY_NOT)
     if not access.token and not os.environ.get("KUBECONFIG"):
         pytest.skip("helm reaches the API server of KUBECONFIG or KUBEBUILDER_ASSETS only")
     client = ApiClient(access, "tests")
