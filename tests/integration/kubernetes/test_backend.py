@@ -47,11 +47,11 @@ async def condition_of(kubectl, name):
     return (found[0]["status"], found[0].get("reason", "")) if found else ("", "")
 
 
-async def until_condition(kubectl, name, wanted):
+async def until_condition(kubectl, name, wanted, case=""):
     async def as_wanted():
         return await condition_of(kubectl, name) == wanted
 
-    await until(as_wanted, f"the condition of {name} is {wanted}")
+    await until(as_wanted, f"{case and case + ': '}the condition of {name} is {wanted}")
 
 
 async def until_told(kubectl, reason, times=1):
