@@ -1,4 +1,4 @@
-"""``kill -9`` of any one service in the middle of a gang, each service in its own process."""
+"""``kill -9`` of each service in the middle of a gang, each service in its own process."""
 
 import uuid
 
@@ -7,53 +7,59 @@ import pytest
 from tests.integration.processes import Deployment
 
 MEMBERS = 16
-GANG = f"""
+GANG = """
 apiVersion: batch/v1
 kind: Job
-metadata: {{name: gang}}
+metadata: {name: GANG}
 spec:
-  completions: {MEMBERS}
+  completions: 16
   template:
     metadata:
-      labels: {{applicationId: gang, queue: root.default}}
+      labels: {applicationId: GANG, queue: root.default}
       annotations:
         yunikorn.apache.org/task-group-name: tg
         yunikorn.apache.org/task-groups: |-
-          [{{"name": "tg", "minMember": {MEMBERS}, "minResource": {{"cpu": "1", "memory": "1Gi"}}}}]
+          [{"name": "tg", "minMember": 16, "minResource": {"cpu": "1", "memory": "1Gi"}}]
     spec:
       schedulerName: yunikorn
-      containers: [{{name: c, image: i, resources: {{requests: {{cpu: "1", memory: 1Gi}}}}}}]
+      containers: [{name: c, image: i, resources: {requests: {cpu: "1", memory: 1Gi}}}]
 """
 
 
-@pytest.mark.parametrize("victim", ["core", "shim_adapter", "timers", "api"])
-def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(victim, broker_url, tmp_path):
+@pytest.mark.limit(300, "four gangs, one after the other, of processes that are killed")
+def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(broker_url, tmp_path):
+    """All in one life: what one kill leaves behind the next gang meets."""
     deployment = Deployment(broker_url, tmp_path, f"kill-{uuid.uuid4().hex[:8]}")
     try:
         deployment.start_all()
-        deployment.submit(GANG)
-        deployment.wait(lambda: deployment.has_held("gang", MEMBERS), "all placeholders held")
-        deployment.wait(
-            lambda: "SubmitManifests" in _uncaused(_trace(deployment)),
-            "the API has told of the submission: what a killed service has not told yet is lost",
-        )
-        deployment.kill(victim)
-        deployment.start(victim)
-        deployment.wait(lambda: _all_ran(deployment), "every real pod ran to its end")
-        deployment.wait(
-            lambda: deployment.application("gang")["state"] in ("Completing", "Completed"),
-            "the application completes",
-        )
-        for node in deployment.get("/ws/v1/partition/default/nodes"):
-            assert node.get("allocated", {}).get("vcore", 0) <= node["capacity"]["vcore"]
-            assert not node.get("allocations"), node
-        deployment.wait(lambda: _is_one_tree(deployment, victim), "one trace from end to end")
+        for victim in ("core", "shim_adapter", "timers", "api"):
+            _kill_in_the_middle(deployment, victim, f"gang-{victim.partition('_')[0]}")
     finally:
         deployment.stop()
 
 
-def _trace(deployment: Deployment) -> list[dict]:
-    return deployment.get("/v1/trace/gang")
+def _kill_in_the_middle(deployment: Deployment, victim: str, gang: str) -> None:
+    deployment.submit(GANG.replace("GANG", gang))
+    deployment.wait(lambda: deployment.has_held(gang, MEMBERS), f"{gang}: all placeholders held")
+    deployment.wait(
+        lambda: "SubmitManifests" in _uncaused(_trace(deployment, gang)),
+        "the API has told of the submission: what a killed service has not told yet is lost",
+    )
+    deployment.kill(victim)
+    deployment.start(victim)
+    deployment.wait(lambda: _all_ran(deployment, gang), f"{gang}: every real pod ran to its end")
+    deployment.wait(
+        lambda: deployment.application(gang)["state"] in ("Completing", "Completed"),
+        f"{gang} completes",
+    )
+    for node in deployment.get("/ws/v1/partition/default/nodes"):
+        assert node.get("allocated", {}).get("vcore", 0) <= node["capacity"]["vcore"]
+        assert not node.get("allocations"), node
+    deployment.wait(lambda: _is_one_tree(deployment, victim, gang), f"{gang}: one trace, whole")
+
+
+def _trace(deployment: Deployment, gang: str) -> list[dict]:
+    return deployment.get(f"/v1/trace/{gang}")
 
 
 def _uncaused(entries: list[dict]) -> set[str]:
@@ -61,13 +67,13 @@ def _uncaused(entries: list[dict]) -> set[str]:
     return {entry["message"] for entry in entries[1:] if not entry["causeID"]}
 
 
-def _is_one_tree(deployment: Deployment, victim: str) -> bool:
+def _is_one_tree(deployment: Deployment, victim: str, gang: str) -> bool:
     """Return whether the trace goes from the submission to the end, whoever was killed.
 
     What a killed service had not told yet is lost, and what it led to then hangs below the
     submission; an API replica reads all that was told before it started.
     """
-    entries = _trace(deployment)
+    entries = _trace(deployment, gang)
     spans = {entry["spanID"] for entry in entries}
     assert all(entry["parentSpanID"] in spans for entry in entries[1:])
     assert len({entry["traceID"] for entry in entries}) == 1
@@ -77,11 +83,12 @@ def _is_one_tree(deployment: Deployment, victim: str) -> bool:
     return is_whole and "PLACEHOLDER_REPLACED" in told and "Completing" in told
 
 
-def _all_ran(deployment: Deployment) -> bool:
+def _all_ran(deployment: Deployment, gang: str) -> bool:
     """Return whether every member ended; while they run, no node may be over capacity."""
     world = deployment.world()
     used: dict[str, int] = {}
-    real = [pod for pod in world.all_pods() if not pod.spec.placeholder]
+    own = [pod for pod in world.all_pods() if pod.spec.application_id == gang]
+    real = [pod for pod in own if not pod.spec.placeholder]
     for pod in world.all_pods():
         if pod.node and not pod.has_ended:
             used[pod.node] = used.get(pod.node, 0) + pod.spec.resource["vcore"]

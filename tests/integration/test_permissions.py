@@ -319,7 +319,7 @@ async def test_a_broker_that_starts_again_reads_its_definitions_again_and_loses_
     await (await first.subscribe(CORE)).close()  # its inbox is bound, and stays so
     await first.close()
     bus = RabbitBus(url_of(secured, "api"), prefix=PREFIX, is_given=True)
-    for number in range(3):
+    for number in range(2):
         await bus.publish([Envelope(f"{number}", "WhatIf", KINDS["WhatIf"](), CORE, "api")])
         await bus.close()
         secured.stop()
@@ -329,11 +329,11 @@ async def test_a_broker_that_starts_again_reads_its_definitions_again_and_loses_
     core = RabbitBus(url_of(secured, "core"), prefix=PREFIX, is_given=True)
     subscription = await core.subscribe(CORE)
     heard = []
-    while "2" not in heard:
+    while "1" not in heard:
         deliveries = await subscription.receive(100)
         heard += [item.envelope.message_id for item in deliveries]
         await subscription.ack(deliveries)
-    assert [item for item in heard if item in "012"] == ["0", "1", "2"]
+    assert [item for item in heard if item in "01"] == ["0", "1"]
     await core.close()
 
 

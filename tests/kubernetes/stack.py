@@ -19,12 +19,12 @@ from urllib.parse import quote_plus
 import httpx
 
 from services.api.replica import Replica
-from services.api.routes.app import make_app
 from services.shim_adapter.backends.kubernetes.client import STRATEGIC_PATCH, ApiServerError
 from shared.bus.tracked import Traffic
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.clock import VirtualClock
 from shared.runtime.host import HostOptions
+from tests.apps import app_of
 from tests.kubernetes.harness import Kubectl, Muster, muster_over
 from tests.kubernetes.real import empty
 from tests.patience import PATIENCE_SECONDS, until
@@ -116,7 +116,8 @@ class Stack:
         )  # fmt: skip
         self.muster = await self._exits.enter_async_context(running)
         cluster = self.muster.cluster
-        app = make_app(Replica(lambda: cluster.running["api"].host, lambda: cluster.api))
+        replica = Replica(lambda: cluster.running["api"].host, lambda: cluster.api)
+        app = self._exits.enter_context(app_of(replica))
         transport = httpx.ASGITransport(app)
         client = httpx.AsyncClient(transport=transport, base_url="http://muster")
         self.http = await self._exits.enter_async_context(client)

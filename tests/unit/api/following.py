@@ -8,7 +8,6 @@ from fastapi import FastAPI
 
 from services.api.machine import ApiMachine
 from services.api.replica import Replica
-from services.api.routes.app import make_app
 from services.api.web.answers import encoded
 from services.api.yunikorn.answers import application_info, node_info
 from services.api.yunikorn.metrics import yunikorn_metrics
@@ -17,6 +16,7 @@ from shared.bus.base import ANY_LETTER, DeadLetters, Wanted
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.state import StateDelta
 from shared.runtime.host import Host
+from tests.apps import app_of
 from tests.builders import Core
 
 
@@ -77,11 +77,16 @@ class System(Core):
 
     async def get(self, path: str, **headers: str) -> httpx.Response:
         """Return what the replica answers."""
-        if self._app is None:
-            self._app = make_app(Replica(_no_host, lambda: self.machine))
-        transport = httpx.ASGITransport(self._app)
-        async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
-            return await client.get(path, headers=headers)
+        if self._app is not None:
+            return await _asked(self._app, path, headers)
+        with app_of(Replica(_no_host, lambda: self.machine)) as app:
+            return await _asked(app, path, headers)
+
+
+async def _asked(app: FastAPI, path: str, headers: dict[str, str]) -> httpx.Response:
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
+        return await client.get(path, headers=headers)
 
 
 class _NoHost:

@@ -10,9 +10,9 @@ import pytest
 from services.api.access.guard import Access
 from services.api.access.roles import OF_ROUTES, Role, role_of
 from services.api.replica import Replica
-from services.api.routes.app import make_app
 from services.api.web.segments import path_by_parts
 from shared.messages.interface import UserGroupInformation
+from tests.apps import app_of
 from tests.builders import config_of
 from tests.unit.api.following import System
 
@@ -90,12 +90,12 @@ _NAMED_ROUTES = [line for line in OF_ROUTES if "{" in line]
 @pytest.mark.parametrize("line", _NAMED_ROUTES)
 async def test_every_route_with_a_parameter_takes_a_name_with_a_slash(line):
     system = system_with_slashes()
-    app = make_app(Replica(lambda: cast("object", None), lambda: system.machine))
     method, path = line.split(" ")
     asked = re.sub(r"\{\w+\}", "a%2Fb%25%2Fc", path)
-    transport = httpx.ASGITransport(app, raise_app_exceptions=False)
-    async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
-        response = await client.request(method, asked)
+    with app_of(Replica(lambda: cast("object", None), lambda: system.machine)) as app:
+        transport = httpx.ASGITransport(app, raise_app_exceptions=False)
+        async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
+            response = await client.request(method, asked)
     assert response.text != NOT_ROUTED
     assert response.status_code not in (301, 308, 405)
     assert role_of(method, path_by_parts(asked)) == OF_ROUTES[line]

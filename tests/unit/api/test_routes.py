@@ -7,7 +7,6 @@ import pytest
 
 from services.api.machine import UnsendableError
 from services.api.replica import Replica
-from services.api.routes.app import make_app
 from services.api.web.documents import DocumentsError, read_documents
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
@@ -15,6 +14,7 @@ from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.commands import DeleteApplication, PlaceForeignPods, PodSpec
 from shared.runtime.clock import SystemClock
 from tests import patience
+from tests.apps import app_of
 from tests.builders import config_of
 
 GANG = """
@@ -47,10 +47,8 @@ async def system():
     cluster = LocalCluster(lambda: MemoryBus(broker), SystemClock(), options)
     await cluster.start()
     host_of = lambda: cluster.running["api"].host  # noqa: E731
-    app = make_app(Replica(host_of, lambda: cluster.api, beats=True))
-    async with httpx.AsyncClient(
-        transport=httpx.ASGITransport(app), base_url="http://muster"
-    ) as client:
+    with app_of(Replica(host_of, lambda: cluster.api, beats=True)) as app:
+        client = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://muster")
 
         async def is_ready():
             return (await client.get("/health/ready")).status_code == 200
@@ -59,6 +57,7 @@ async def system():
         client.broker = broker
         client.cluster = cluster
         yield client
+        await client.aclose()
     await cluster.stop()
 
 

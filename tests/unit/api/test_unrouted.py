@@ -4,7 +4,7 @@ import httpx
 import pytest
 
 from services.api.replica import Replica
-from services.api.routes.app import make_app
+from tests.apps import app_of
 from tests.builders import config_of
 from tests.unit.api.following import System, _no_host
 
@@ -14,10 +14,10 @@ NODES = "/ws/v1/partition/default/nodes"
 async def sent(method, path, **more):
     system = System(config_of("{name: a}"))
     system.node("node-1", vcore=1)
-    app = make_app(Replica(_no_host, lambda: system.machine))
-    transport = httpx.ASGITransport(app)
-    async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
-        return await client.request(method, path, **more)
+    with app_of(Replica(_no_host, lambda: system.machine)) as app:
+        transport = httpx.ASGITransport(app)
+        async with httpx.AsyncClient(transport=transport, base_url="http://muster") as client:
+            return await client.request(method, path, **more)
 
 
 @pytest.mark.parametrize(
