@@ -1,9 +1,10 @@
 """Fixtures of every test: hypothesis profiles, the broker, the shared data where it is there."""
 
+import gc
 import logging
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 
 import pytest
@@ -57,10 +58,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     )
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Look for garbage seldom, and never among what is collected: it was a sixth of the time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 20)
+        gc.enable()
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
     """Cut what a long text is called in the name of its test: the number of its row tells them."""
-    if isinstance(val, str) and len(val) > MAX_TEXT_IN_NAME:
-        return f"{val[: MAX_TEXT_IN_NAME - 1].strip()}~"
+    text = val.decode(errors="replace") if isinstance(val, bytes) else val
+    if isinstance(text, str) and len(text) > MAX_TEXT_IN_NAME:
+        return f"{text[: MAX_TEXT_IN_NAME - 1].strip()}~"
     return None
 
 

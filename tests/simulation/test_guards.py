@@ -3,6 +3,7 @@
 import pytest
 import structlog
 
+from tests.simulation.test_seeds import RUNS
 from tools.simulate.guards import GUARDS, without_guard
 from tools.simulate.run import run
 
@@ -42,4 +43,4 @@ def test_a_guard_that_is_taken_out_is_found_missing(name):
     seed = FOUND_AT[name]
     with without_guard(name):
         assert not run(seed).holds, name
-    assert run(seed).holds, name
+    assert seed < RUNS or run(seed).holds, name  # below, tests/simulation/test_seeds.py runs it

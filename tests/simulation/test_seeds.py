@@ -17,7 +17,7 @@ from tools.simulate.run import run
 from tools.simulate.workload import partitions_of
 
 ROOT = Path(__file__).parents[2]
-RUNS = int(os.environ.get("SIMULATED_SEEDS", "60"))  # make soak runs many more
+RUNS = int(os.environ.get("SIMULATED_SEEDS", "20"))  # make soak runs many more
 A_TEST = 10
 TWO = (7, 12, 86)  # seeds that are run with two partitions too
 FOUND = {
