@@ -221,6 +221,7 @@ def _place_of(code: CodeType) -> _Place:
 def _functions() -> _Functions:
     """Return all functions of the project that are loaded; some have several copies."""
     found: _Functions = {}
+    gc.unfreeze()  # what the collection left (tests/conftest.py) would not be listed
     for one in gc.get_objects():
         if type(one) is FunctionType and one.__code__.co_filename.startswith(f"{ROOT}/"):
             found.setdefault(_place_of(one.__code__), []).append(one)
