@@ -6,6 +6,7 @@ Rule 2: ARCHITECTURE names every room of the scheduler, and none that is not the
 Rule 3: `make x` is a target of the Makefile. What is drawn or typed in the first three is within 80
         columns. Decisions (docs/adr) name what there was, and are not checked.
 Rule 4: a link leads to a file, and with ``#`` to one of its headings.
+Rule 5: the glossary has every room of the scheduler and of the API, and its `Terms` are classes.
 """
 
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 NARROW = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md")
 SCHEDULER = ROOT / "services/core/scheduler"
+API = ROOT / "services/api"
 PAGES = (
     *NARROW,
     "deploy/README.md",
@@ -32,6 +34,8 @@ _NAMED = re.compile(r"`([\w/]+\.py)` \(((?:`\w+`(?:, | and )?)+)\)")
 _BLOCK = re.compile(r"```[a-z]*\n(.*?)```", re.DOTALL)
 _PATH = re.compile(r"(?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|md|yaml|toml)")
 _TARGET = re.compile(r"\bmake ([a-z][a-z0-9-]*)\b")
+_CLASS = re.compile(r"^class (\w+)", re.MULTILINE)
+_TERM = re.compile(r"^\| [^|]*?`(\w+)`[^|]*\|", re.MULTILINE)
 _ROOM = re.compile(r"^ {4}(\w+)/ ", re.MULTILINE)
 MADE_BY_USERS = {
     "job.yaml",
@@ -53,9 +57,23 @@ def main() -> int:
     drawn = set(_ROOM.findall((ROOT / "ARCHITECTURE.md").read_text()))
     rooms = {path.parent.name for path in SCHEDULER.glob("*/__init__.py")}
     found += [f"ARCHITECTURE.md: draws other rooms: {name}" for name in sorted(drawn ^ rooms)]
+    found += _check_glossary(rooms)
     for line in found:
         print(line)
     return 1 if found else 0
+
+
+def _check_glossary(rooms: set[str]) -> Iterator[str]:
+    text = (ROOT / "docs/glossary.md").read_text()
+    named = set(_QUOTED.findall(text))
+    rooms = rooms | {path.parent.name for path in API.glob("*/__init__.py")}
+    yield from (f"docs/glossary.md: no row for the room {room}" for room in sorted(rooms - named))
+    code = [
+        path.read_text() for name in ("services", "shared") for path in (ROOT / name).rglob("*.py")
+    ]
+    classes = {name for source in code for name in _CLASS.findall(source)}
+    terms = {name for name in _TERM.findall(text) if name[0].isupper()}
+    yield from (f"docs/glossary.md: there is no class {name}" for name in sorted(terms - classes))
 
 
 def _check(page: str, there_are: set[str]) -> list[str]:
