@@ -146,18 +146,19 @@ class Replica:
     def partitions(self) -> Projections:
         """Return the projections of all partitions, those of before while there are none yet.
 
-        A replica whose connection was lost begins anew: until the core has sent it a snapshot, what
-        was known before is shown, with its age.
+        A replica whose connection was lost begins anew: of each partition, until its core has sent
+        a snapshot, what was known before is shown, with its age.
         """
         partitions = self._machine_of().partitions
-        if partitions.models or self._last is None:
+        if self._last is None or (partitions is not self._last and partitions.models):
+            if self._last is not None:
+                partitions.stand_in(self._last)
             self._last = partitions
         return self._last
 
     def follows(self, partition: str) -> bool:
         """Return whether a partition follows its core now; what is shown may be of before."""
-        projection = self.machine.partitions.get(partition)
-        return projection is not None and projection.is_ready
+        return self.machine.partitions.follows(partition)
 
     @property
     def machine(self) -> ApiMachine:

@@ -38,6 +38,7 @@ class Projections:
         self._of = {DEFAULT_PARTITION: Projection(instance)}
         self._whole: EventRing | None = None  # once there was a second partition
         self._is_told = False  # which partitions there are, or has asked
+        self._before: dict[str, Projection] = {}  # what is shown of those that have no state yet
 
     def __iter__(self) -> Iterator[Projection]:
         return iter(self._of.values())
@@ -46,8 +47,25 @@ class Projections:
         return len(self._of)
 
     def get(self, name: str) -> Projection | None:
-        """Return a partition's projection, or None of a name that was not told, in any case."""
-        return self._of.get(name.lower())
+        """Return a partition's projection, or None of a name that was not told, in any case.
+
+        While it has no state yet, that of before is shown (``stand_in``).
+        """
+        found = self._of.get(name.lower())
+        has_state = found is not None and found.model.partition is not None
+        return found if has_state else self._before.get(name.lower(), found)
+
+    def stand_in(self, before: "Projections") -> None:
+        """Show what was known before of each partition, until its core has told of itself."""
+        known = {**before._before, **before._of}
+        self._before = {
+            key: item for key, item in known.items() if item.model.partition is not None
+        }
+
+    def follows(self, name: str) -> bool:
+        """Return whether a partition follows its core now; what is shown may be of before."""
+        found = self._of.get(name.lower())
+        return found is not None and found.is_ready
 
     @property
     def default(self) -> Projection:
@@ -57,7 +75,8 @@ class Projections:
     @property
     def models(self) -> list[Model]:
         """Return the read models that there are: of partitions whose core has told of itself."""
-        return [item.model for item in self._of.values() if item.model.partition is not None]
+        shown = [self.get(key) for key in {**self._of, **self._before}]
+        return [item.model for item in shown if item and item.model.partition is not None]
 
     @property
     def events(self) -> EventRing:
@@ -85,6 +104,7 @@ class Projections:
         if len(told) > 1 and self._whole is None:
             self._whole = self.default.model.events.copy()
             self.default.model.events.join(self._whole)
+        self._before = {key: item for key, item in self._before.items() if key in told}
         keys = sorted(told, key=lambda key: (key != DEFAULT_PARTITION, key))
         self._of = {key: self._of.get(key) or self._new(told[key]) for key in keys}
 

@@ -156,3 +156,49 @@ async def test_what_was_known_before_the_broker_was_lost_is_shown_until_there_is
     assert replica.replica.partitions is before.partitions
     replica.host.machine.partitions.default.model.partition = SimpleNamespace(name="default")
     assert replica.replica.partitions is replica.host.machine.partitions
+
+
+def has_state(machine, partition):
+    """Have a partition's core have sent a snapshot."""
+    found = next(item for item in machine.partitions if item.partition == partition)
+    found.model.partition = SimpleNamespace(name=partition)
+    found.is_ready = True
+    return found.model
+
+
+async def test_of_each_partition_what_was_known_is_shown_until_its_own_core_has_sent_a_snapshot(
+    replica,
+):
+    """Seed 779 of the simulator: with the first core's snapshot the other's last state was gone."""
+    shown = replica.replica
+    before = replica.host.machine
+    before.partitions.name(("default", "second"))
+    has_state(before, "default")
+    known = has_state(before, "second")
+    assert len(shown.models) == 2
+    after = replica.host.machine = ApiMachine("a")
+    first = has_state(after, "default")
+    assert shown.models == [first, known]
+    assert shown.model("Second") is known
+    assert (shown.follows("default"), shown.follows("second")) == (True, False)
+    again = replica.host.machine = ApiMachine("a")  # and lost again, before the second has come
+    first = has_state(again, "default")
+    assert shown.models == [first, known]
+    again.partitions.name(("default", "second"))
+    assert shown.model("second") is known
+    newer = has_state(again, "second")
+    assert shown.models == [first, newer]
+    assert shown.follows("second")
+
+
+async def test_a_partition_that_is_none_any_more_is_not_shown(replica):
+    shown, before = replica.replica, replica.host.machine
+    before.partitions.name(("default", "second"))
+    has_state(before, "default")
+    has_state(before, "second")
+    assert len(shown.models) == 2
+    after = replica.host.machine = ApiMachine("a")
+    first = has_state(after, "default")
+    assert len(shown.models) == 2
+    after.partitions.name(("default",))
+    assert shown.models == [first]
