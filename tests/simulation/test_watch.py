@@ -30,7 +30,10 @@ class Shim:
         deployment = Deployment(0, loop, [])
         loop.close()
         self.reported = []
-        self.watched = WatchedShim(deployment._shim_machine, deployment.disk, self.reported.append)
+        order = deployment.broker.order
+        self.watched = WatchedShim(
+            deployment._shim_machine, deployment.disk, self.reported.append, order
+        )
         self.sent = 0
         self.send(SyncRequest("core"))
         world = self.watched.inner.world

@@ -15,7 +15,7 @@ from typing import Protocol
 from shared.bus import codec
 from shared.bus.base import Delivery
 from shared.bus.errors import BusClosedError, BusUnavailableError
-from shared.bus.memory import MemoryBroker, MemoryBus, MemorySubscription
+from shared.bus.memory import MemoryBroker, MemoryBus, MemorySubscription, _Inbox
 from shared.bus.properties import check_properties
 from shared.messages.commands import CommandResult, SubmitPods
 from shared.messages.envelope import API_TRACE, SHIM_ADAPTER, Address, Envelope
@@ -24,12 +24,12 @@ from shared.messages.sections import contents_by_application
 from shared.model.units import NANOS_PER_SECOND
 from tools.simulate.faults import ACKNOWLEDGED, PUBLISHED, Armed, Fault
 from tools.simulate.loop import VirtualLoop
+from tools.simulate.order import OF_EVERY_BEAT, Order
 
 LEAST_LATENCY_NS, MOST_LATENCY_NS = 100_000, 4_000_000
 REFUSED_SECONDS = 5.0
 _AGAIN_SECONDS = 0.05
 _APART_SECONDS = 1e-7
-_OF_EVERY_BEAT = ("Heartbeat", "PartitionsHeld", "AtWork")  # nothing happens to what says no more
 _Written = tuple[Envelope, bytes]
 
 
@@ -59,6 +59,8 @@ class SimulatedBroker(MemoryBroker):
         self.commands: dict[str, SubmitPods] = {}  # pods that were handed in, by message
         self.contradicted: list[str] = []  # who was answered twice, and not the same
         self.decided: dict[tuple[str, str], str] = {}  # what a core said, and it was confirmed
+        self.order = Order()
+        self.arrived_ns: list[int] = []  # of each message in an inbox, by its tag, from 1 on
         self.cut: dict[tuple[int, str], None] = {}  # who said not all of which step
         self._answers: dict[str, bytes] = {}
         self._state = seed * 2 + 1
@@ -85,10 +87,15 @@ class SimulatedBroker(MemoryBroker):
             message = codec.decode(envelope.kind, body)
             assert isinstance(message, SubmitPods)
             self.commands[envelope.message_id] = message
+        self.order.arrive(envelope, body)
         is_answer = envelope.kind == CommandResult.__name__
         if is_answer and self._answers.setdefault(envelope.reply_to, body) != body:
             self.contradicted.append(envelope.reply_to)
         self.put(envelope, body)
+
+    def _put_into(self, inbox: _Inbox, envelope: Envelope, body: bytes) -> None:
+        self.arrived_ns.append(self.loop.now_ns)
+        super()._put_into(inbox, envelope, body)
 
     def begun(self, who: int, envelopes: Sequence[Envelope]) -> None:
         """Note which steps are being told: whoever says them may die before that is over."""
@@ -238,13 +245,14 @@ class SimulatedBus(MemoryBus):
             (replace(envelope, message=None), codec.encode(envelope.message))
             for envelope in envelopes
         ]
+        self.broker.order.publish(self._number, envelopes)
         if self._is_lost:
             self._is_lost = False
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
         await self.connect()
         self.broker.begun(self._number, envelopes)
         fault = None
-        if any(envelope.kind not in _OF_EVERY_BEAT for envelope in envelopes):
+        if any(envelope.kind not in OF_EVERY_BEAT for envelope in envelopes):
             service, now_ns = self.station.service, self.broker.loop.now_ns
             fault = self.broker.armed.take(PUBLISHED, service, now_ns)
         if fault is None:

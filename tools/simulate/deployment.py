@@ -45,11 +45,14 @@ class Deployment:
         self.work = workload.drawn(seed, faults, partitions)
         self.partitions = workload.NAMES[:partitions]
         self.disk = Disk(self.armed, loop, self.report, self._stall)
+        order = self.broker.order
         makers: dict[str, MakeMachine] = {
-            "core": lambda *whose: WatchedCore(core_service.make_machine(*whose), self.report),
-            "timers": lambda *whose: Watched(timers_service.make_machine(*whose), self.report),
-            "api": lambda name, _: Watched(self._api_machine(name), self.report),
-            "shim_adapter": lambda *_: WatchedShim(self._shim_machine, self.disk, self.report),
+            "core": lambda *of: WatchedCore(core_service.make_machine(*of), self.report, order),
+            "timers": lambda *of: Watched(timers_service.make_machine(*of), self.report, order),
+            "api": lambda name, _: Watched(self._api_machine(name), self.report, order),
+            "shim_adapter": lambda *_: WatchedShim(
+                self._shim_machine, self.disk, self.report, order
+            ),
         }
         inboxes: dict[str, Callable[[str], Address] | None] = {
             "core": lambda _: CORE,

@@ -128,6 +128,7 @@ class Armed:
 
     def __init__(self, faults: list[Fault]) -> None:
         self._waiting = sorted(faults, key=lambda fault: (fault.at_ns, fault.index))
+        self.is_drawn = bool(faults)
         self.happened: list[tuple[int, Fault]] = []
         self.is_on = True
 

@@ -4,11 +4,13 @@ A guard is a rule that stands in one place in the code. Its entry says the rule 
 function that keeps it by one that does not, for as long as a simulation runs.
 """
 
+import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
+from services.api.replica import Replica
 from services.core.scheduler.scheduler import Scheduler
 from services.core.scheduler.statement.partition import Partition
 from services.shim_adapter.backends.simulated import SimulatedCluster
@@ -19,7 +21,8 @@ from services.shim_adapter.mirror.gangs import BoundPlaceholders
 from services.shim_adapter.mirror.world import World
 from services.timers.wheel import TimerWheel
 from shared.bus.errors import BusUnavailableError
-from shared.messages.interface import TerminationType, UpdateRequest
+from shared.messages.envelope import Outgoing
+from shared.messages.interface import TerminationType, UpdateRequest, UpdateResponse
 from shared.messages.protocol import TimerFired
 from shared.runtime import host
 from shared.runtime.clock import SystemClock
@@ -158,6 +161,33 @@ def _synced(original: Function) -> Function:
     return handle
 
 
+def _as_it_is_now(_: Function) -> Any:
+    return property(lambda self: self._machine_of().partitions)
+
+
+def _backwards(original: Function) -> Function:
+    def coalesced(outgoing: Any) -> Any:
+        return [_with_last_first(item) for item in original(outgoing)]
+
+    return coalesced
+
+
+def _with_last_first(item: Outgoing) -> Outgoing:
+    message = item.message
+    if not isinstance(message, UpdateResponse):
+        return item
+    allocations = tuple(message.new_allocations)[::-1]
+    return replace(item, message=replace(message, new_allocations=allocations))
+
+
+def _beside(original: Function) -> Function:
+    async def publish(self: Host, envelopes: Any) -> None:
+        task = asyncio.create_task(original(self, envelopes))
+        await asyncio.wait([task], timeout=0.02)
+
+    return publish
+
+
 GUARDS = {
     "handled-once": Guard(
         "a message that has been handled is not handled again",
@@ -225,6 +255,24 @@ GUARDS = {
     "shared-out": Guard(
         "who is active for two partitions more than another gives half of that up",
         Members, "_surplus", _returning(value=()),
+    ),
+    "soon-again": Guard(
+        "who lost the broker tries again within two seconds", Host, "_pause", _returning(20.0)
+    ),
+    "says-that-it-works": Guard(
+        "who handles its own heartbeats says to the API that it works",
+        Host, "_work", _returning(value=()),
+    ),
+    "last-state": Guard(
+        "a replica that lost its connection shows the last known state until there is another",
+        Replica, "partitions", _as_it_is_now,
+    ),
+    "one-by-one": Guard(
+        "what is said next is said when what was said before is confirmed",
+        Host, "_publish", _beside,
+    ),
+    "as-decided": Guard(
+        "what is sent together keeps its order", host, "coalesced", _backwards
     ),
 }  # fmt: skip
 

@@ -225,6 +225,11 @@ class Instance:
         return host is not None and host.is_active and host.is_connected
 
     @property
+    def is_going(self) -> bool:
+        """Return whether it runs, and is not stopped."""
+        return self._task is not None and self._goes_on.is_set()
+
+    @property
     def is_quiet(self) -> bool:
         """Return whether it waits for something to come."""
         runner = self._runner

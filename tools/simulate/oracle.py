@@ -22,6 +22,7 @@ from shared.model.reasons import Reason
 from shared.model.resources import without_zeros
 from shared.model.states import ENDED, ApplicationState
 from tools.invariants import violations
+from tools.simulate import answers
 from tools.simulate.deployment import Deployment
 from tools.simulate.people import People
 from tools.simulate.watch import timers_of
@@ -39,6 +40,7 @@ def at_rest(deployment: Deployment, people: People) -> list[str]:
     for partition in deployment.partitions:
         found += _partition_at_rest(deployment, partition, shim, api)
     found += _shared(deployment)
+    found += answers.of_who_works(deployment)
     found += _pods(deployment, shim)
     found += _made(deployment, people)
     found += _traced(deployment, api)
@@ -58,7 +60,8 @@ def _partition_at_rest(
     found += _asked(core, shim)
     found += _applications(core, shim)
     found += _timers(core, wheel)
-    found += _shown(core, api)
+    found += shown(core, api)
+    found += answers.of_partition(core, api)
     return found
 
 
@@ -241,7 +244,7 @@ def _timers(core: Scheduler, wheel: TimerWheel) -> Iterator[str]:
             yield f"timer {name}: core {armed.get(name)}, timers {there.get(name)}"
 
 
-def _shown(core: Scheduler, api: ApiMachine) -> Iterator[str]:
+def shown(core: Scheduler, api: ApiMachine) -> Iterator[str]:
     """Compare what the API shows with what is."""
     partition = core.partition
     followed = api.partitions.get(partition.name)
@@ -306,8 +309,8 @@ def _made(deployment: Deployment, people: People) -> Iterator[str]:
 
 def _answered_by_key(deployment: Deployment, people: People) -> Iterator[str]:
     """See that manifests with a key were carried out when they were answered, and alike."""
-    for key, answers in people.answered.items():
-        heard = [answer for answer in answers if isinstance(answer, SubmitResult)]
+    for key, came in people.answered.items():
+        heard = [answer for answer in came if isinstance(answer, SubmitResult)]
         if any(answer != heard[0] for answer in heard):
             yield f"manifests of key {key} were answered {heard}"
         made = {item.name for answer in heard for item in answer.accepted}

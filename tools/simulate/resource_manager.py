@@ -65,7 +65,7 @@ class Disk(ClusterStore):
         fault = self._armed.take(SAVED, "shim_adapter", self.loop.now_ns)
         if fault is not None and fault.kind == "disk-full":
             self._full_until_ns = self.loop.now_ns + fault.amount_ns
-        if self._armed.is_on and self._full_until_ns > self.loop.now_ns:
+        if self.is_full:
             raise NotNowError("the state cannot be saved: database or disk is full")
         if fault is not None and fault.kind == "crash-torn":
             self._tear(world)
@@ -78,6 +78,11 @@ class Disk(ClusterStore):
             self._check(uid, world.pods.get(uid))
         if fault is not None and fault.kind == "disk-slow":
             self._stall(fault.amount_ns)
+
+    @property
+    def is_full(self) -> bool:
+        """Return whether nothing can be kept."""
+        return self._armed.is_on and self._full_until_ns > self.loop.now_ns
 
     def _tear(self, world: World) -> None:
         """Write what a process has written when it dies before its transaction ends."""

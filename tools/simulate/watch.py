@@ -1,8 +1,9 @@
 """Machines that are watched: what must never happen is seen when it happens.
 
-Every machine: a message is handled once. The core: an ask is allocated at most once until it is
-released, no timer has an effect early, and news of an epoch that is over has none. The shim
-adapter: a decision of an epoch that is over does nothing to a pod.
+Every machine: a message is handled once, and nothing behind what its sender published later. The
+core: an ask is allocated at most once until it is released, no timer has an effect early, and news
+of an epoch that is over has none. The shim adapter: a decision of an epoch that is over does
+nothing to a pod.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,16 +15,19 @@ from shared.messages.envelope import Envelope, Outgoing
 from shared.messages.interface import UpdateRequest, UpdateResponse
 from shared.messages.protocol import PARTITION_TIMER, SyncBegin, TimerFirings
 from shared.messages.trace import TraceRecords
+from tools.simulate.order import Order, Sender
 from tools.simulate.resource_manager import Disk, FaultyCluster, Report
 
 
 class Watched:
     """A machine, with everything handed through but what is watched, and other ways in."""
 
-    def __init__(self, inner: Any, report: Report) -> None:
+    def __init__(self, inner: Any, report: Report, order: Order) -> None:
         self.inner = inner
         self._report = report
+        self._order = order
         self._heard: dict[str, None] = {}
+        self._latest: dict[Sender, int] = {}
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
@@ -35,11 +39,19 @@ class Watched:
         return outgoing
 
     def _hear(self, envelope: Envelope) -> None:
-        """See that a message comes once; the records of the trace may be told again."""
-        if not isinstance(envelope.message, TraceRecords):
-            if envelope.message_id in self._heard:
-                self._report(f"{envelope.kind} {envelope.message_id} was handled again")
-            self._heard[envelope.message_id] = None
+        """See that a message comes once, and in its order.
+
+        The records of the trace may be told again: they are read from their start.
+        """
+        if isinstance(envelope.message, TraceRecords):
+            return
+        if envelope.message_id in self._heard:
+            self._report(f"{envelope.kind} {envelope.message_id} was handled again")
+        self._heard[envelope.message_id] = None
+        sender, place = self._order.place(envelope.message_id)
+        if place < self._latest.get(sender, 0):
+            self._report(f"{envelope.kind} {envelope.message_id} came behind a later one")
+        self._latest[sender] = place
 
 
 class WatchedCore(Watched):
@@ -47,12 +59,14 @@ class WatchedCore(Watched):
 
     inner: Scheduler
 
-    def __init__(self, inner: Scheduler, report: Report) -> None:
-        super().__init__(inner, report)
+    def __init__(self, inner: Scheduler, report: Report, order: Order) -> None:
+        super().__init__(inner, report, order)
+        self._life = order.begin(inner.core_id, inner.name)
         self._allocated: dict[str, None] = {}
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Handle a message; what releases comes to is taken from what is allocated."""
+        self._life.heard.append((envelope, now_ns))
         message = envelope.message
         early: list[str] = []
         if isinstance(message, SyncBegin):
@@ -103,6 +117,7 @@ class WatchedCore(Watched):
 
     def flush(self, now_ns: int) -> list[Outgoing]:
         """Decide, and see that nothing is allocated twice."""
+        self._life.heard.append((None, now_ns))
         outgoing = self.inner.flush(now_ns)
         for item in outgoing:
             if isinstance(item.message, UpdateResponse):
@@ -125,8 +140,10 @@ class WatchedShim(Watched):
 
     inner: ShimMachine
 
-    def __init__(self, make: Callable[[], ShimMachine], disk: Disk, report: Report) -> None:
-        super().__init__(None, report)
+    def __init__(
+        self, make: Callable[[], ShimMachine], disk: Disk, report: Report, order: Order
+    ) -> None:
+        super().__init__(None, report, order)
         self._make = make
         self._disk = disk
 
