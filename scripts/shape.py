@@ -33,11 +33,13 @@ KEPT_ROOM = {  # a kind is there as long as a line of the core begins so
     "a claim": r"class Claim\b",
 }
 UNDO = {
-    "a statement": r"class Statement\b",
+    "a log of moves": r"class Tentative\b",
+    "a checkpoint of everything": r"class Checkpoint\b",
+    "a statement of its own": r"class Statement:",
     "a hypothesis": r"class Hypothesis\b",
     "a trial of queues": r"class QueueTrial\b",
     "places of a gang": r"def take_back\(",
-    "a gang's preemption": r"class _GangTrial\b",
+    "what is supposed of victims": r"class Supposed\b",
 }
 VICTIM_SEARCH = {"by choice": r"def choose_victims\(", "by simulation": r"def solve\("}
 AMOUNTS = {"by name": r"Resource: TypeAlias = dict", "by position": r"Amount(: TypeAlias)? = tuple"}
