@@ -20,7 +20,7 @@ from services.shim_adapter.backends.kubernetes.objects import node_record
 from services.shim_adapter.backends.kubernetes.observed import NodeSeen
 from services.shim_adapter.mirror.asks import NODE_ACTIONS, node_info
 from services.shim_adapter.mirror.world import World
-from shared.messages.interface import NodeAction, NodeInfo
+from shared.messages.interface import Allocation, NodeAction, NodeInfo
 from tests.builders import Core, config_of, section
 
 POD = {"vcore": 1, "pods": 1}
@@ -100,6 +100,22 @@ def test_an_action_is_tried_again_though_searches_before_it_found_nothing(policy
     assert section(core.asks("late", ["p"], POD), "new_allocations")[0].node_id == "n2"
     core.update(nodes=(NodeInfo("n2", NodeAction.DRAIN_NODE),))
     assert looked(core) == [("p", "node n2 is drained")]
+
+
+def test_an_action_follows_what_was_there_before_the_core_was(policy):
+    core = Core(config_of("{name: a}"), settings=(("policy", policy), ("actions", DRAIN)))
+    core.application("app", "root.a")
+    held = Allocation("k0", application_id="app", node_id="n0", resource_per_alloc=POD)
+    node = NodeInfo("n0", NodeAction.CREATE_DRAIN, {"vcore": 2, "pods": 9})
+    core.update(nodes=(node,), allocations=(held,))
+    core.node("n1", vcore=2, pods=9)
+    assert looked(core) == [("k0", "node n0 is drained")]
+
+
+def test_nothing_is_evicted_where_a_drain_is_taken_back_before(policy):
+    core = drained(policy, DRAIN)
+    core.update(nodes=(NodeInfo("n0", NodeAction.DRAIN_TO_SCHEDULABLE),))
+    assert looked(core) == []
 
 
 def test_an_action_that_is_not_named_is_off_by_default(policy):
