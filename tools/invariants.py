@@ -284,7 +284,7 @@ def _kept_by(application: Application) -> Iterator[str]:
 
 
 def _overlooked(partition: Partition) -> Iterator[str]:
-    """See that whoever waits would be refused again now: nobody has been forgotten."""
+    """See that what waits would be refused again now: nobody has been forgotten."""
     asking = [item for item in partition.applications.values() if item.groups]
     if asking != partition.in_order_asking():
         yield f"{len(asking)} applications ask, and {len(partition.root.asking)} are known to"
@@ -463,7 +463,7 @@ def _orders(partition: Partition) -> Iterator[str]:
 
 
 def _patience(partition: Partition, application: Application) -> Iterator[str]:
-    """See that a gang that is watched is looked at when it becomes overdue."""
+    """See that a gang that is watched is checked when it becomes overdue."""
     due_ns = application.submission_time_ns + partition.settings.starvation_guard_ns
     watched_ns = application.patience_due_ns
     waits = application.waits_as_a_whole or application.waits_for_first_member

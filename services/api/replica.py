@@ -209,7 +209,7 @@ def _no_state(partition: str) -> AnswerError:
 
 
 def whose_core(partition: str) -> str:
-    """Return how people are told of a partition's core."""
+    """Return how users are told of a partition's core."""
     return "the core" if partition == DEFAULT_PARTITION else f"the core of partition {partition}"
 
 

@@ -25,7 +25,7 @@ _ANOTHER = "name another place with --url or MUSTER_API_URL"
 
 
 class ApiError(RuntimeError):
-    """A request without the answer that was wanted; the message is the sentence for people."""
+    """A request without the answer that was wanted; the message is the sentence for users."""
 
     exit_status = Exit.NO_ANSWER
 
@@ -88,7 +88,7 @@ def _whole(text: str) -> int:
 
 
 class Client:
-    """A client of one API. Every method raises ApiError; RefusedError where the API said no."""
+    """A client of one API. Every method raises ApiError; RefusedError where the API refused."""
 
     def __init__(
         self, url: str, token: str = "", timeout_seconds: float = _TIMEOUT_SECONDS

@@ -80,7 +80,7 @@ def show_events(
 
 
 def _read(client: Client, first: int, instance: str) -> tuple[list[Row], tuple[int, str]]:
-    """Return the events from a number on, and where to read next: anew from another instance."""
+    """Return the events from a number on, and where to read next: again from another instance."""
     found: list[Row] = []
     while True:
         params = {"count": str(_BATCH), "start": str(first)}

@@ -1,4 +1,4 @@
-"""Files that people name, read no further than any of them may be long.
+"""Files that users name, read no further than any of them may be long.
 
 Where one is longer, is a device that has no end, or has a name that no file can have, that is an
 OSError like any other. `-` is what comes through a pipe, for the commands that say so.
@@ -24,7 +24,7 @@ def bytes_of(file: Path, *, may_be_stdin: bool = False) -> bytes:
 
 
 def text_of(file: Path, *, may_be_stdin: bool = False) -> str:
-    """Return a file's text, lines ended as people's editors end them.
+    """Return a file's text, lines ended as users' editors end them.
 
     Raises OSError, and UnicodeDecodeError where it is not UTF-8.
     """

@@ -76,7 +76,7 @@ class Kubectl:
         ]
 
     def said(self, *words: str) -> str:
-        """Return what kubectl prints; "" where it says no, or nothing in time."""
+        """Return what kubectl prints; "" where it refuses, or nothing in time."""
         try:
             done = subprocess.run(  # noqa: S603 - words of a list, no shell
                 self._command(*words), capture_output=True, text=True, check=False,

@@ -1,4 +1,4 @@
-"""What people see: the columns of every table, amounts as people write them, states in colour."""
+"""What users see: the columns of every table, amounts as users write them, states in colour."""
 
 import sys
 import time
@@ -39,7 +39,7 @@ WIDE = 240  # columns, where there is no terminal that says
 
 
 def quantity(name: str, value: int) -> str:
-    """Return an amount as people write it: cores for vcore, binary units for memory."""
+    """Return an amount as users write it: cores for vcore, binary units for memory."""
     if name == "vcore":
         return f"{value / 1000:g}"
     if name in _BYTES or name.startswith("hugepages-"):

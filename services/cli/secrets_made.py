@@ -7,7 +7,7 @@
     FOLDER/api/initial-token           a first token, with the role operate
 
 Each folder is for one container. A password and a token stay what they are once they are there; the
-definitions are written anew, for another version has other messages.
+definitions are written again, for another version has other messages.
 """
 
 import base64
@@ -58,7 +58,7 @@ def _kept(path: Path, text: str, made: list[Path]) -> str:
 
 
 def kubernetes_secrets(prefix: str) -> list[dict[str, Any]]:
-    """Return the same as Secrets, made anew: what `deploy/kubernetes` expects to be there."""
+    """Return the same as Secrets, made again: what `deploy/kubernetes` expects to be there."""
     passwords = {service: secrets.token_urlsafe(_RANDOM_BYTES) for service in SERVICES}
     token, line = new_token("initial", "operate")
     broker = {

@@ -116,7 +116,7 @@ def run_up(options: UpOptions) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what is said of an error; one of the system names its file as people write it."""
+    """Return what is said of an error; one of the system names its file as users write it."""
     if isinstance(error, OSError) and error.filename:
         return f"{error.filename}: {error.strerror}"
     hint = "; another Muster? --port 0 takes a free one" if isinstance(error, ListenError) else ""

@@ -27,7 +27,7 @@ class Inline:
 def keep_inline(text: str, key: str, node: yaml.Node, value: Any) -> None:
     """Put a map below a key of a map as it stands in the text in place of what it holds.
 
-    It is written anew where it does not stand alone: with aliases of what comes before it.
+    It is written again where it does not stand alone: with aliases of what comes before it.
     """
     if not (isinstance(node, yaml.MappingNode) and isinstance(value, dict)):
         return

@@ -1,7 +1,7 @@
 """Plugins that are installed: the entry points of the group ``muster.plugins``.
 
 None is imported before it is named. A distribution that is installed is found when the core starts
-anew; what has been imported stays as it is.
+again; what has been imported stays as it is.
 """
 
 from importlib.metadata import EntryPoint, entry_points

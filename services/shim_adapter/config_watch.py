@@ -1,6 +1,6 @@
 """The queues.yaml that is watched: a change is proposed to the core, and what it says is told.
 
-Every instance looks at its file; what it finds twice running, so that nobody is in the middle of
+Every instance checks its file; what it finds twice running, so that nobody is in the middle of
 writing it, goes into the shim adapter's inbox as a message, so
 that the active one proposes it. A file that is as before changes nothing, one that is refused
 changes nothing either, and says so in the log, the metric, the API and an event.
@@ -72,7 +72,7 @@ async def _propose(host: Host, text: str) -> bool:
 
 
 def _tell(machine: ShimMachine, told: tuple[int, int]) -> tuple[int, int]:
-    """Log and count what became of proposals; a new machine starts counting anew."""
+    """Log and count what became of proposals; a new machine starts counting again."""
     proposals = machine.proposals
     now = (proposals.accepted, proposals.refused)
     accepted, refused = (max(0, new - old) for new, old in zip(now, told, strict=True))

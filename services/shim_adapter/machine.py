@@ -80,7 +80,7 @@ _Outcome = tuple[list[SubmittedObject], list[RefusedDocument], list[Outgoing]]
 class ShimMachine:
     """The machine of one resource manager. ``save`` writes the world to where it is kept.
 
-    ``playground`` is the cluster where people make pods and nodes through us; None: elsewhere.
+    ``playground`` is the cluster where users make pods and nodes through us; None: elsewhere.
     """
 
     def __init__(
@@ -342,7 +342,7 @@ class ShimMachine:
         """Keep a configuration that the core took; a refused one has changed nothing.
 
         The core of the default partition judges it as a whole. What another one says of its part
-        is for people to read in its state.
+        is for users to read in its state.
         """
         result = envelope.message
         assert isinstance(result, ConfigurationResult)
@@ -362,7 +362,7 @@ class ShimMachine:
         return outgoing + self._answer(proposal.asker, answer, envelope)
 
     def _playground(self) -> Playground:
-        """Return the cluster in which people make things through us, or refuse."""
+        """Return the cluster in which users make things through us, or refuse."""
         if self._people is None:
             raise CommandRefusedError(USE_KUBECTL)
         return self._people
@@ -387,7 +387,7 @@ class ShimMachine:
     def _answer(
         self, asker: str, message: CommandResult | SubmitResult, envelope: Envelope
     ) -> list[Outgoing]:
-        """Answer whoever waits, and remember it: a message that comes again is answered the same.
+        """Answer what waits, and remember it: a message that comes again is answered the same.
 
         What was made is saved before the answer is sent, so a crash in between brings the message
         once more, to a world in which it has been carried out.

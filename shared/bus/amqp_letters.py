@@ -1,4 +1,4 @@
-"""Dead letters as AMQP messages: what was put aside, and all that it needs to be handled yet.
+"""Dead letters as AMQP messages: what was dead-lettered, and all that it needs to be handled yet.
 
 Who put one aside is in its ``user_id``, which the broker compares with the user that publishes it:
 every service may write to the dead-letter exchange, and none can leave a letter in another's name.
@@ -26,7 +26,7 @@ _NO_REASON = "no reason was given"
 def letter_to_leave(
     message: AbstractIncomingMessage, inbox: Address, reason: str, user: str
 ) -> aio_pika.Message:
-    """Return what is put aside of a message that came to an inbox."""
+    """Return what is dead-lettered of a message that came to an inbox."""
     return aio_pika.Message(
         message.body,
         headers={
@@ -89,7 +89,7 @@ def _said_in(headers: dict[str, Any], service: str) -> tuple[str, str]:
 
 
 def letter_of(service: str, message: AbstractIncomingMessage) -> DeadLetter:
-    """Return a letter as people are shown it."""
+    """Return a letter as users are shown it."""
     reason, inbox = _said_in(message.headers, service)
     length = message.headers.get(LENGTH)
     return DeadLetter(
@@ -103,7 +103,7 @@ def letter_of(service: str, message: AbstractIncomingMessage) -> DeadLetter:
 
 
 def envelope_of(message: AbstractIncomingMessage, inbox: str, user: str) -> Envelope:
-    """Return what was put aside, as it was. Raises PoisonError where it cannot be handled.
+    """Return what was dead-lettered, as it was. Raises PoisonError where it cannot be handled.
 
     So it is for what another user left, or an older version, which said neither who nor where.
     """

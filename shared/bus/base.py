@@ -30,7 +30,7 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message put aside; ``inbox`` is whose it was.
+    """A message dead-lettered; ``inbox`` is whose it was.
 
     ``body`` may be the beginning alone, of ``length`` bytes; ``envelope`` is the bus's own.
     """
@@ -51,7 +51,7 @@ class DeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """The oldest of what was put aside, and how many there are in all."""
+    """The oldest of what was dead-lettered, and how many there are in all."""
 
     letters: tuple[DeadLetter, ...]
     total: int
@@ -85,7 +85,7 @@ ANY_LETTER = Wanted()
 class HeldLetter:
     """A dead letter that nobody else sees meanwhile.
 
-    ``read`` returns what was put aside; it raises PoisonError where that cannot be handled.
+    ``read`` returns what was dead-lettered; it raises PoisonError where that cannot be handled.
     ``drop`` has it gone for good; it raises BusUnavailableError.
     """
 
@@ -121,7 +121,7 @@ class Subscription(Protocol):
         """Say that these are done with. Raises BusUnavailableError when that cannot be said."""
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Put a message aside for people to look at, with the reason; it is done with."""
+        """Dead-letter a message with the reason: it is handled."""
 
     async def close(self) -> None:
         """Leave the inbox; what was not acknowledged goes to the next reader."""
@@ -149,7 +149,7 @@ class Bus(Protocol):
         """Look at how full a durable inbox is. Raises BusUnavailableError."""
 
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
-        """Look at what was put aside: nothing is taken away. Raises BusUnavailableError."""
+        """List dead letters without removing them. Raises BusUnavailableError."""
 
     def take_letters(
         self, service: str, wanted: Wanted, *, is_read: bool = False

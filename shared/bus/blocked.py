@@ -14,7 +14,7 @@ from contextlib import asynccontextmanager, contextmanager
 import structlog
 from prometheus_client import Gauge
 
-LOOK_SECONDS = 0.25  # between looks at whether a connection is blocked
+LOOK_SECONDS = 0.25  # between checks whether a connection is blocked
 _BLOCKED = Gauge(
     "muster_broker_blocks",
     "Connections on which the broker accepts nothing, short of memory or disk",

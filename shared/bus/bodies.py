@@ -1,6 +1,6 @@
 """How much of a body is read: judged by the length that its header states, before it is read.
 
-What is beyond that is taken off the wire piece by piece and forgotten, so that a stranger's message
+What is beyond that is taken off the wire piece by piece and forgotten, so that a foreign message
 of 100 MB costs a piece of memory, and not several times its length. How long it was then stands in
 a header of its own (LENGTH), for whoever judges or shows the message.
 """
@@ -49,7 +49,7 @@ async def read_at_most(channel: AbstractChannel, kept: _Kept) -> None:
 
 
 def readable(_: Basic.Properties, length: int) -> int:
-    """Return how much of a message is read: all of it, or what people are shown of what it was."""
+    """Return how much of a message is read: all of it, or what users are shown of what it was."""
     return length if length <= codec.MAX_MESSAGE_BYTES else MAX_SHOWN_BYTES
 
 

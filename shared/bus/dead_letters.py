@@ -1,11 +1,11 @@
-"""What was put aside is counted where it is put aside: by hand, or because it cannot be read."""
+"""Counts dead letters where they are made: by hand, or because a message cannot be read."""
 
 from prometheus_client import Counter, Gauge
 
 from shared.messages.routes import SERVICES
 
-MAX_SHOWN_BYTES = 4_096  # of a dead letter's body that people are shown; the rest is left out
-MAX_REASON = 1_000  # characters of the reason that a message is put aside with; cut
+MAX_SHOWN_BYTES = 4_096  # of a dead letter's body that users are shown; the rest is left out
+MAX_REASON = 1_000  # characters of the reason that a message is dead-lettered with; cut
 
 _PUT_ASIDE = Counter("muster_messages_dead_lettered", "Messages put aside", ["service"])
 

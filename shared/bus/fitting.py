@@ -61,7 +61,7 @@ def _fit(part: Envelope, whole: Envelope, parts: list[Envelope], aside: list[Set
     else:
         ((_, item),) = items_of(part.message)
         aside.append(SetAside(whole, item, str(error)))
-        if getattr(part.message, "reset", False):  # what it starts anew starts all the same
+        if getattr(part.message, "reset", False):  # what it resets starts all the same
             parts.append(replace(part, message=_without_items(part.message)))
 
 
@@ -99,7 +99,7 @@ def _smaller(part: Envelope, count: int, wanted: int) -> list[Envelope]:
 def numbered(envelopes: list[Envelope]) -> list[Envelope]:
     """Return the same messages; the parts of one that was split say which they are, from 0.
 
-    Parts are neighbours to one address with one epoch and ``seq``; what resets begins anew.
+    Parts are neighbours to one address with one epoch and ``seq``; what resets starts again.
     """
     found: list[Envelope] = []
     last: tuple[object, ...] | None = None

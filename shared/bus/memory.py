@@ -239,7 +239,7 @@ def _leave_only(letters: deque[DeadLetter], left: list[DeadLetter]) -> None:
 
 
 def _read(letter: DeadLetter) -> Envelope:
-    """Return what was put aside. Raises PoisonError."""
+    """Return what was dead-lettered. Raises PoisonError."""
     if letter.envelope is None:
         raise PoisonError("the broker gave up on it: it is not known whose it was")
     if letter.size > codec.MAX_MESSAGE_BYTES:
@@ -285,7 +285,7 @@ class MemoryBus:
         return subscription
 
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
-        """Look at what was put aside."""
+        """List dead letters."""
         letters = self.broker.dead_letters
         found = (item for item in islice(letters, MAX_SEARCHED) if _is_wanted(item, wanted))
         return DeadLetters(tuple(islice(found, most)), len(letters))

@@ -8,8 +8,8 @@ Rule 2: it reads its own inbox, and binds it to the keys of its own address. The
 Rule 3: it declares and deletes nothing: exchanges and inboxes stand in the definitions. But what
         only its own instances read: API replicas, processes of core and timers. And the shim
         adapter makes the inboxes of further partitions: it is who knows which there are.
-Rule 4: anybody may put aside what came to them: every service writes to the dead-letter exchange.
-        So a service replays only what its own user put aside (``shared.bus.amqp_letters``).
+Rule 4: every service may dead-letter what it received: each writes to the dead-letter exchange.
+        So a service replays only what its own user dead-lettered (``shared.bus.amqp_letters``).
 
 Patterns are Erlang's (PCRE), matched anywhere in a name unless they are anchored.
 """

@@ -2,7 +2,7 @@
 
 Two connections: one publishes, one consumes, so that a broker that blocks publishers still takes
 acknowledgements. A lost connection ends both; the next call connects again and declares the whole
-topology anew. Traps and figures: docs/rules/rabbitmq.md.
+topology again. Traps and figures: docs/rules/rabbitmq.md.
 """
 
 import asyncio
@@ -264,7 +264,7 @@ class RabbitBus:
                 for batch in _batches(messages):
                     await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
         except DeliveryError as error:
-            self._declared.clear()  # one that has expired is declared anew
+            self._declared.clear()  # one that has expired is declared again
             raise _refusal(error) from error
         except BusUnavailableError:
             await self._lost(connections)
@@ -746,7 +746,7 @@ class RabbitSubscription:
         try:
             envelope = envelope_in(message, self._inbox)
         except PoisonError as error:
-            # A stream keeps it: it would be put aside at every start.
+            # A stream keeps it: it would be dead-lettered at every start.
             if _OFFSET in message.headers:
                 log.warning("a record of the trace cannot be read", reason=str(error))
                 await message.ack()

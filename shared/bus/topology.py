@@ -89,7 +89,7 @@ def durable_queues(prefix: str) -> Iterator[DurableQueue]:
 def inbox_arguments() -> dict[str, Any]:
     """Return every argument of a durable inbox's queue.
 
-    It has no dead-letter exchange: what cannot be handled is put aside by its reader, with the
+    It has no dead-letter exchange: what cannot be handled is dead-lettered by its reader, with the
     reason, and what expires unread is a heartbeat, which says nothing to anybody any more.
     """
     return {

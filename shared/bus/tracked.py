@@ -88,7 +88,7 @@ class TrackedBus:
         return TrackedSubscription(subscription, inbox, self._traffic)
 
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
-        """Look at what was put aside."""
+        """List dead letters."""
         return await self._bus.dead_letters(most, wanted)
 
     def take_letters(

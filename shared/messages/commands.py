@@ -1,4 +1,4 @@
-"""What people ask of the resource manager through the API, and the answers.
+"""What users ask of the resource manager through the API, and the answers.
 
 Manifests travel as JSON text: their meaning is the shim adapter's to say, and so is every
 refusal, which names the document and the field.

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class ReplayDeadLetters:
-    """Handle messages that were put aside at an inbox, such as ``core.default``, by identity.
+    """Handle messages that were dead-lettered at an inbox, such as ``core.default``, by identity.
 
     Asked of the inbox's own service: nobody else may say what such a message says.
     """
@@ -16,7 +16,7 @@ class ReplayDeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class RefusedLetter:
-    """A message that stays put aside, and why."""
+    """A message that stays dead-lettered, and why."""
 
     message_id: str
     reason: str

@@ -312,7 +312,7 @@ class GangGivenUp:
 
 @dataclass(frozen=True, slots=True)
 class ApplicationNote:
-    """What the people of an application should know, that the resource manager has found out.
+    """What the users of an application should know, that the resource manager has found out.
 
     ``allocation_key`` is the pod that it was found at. The same again changes nothing.
     """
@@ -344,7 +344,7 @@ class PodsHeld:
     """The pods of an application that the resource manager holds back: not asked for yet.
 
     All that is so now, in place of what was said before; (): none is held any more. The scheduler
-    need not know the application, and does nothing about it but let its people know.
+    need not know the application, and does nothing about it but let its users know.
     """
 
     application_id: str
@@ -435,7 +435,7 @@ class SchedulingState(StrEnum):
 class ContainerSchedulingState:
     """How an ask stands, and why.
 
-    FAILED: its quota is there and no node takes it; more nodes would help. SKIPPED: its people are
+    FAILED: its quota is there and no node takes it; more nodes would help. SKIPPED: its users are
     to read the reason, which is one of the request events of docs/rules/events.md#what-is-recorded.
     RESERVED: others make way for it on ``node_id``, which is kept for it meanwhile ("": it is no
     more).

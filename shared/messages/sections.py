@@ -144,7 +144,7 @@ def _extent(message: object) -> tuple[int, int, int]:
 def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoing]:
     """Return the message in parts of at most ``most`` items, in order.
 
-    Commands stay whole. Where a message starts something anew (``reset``), its first part does;
+    Commands stay whole. Where a message starts something again (``reset``), its first part does;
     where it can say that there is ``more`` of it, every part but the last does, and they count.
     """
     message: Any = outgoing.message

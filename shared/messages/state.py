@@ -1,7 +1,7 @@
 """State events: what the core tells the API so that it can answer without asking.
 
 A StateDelta carries the new value of whatever changed; applying all of them in order of ``seq``
-(in the envelope) gives the core's present state. ``reset`` starts anew: a snapshot.
+(in the envelope) gives the core's present state. ``reset`` starts again: a snapshot.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Amounts as people read them: cores for vcore, binary units for memory, numbers for the rest."""
+"""Amounts as users read them: cores for vcore, binary units for memory, numbers for the rest."""
 
 import re
 from collections.abc import Mapping
@@ -35,7 +35,7 @@ def amounts_text(amounts: Mapping[str, int]) -> str:
 
 
 def readable(message: str) -> str:
-    """Return a message with every resource in it as people read them."""
+    """Return a message with every resource in it as users read them."""
 
     def read(found: re.Match[str]) -> str:
         pairs = (pair.rpartition(":") for pair in found[1].split())

@@ -1,7 +1,7 @@
 """Regular expressions of placement filters, as Go's RE2 reads them (docs/rules/placement.md#rules).
 
 RE2 has no references back and no looking around, and takes time in proportion to the text: the
-names that it is held against are sent by strangers.
+names that it is held against are sent by others.
 """
 
 from typing import Protocol, cast
@@ -21,7 +21,7 @@ class Pattern(Protocol):
 
 
 _QUIET = re2.Options()
-_QUIET.log_errors = False  # on stderr; whoever asks tells of it
+_QUIET.log_errors = False  # on stderr; the caller tells of it
 
 
 def compile_pattern(text: str) -> Pattern | None:

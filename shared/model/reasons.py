@@ -33,7 +33,7 @@ class Reason(StrEnum):
     OTHER_PODS = "OTHER_PODS"  # affinity, spread or host ports of pods leave no node open
     VOLUMES = "VOLUMES"  # its volumes: nodes have their number of them, or another pod has one
     NO_NODES = "NO_NODES"  # the partition has no schedulable node
-    PLUGIN = "PLUGIN"  # a plugin says no, or has failed; the sentence names it
+    PLUGIN = "PLUGIN"  # a plugin refuses, or has failed; the sentence names it
     APPLICATION_ENDING = "APPLICATION_ENDING"  # its application is failing or resuming
     POD_GROUP = "POD_GROUP"  # its PodGroup is not there, or not as many pods as that says
     SCHEDULING_GATED = "SCHEDULING_GATED"  # its scheduling gates are not removed yet

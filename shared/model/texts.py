@@ -1,4 +1,4 @@
-"""Text that people send: truths, JSON, and characters that cannot be written again."""
+"""Text that users send: truths, JSON, and characters that cannot be written again."""
 
 import json
 from collections.abc import Iterator, Mapping

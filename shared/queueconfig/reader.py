@@ -151,7 +151,7 @@ class _Decoder:
         return cls(**present, line=line)
 
     def _has_repeated_keys(self, node: yaml.MappingNode) -> bool:
-        """Tell every two keys that are the same; nothing else of such a mapping is looked at."""
+        """Tell every two keys that are the same; nothing else of such a mapping is checked."""
         lines: dict[str, list[int]] = {}
         for key, _ in node.value:
             lines.setdefault(str(key.value), []).append(key.start_mark.line + 1)

@@ -29,9 +29,9 @@ Rule 10: a place may be given up, or not taken when its turn comes (``shared/run
 Rule 11: a broker may take a reader for alive and deliver nothing to it. One that reads, and whose
         own heartbeats, confirmed, do not come for ``silent_ns`` while it waits, has lost its place;
         so has a standby while messages wait that nobody takes. It says so, lets go of its place and
-        takes one anew.
-Rule 12: what was put aside is handled after all where that is asked for (``ReplayDeadLetters``), as
-        if it had come now (``shared/runtime/replaying.py``): its machine sees no difference.
+        takes one again.
+Rule 12: a dead letter is handled after all where that is asked for (``ReplayDeadLetters``), as if
+        it had come now (``shared/runtime/replaying.py``): its machine sees no difference.
 """
 
 import asyncio
@@ -289,7 +289,7 @@ class Host:
         return message_id
 
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
-        """Look at what was put aside on the bus. Raises BusUnavailableError."""
+        """List dead letters on the bus. Raises BusUnavailableError."""
         return await self._bus.dead_letters(most, wanted)
 
     async def drop_letters(self, wanted: Wanted) -> list[str]:
@@ -448,7 +448,7 @@ class Host:
             self.machine = self._make_machine()
 
     async def _leave_out(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
-        """Put messages down for good: sent again, they would come after later ones."""
+        """Acknowledge unhandled messages: redelivery would reorder them."""
         for delivery in deliveries:
             self._handled.add(delivery.envelope.message_id)
         await subscription.ack(deliveries)

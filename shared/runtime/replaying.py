@@ -1,7 +1,7 @@
 """Dead letters that are handled after all: taken, handled, and gone once what they led to is safe.
 
 Rule 1: a letter is handled under an identity of its own, made of the request's and the letter's: it
-        is handled though the message was, or was put aside, before; and a request that comes
+        is handled though the message was, or was dead-lettered, before; and a request that comes
         again, for its acknowledgement was lost, gives the same identity, which is handled once.
 Rule 2: a letter goes only when every answer to it is published and confirmed: a host that ends
         before that leaves it there.
@@ -19,7 +19,7 @@ from shared.model.ids import derived_id
 
 MAX_REPLAYED = 100  # dead letters that one request replays; those beyond are refused
 MAX_REPLAYED_BYTES = 24 * 1024 * 1024  # of their bodies; those beyond are refused
-_TRIES = 5  # for a letter that somebody else looks at
+_TRIES = 5  # for a letter that another reader has in hand
 _AGAIN_SECONDS = 0.2
 _NOT_THERE = "it is not among the oldest dead letters here, or there is too much before it: again"
 

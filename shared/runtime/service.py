@@ -37,10 +37,10 @@ from shared.runtime.telemetry import flush_spans
 
 EXIT_CONFIGURATION = 78
 EXIT_ENDED = 1
-# New objects between looks at the young ones, such looks between those at the middle-aged, and
+# New objects between checks the young ones, such looks between those at the middle-aged, and
 # those before one at all: 5 ms, 30 ms, and with 50,000 pods 100 to 200 ms of CPU (ADR 43).
 _GC_THRESHOLDS = (5_000, 3, 300)
-_OPTIONS = HostOptions(hold_tap_ns=milliseconds(100))  # people read a story seconds after it
+_OPTIONS = HostOptions(hold_tap_ns=milliseconds(100))  # users read a story seconds after it
 log = structlog.get_logger("muster.service")
 
 MakeMachine = Callable[[str], Machine]

@@ -10,7 +10,7 @@ Rule 2: in the trace of an application such a decision was led to by the message
         heard last of the allocations and timers it is about, else of the application; what the
         batch consists of led to it as well.
 Rule 3: so is it with a message that is about others, or about nobody, as the passing of time is.
-        A command of people's hangs below the submission, and so does what nothing is known of.
+        A user's command hangs below the submission, and so does what nothing is known of.
 
 Limits: MAX_KNOWN applications and as many allocations and timers, the oldest are forgotten;
 MAX_CAUSES of a step.

@@ -1,6 +1,6 @@
-"""A file that people or controllers replace while a service runs: certificates, tokens, keys.
+"""A file that users or controllers replace while a service runs: certificates, tokens, keys.
 
-It is looked at when its value is asked for, at most every LOOK_SECONDS. What cannot be read, is too
+It is checked when its value is asked for, at most every LOOK_SECONDS. What cannot be read, is too
 large or does not hold changes nothing: the last good value holds, and the log says why, once.
 """
 

@@ -133,7 +133,7 @@ def _report(groups: Sequence[Sequence[Figures]]) -> Report:
 
 
 def measured(trace: Trace, setup: Setup, seed: int = 0) -> tuple[Outcome, Figures]:
-    """Replay once, with a bar for people who watch; return what became of it and the figures."""
+    """Replay once, with a bar for users who watch; return what became of it and the figures."""
     gc.set_threshold(_GC_THRESHOLD)
     with _bar(f"{setup.name}, seed {seed}", len(trace.jobs)) as watch:
         started = time.process_time()

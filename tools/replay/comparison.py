@@ -100,7 +100,7 @@ def t95(freedom: int) -> float:
 
 
 def text_of(found: Interval | None) -> str:
-    """Return an interval as people write it."""
+    """Return an interval as users write it."""
     if found is None:
         return "-"
     half = found.get("plusMinus")

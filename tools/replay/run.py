@@ -4,7 +4,7 @@ Rule 1: all that is due at a moment is handed in at once: first who ends, then w
         that the scheduler armed fires when it is due. Nothing takes time but the jobs.
 Rule 2: a job of one pod is an application with one ask. A job of several is a gang: placeholders
         first; when all have a place the real pods take it, and the job runs from then on.
-Rule 3: who is evicted begins anew, as a new application of a later submission; what ran is lost.
+Rule 3: who is evicted starts again, as a new application of a later submission; what ran is lost.
 Limit: a job waits for as long as the trace goes on: the placeholder timeout is MAX_DURATION_NS,
         which is never reached: with jobs that would end later a replay is an error.
 """
@@ -228,7 +228,7 @@ class Replay:
                     case TimerOrders() as orders:
                         self._order(orders)
                     case _:
-                        pass  # what is told to people
+                        pass  # what is told to users
         return found
 
     def _take(self, response: UpdateResponse, answer: "_Request") -> None:

@@ -1,7 +1,7 @@
 """Runs a scenario through all four services, on a clock that moves only when nothing is left to do.
 
 On the in-memory bus time costs nothing. On RabbitMQ the clock is the same, but each move is paced
-by real time divided by ``speed``, so that people can watch and brokers see real gaps.
+by real time divided by ``speed``, so that users can watch and brokers see real gaps.
 """
 
 import asyncio

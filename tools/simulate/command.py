@@ -131,7 +131,7 @@ def _outcomes(seeds: Seeds, only: set[int] | None, guard: str | None) -> _Outcom
 
 
 def _with_a_bar(outcomes: _Outcomes, seeds: Seeds, minutes: float | None) -> _Outcomes:
-    """Hand outcomes on while there is time, with a bar for people who watch."""
+    """Hand outcomes on while there is time, with a bar for users who watch."""
     until = time.monotonic() + minutes * _SECONDS_A_MINUTE if minutes is not None else None
     columns = (TextColumn("seed {task.fields[seed]}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)

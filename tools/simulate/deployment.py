@@ -186,7 +186,7 @@ class Deployment:
         return instance, partition
 
     def note_mishaps(self) -> None:
-        """Note the faults that people's acts carry."""
+        """Record the faults that users' acts carry."""
         for fault in self.armed.take_timed(kinds.BY_PEOPLE):
             self.loop.call_later(
                 fault.at_ns / NANOS_PER_SECOND, self.armed.note, fault, fault.at_ns

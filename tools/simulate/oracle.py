@@ -1,6 +1,6 @@
 """What must hold when a run has come to rest, and when everything has been deleted.
 
-What people submitted is ended, runs, or waits for a reason of the vocabulary; core, shim adapter,
+What users submitted is ended, runs, or waits for a reason of the vocabulary; core, shim adapter,
 timers and API know the same; sums are exact; nothing is left of what has ended.
 """
 
@@ -121,7 +121,7 @@ def _left_in_cluster(shim: ShimMachine) -> Iterator[str]:
 
 
 def _of_instances(deployment: Deployment) -> Iterator[str]:
-    """See that nobody crashed by himself, and nothing was put aside."""
+    """See that no process crashed by itself, and nothing was dead-lettered."""
     for instance in deployment.instances:
         for crash in instance.crashes:
             if _STALE_WORLD not in crash:  # the fence that it is to run into

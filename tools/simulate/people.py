@@ -1,4 +1,4 @@
-"""People at the API: they ask, wait for an answer, and ask again where that can do no harm."""
+"""Users at the API: they ask, wait for an answer, and ask again where that can do no harm."""
 
 import asyncio
 import json

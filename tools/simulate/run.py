@@ -1,7 +1,7 @@
-"""One run: a deployment in virtual time, people, faults, then rest, and the oracle's judgement.
+"""One run: a deployment in virtual time, users, faults, then rest, and the oracle's judgement.
 
-Three acts: FAULTY_NS of people and faults; rest, in which nothing fails and everything is to come
-to its end or wait for a reason; and the end, in which people delete everything.
+Three acts: FAULTY_NS of users and faults; rest, in which nothing fails and everything is to come
+to its end or wait for a reason; and the end, in which users delete everything.
 """
 
 import asyncio

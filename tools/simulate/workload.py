@@ -1,4 +1,4 @@
-"""What people do in a run: drawn from its seed, small clusters with everything in them.
+"""What users do in a run: drawn from its seed, small clusters with everything in them.
 
 Gangs of both styles, priorities, preemption under both policies, limits, reservations; deletes,
 reloads, drains, and commands that are sent again because no answer came.
@@ -92,7 +92,7 @@ def partitions_of(seed: int) -> int:
 
 
 def drawn(seed: int, faults: list[Fault], partitions: int = 1) -> Workload:
-    """Return the workload of a seed, with what people do among the faults.
+    """Return the workload of a seed, with what users do among the faults.
 
     What a second partition has is drawn apart: the first is as it would be alone.
     """
@@ -155,7 +155,7 @@ def _application(
     gone_ns = at_ns + milliseconds(rng.randrange(20_000))
     if _happens(rng, 25):
         acts.append(Act(gone_ns, DeleteApplication(name)))
-        if _happens(rng, 40):  # and anew, under the same names
+        if _happens(rng, 40):  # and again, under the same names
             acts.append(Act(gone_ns + milliseconds(rng.randrange(3000)), SubmitPods(pods)))
     elif _happens(rng, 20):
         acts.append(Act(gone_ns, DeletePods((PodName(rng.choice(pods).name),))))

@@ -1,4 +1,4 @@
-"""What people did: a line for each request that may change something, and for each "no" to nobody.
+"""What users did: a line for each request that may change something, and for each "no" to nobody.
 
     {"logger": "muster.audit", "event": "request", "who": "ada", "role": "submit", "from": …,
      "method": "DELETE", "path": "/v1/applications/spark-pi", "status": 200, "what": …}

@@ -4,7 +4,7 @@ Rule 1: ``iss`` and ``aud`` are the configured ones, ``exp`` is there and has no
         and ``iat`` are past, each give or take LEEWAY_SECONDS.
 Rule 2: the algorithm is one of the configured ones, all of which are asymmetric: neither ``none``
         nor a public key that is used as a secret holds.
-Rule 3: keys come from a file, read anew when it changes, or from an address (by default what the
+Rule 3: keys come from a file, read again when it changes, or from an address (by default what the
         issuer's discovery names), asked for at the first token, every REFRESH_SECONDS, and for a
         key that is not known; never more often than every RETRY_SECONDS, one request at a time.
         While the issuer is away, the last keys hold.
@@ -156,7 +156,7 @@ class _KeysAt:
         return self._keys
 
     async def renewed(self) -> KeySet:
-        """Return the keys, asked for anew unless that was a moment ago. Raises KeysError."""
+        """Return the keys, asked for again unless that was a moment ago. Raises KeysError."""
         async with self._lock:
             if self._keys is None or time.monotonic() - self._asked > RETRY_SECONDS:
                 await self._renew()

@@ -22,7 +22,7 @@ class Role(IntEnum):
 
     @property
     def label(self) -> str:
-        """Return the role as people write it."""
+        """Return the role as users write it."""
         return self.name.lower()
 
 

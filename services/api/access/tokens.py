@@ -1,4 +1,4 @@
-"""Static bearer tokens: a file of names, roles and hashes, read anew when it changes.
+"""Static bearer tokens: a file of names, roles and hashes, read again when it changes.
 
 Of a token the file has the SHA-256 alone: a token is 256 random bits, which no dictionary holds, so
 that a slow hash would protect nothing. A line each, ``#`` begins a comment:

@@ -66,9 +66,9 @@ function showStatus() {
   showPartitions();
   const gone = live.isGone && `There is no partition ${partition} here`;
   const trouble = {
-    lost: () => gone ? `${gone} any more. What you see was so at its end.` : `Connection lost ${lasting(now - live.since)} ago. Showing the last known state; trying again.`,
+    lost: () => gone ? `${gone} any more. Showing its last known state.` : `Connection lost ${lasting(now - live.since)} ago. Showing the last known state; trying again.`,
     away: () => `${sentence(live.away.join("; "))}. Showing the last known state, ${lasting(live.age * 1000)} old.`,
-    recovering: () => `The core is recovering (epoch ${live.epoch}). What you see was so before; it is put right when the core has its state back.`,
+    recovering: () => `The core is recovering (epoch ${live.epoch}). Showing the last known state until it is back.`,
   }[live.state];
   leave.hidden = !token();
   if (live.state === "denied") showWho();

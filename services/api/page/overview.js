@@ -52,7 +52,7 @@ export function overview({ live, query, setQuery }) {
       map.element, legend()),
     h("div", { class: "column" },
       h("section", {}, h("div", { class: "title" }, h("h2", {}, "Queues"), h("a", { href: "#/queues" }, "all queues")), queues),
-      h("section", {}, h("div", { class: "title" }, h("h2", {}, "Lately"), h("a", { href: "#/events" }, "all events")), lately)),
+      h("section", {}, h("div", { class: "title" }, h("h2", {}, "Recent events"), h("a", { href: "#/events" }, "all events")), lately)),
     h("section", {}, h("div", { class: "title" }, waitingTitle, h("a", { href: "#/applications" }, "all applications")), waiting));
   const show = makeFacts(live, options, facts);
   const showQueues = () => fill(queues, ...tree(live, options.type, MOST_QUEUES));

@@ -6,7 +6,7 @@ Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all
 Rule 2: events of a lower epoch, or of before, are refused; a higher epoch starts with a snapshot.
         Who says them may be the core all the same, and the snapshot that was followed nobody's: so
         one is asked for, and the next that comes is followed whatever its epoch is.
-Rule 3: ended applications outlive a snapshot: the core forgets them, people do not. They expire
+Rule 3: ended applications outlive a snapshot: the core forgets them, users do not. They expire
         after RETENTION_NS, and go with the next sweep, at every whole SWEEP_NS of Unix time.
 Rule 4: what a change of the state says by itself becomes events (``news``), once it is complete;
         a snapshot says what is new since the last one, and at first everything.

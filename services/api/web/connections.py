@@ -4,7 +4,7 @@ Rule 1: a request's head comes within HEAD_SECONDS, its body without a pause of 
         within BODY_SECONDS.
 Rule 2: of an answer something is read every WRITE_SECONDS, or the connection is cut: what nobody
         reads is memory that nobody has.
-Rule 3: at MAX_CONNECTIONS, or MAX_OF_AN_ADDRESS of one client's address, whoever asks nothing for
+Rule 3: at MAX_CONNECTIONS, or MAX_OF_AN_ADDRESS of one client's address, one that asks nothing for
         the longest time makes room for who comes. While all ask, who comes is turned away.
 So a thousand connections that say nothing keep nobody out, health checks least of all.
 """

@@ -1,4 +1,4 @@
-"""The API's certificate: from files, which are looked at every LOOK_SECONDS and read anew.
+"""The API's certificate: from files, which are checked every LOOK_SECONDS and read again.
 
 Rule 1: certificate and key are tried together, apart from what is in use; what does not hold, be it
         that only one of them has been replaced yet, changes nothing.

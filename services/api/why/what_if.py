@@ -1,4 +1,4 @@
-"""What if: from a request to a question, and from a forecast to the answer that people read."""
+"""What if: from a request to a question, and from a forecast to the answer that users read."""
 
 from collections import Counter
 from typing import Any
@@ -136,7 +136,7 @@ def read_question(body: bytes) -> WhatIf:
 
 
 def answer_of(question: WhatIf, forecast: Forecast) -> Answer:
-    """Return what people read of a forecast."""
+    """Return what users read of a forecast."""
     if not forecast.done:
         return Answer(done=False, sentence=forecast.message)
     outcomes = [(item, _outcome(item)) for item in forecast.applications]

@@ -21,7 +21,7 @@ _Reason = Annotated[
 
 
 def dead_letters(client: Client, reason: _Reason = "") -> Listing:
-    """Show the messages that could not be handled and were put aside, and why."""
+    """Show the messages that could not be handled and were dead-lettered, and why."""
     from services.cli.render import DEAD_LETTERS
 
     answer = client.get(_PATH, {"reason": reason} if reason else None)

@@ -14,7 +14,7 @@ app = typer.Typer()
 
 
 class What(StrEnum):
-    """What may be looked at by its use."""
+    """What may be checked by its use."""
 
     NODES = "nodes"
     QUEUES = "queues"

@@ -75,7 +75,7 @@ def is_due(there: Certificates | None, names: Sequence[str], now: datetime) -> b
         certificate.verify_directly_issued_by(authority)
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName)
         is_pair = key.public_key() == certificate.public_key()
-    except Exception:  # noqa: BLE001 - whatever is kept there and cannot be used is made anew
+    except Exception:  # noqa: BLE001 - whatever is kept there and cannot be used is made again
         return True
     begin, end = certificate.not_valid_before_utc, certificate.not_valid_after_utc
     left = (end - now) * 3

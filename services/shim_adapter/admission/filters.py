@@ -75,7 +75,7 @@ class Filters:
         return _matches(user, self.system_users)
 
     def may_name_others(self, user: str, groups: Sequence[str]) -> bool:
-        """Return whether somebody may say of whom a pod is."""
+        """Whether this user may set the pod's owner."""
         if self.trust_controllers and self.is_system(user):
             return True
         if _matches(user, self.external_users):

@@ -38,13 +38,13 @@ class Backend(Protocol):
 
 
 class Playground(Protocol):
-    """A resource manager whose pods and nodes people make through us: a simulated one.
+    """A resource manager whose pods and nodes users make through us: a simulated one.
 
     What it will not do raises CommandRefusedError, and has then changed nothing.
     """
 
     def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
-        """Create pods that people submitted."""
+        """Create pods that users submitted."""
 
     def place_foreign(
         self, node: str, pods: tuple[PodSpec, ...], cause: str, now_ns: int

@@ -49,7 +49,7 @@ class DeletePod:
 
 @dataclass(frozen=True, slots=True)
 class FailPod:
-    """Set a pod that was never bound to Failed, with the reason that people see."""
+    """Set a pod that was never bound to Failed, with the reason that users see."""
 
     uid: str
     reason: str
@@ -58,7 +58,7 @@ class FailPod:
 
 @dataclass(frozen=True, slots=True)
 class TellPod:
-    """Say something about a pod to its people; it may be left out where there is too much.
+    """Say something about a pod to its users; it may be left out where there is too much.
 
     ``action`` "" is the reason.
     """

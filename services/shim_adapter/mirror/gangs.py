@@ -29,7 +29,7 @@ class BoundPlaceholders:
                 self.note(pod)
 
     def take_up(self, application: ApplicationRecord) -> None:
-        """Look anew at which placeholders of an application are bound, and take its gang up there.
+        """Look again at which placeholders of an application are bound, and take its gang up there.
 
         The last bind may have been done, and whoever did it died before it heard so: the gang is
         whole, and reserves no more.

@@ -6,7 +6,7 @@ Rule 2: a pod whose deletion the core decided is confirmed with the core's own t
         once it is gone, be it an allocation or an ask; a confirmation is never confirmed.
 Rule 3: an application that came with its pods ends with them. Deleted before they were asked for it
         is removed from the core, once nothing that was made for it holds a place; a pod that comes
-        while its application is on its way out is told so, and starts it anew after its end.
+        while its application is on its way out is told so, and starts it again after its end.
 Rule 4: the resource manager is the truth: ``sync`` says all of it under a new epoch, and decisions
         of a lower epoch are refused.
 Rule 5: a decision about a node that the core has not answered yet is about an earlier one of that
@@ -355,7 +355,7 @@ class ClusterMirror(Moves):
         """Give an allocation back: it waits again, at the place that it had.
 
         The core may have let it go with its node while it was being bound: then it is asked for
-        anew, and a placeholder that is in the way by now goes.
+        again, and a placeholder that is in the way by now goes.
         """
         pod = news.pod
         self.refused_binds += 1
@@ -396,7 +396,7 @@ class ClusterMirror(Moves):
                 self._calls.append(DeletePod(pod.uid, "", news.reason))
 
     def _on_held_back(self, news: PodsHeldBack) -> None:
-        """Let people know which pods are not asked for yet; a core that recovers is told again."""
+        """Let users know which pods are not asked for yet; a core that recovers is told again."""
         key, told = (news.partition, news.told.application_id), news.told
         if told.held:
             self._held_back[key] = told
@@ -605,7 +605,7 @@ class ClusterMirror(Moves):
         self._tell(application, "PlaceholderTimeOut", text, is_warning=True)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
-        """Say of a pod that it waits for nodes, for an autoscaler, or what befell it, for people.
+        """Say of a pod that it waits for nodes, for an autoscaler, or what befell it, for users.
 
         Or which node others leave for it. What befell it is said of one that runs, too.
         """
@@ -627,7 +627,7 @@ class ClusterMirror(Moves):
             self._nominated[uid] = node
 
     def _on_core_ended(self, application: ApplicationRecord) -> None:
-        """End an application, unless a pod has come since: then it is submitted anew."""
+        """End an application, unless a pod has come since: then it is submitted again."""
         application.phase = ApplicationPhase.ENDED
         left = [
             pod
@@ -688,7 +688,7 @@ class ClusterMirror(Moves):
 
         One that the core has accepted completes there by itself, in its time, as any other. One
         that it knows by name alone, or that resumes without a pod to ask for, is removed; so is one
-        of which a pod has come since: that starts it anew.
+        of which a pod has come since: that starts it again.
         """
         name = application.application_id
         if self.world.holds_a_place(name):

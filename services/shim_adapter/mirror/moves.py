@@ -58,7 +58,7 @@ class Moves:
         self._displaced: dict[str, None] = {}  # their node went, in the core, before they had it
         self._bound = BoundPlaceholders(world)
         self._unconfirmed: dict[str, AllocationAskRelease] = {}  # that we started, by pod
-        self._noted: dict[str, None] = {}  # pods whose people have been told what is wrong
+        self._noted: dict[str, None] = {}  # pods whose users have been told what is wrong
         self._failed: dict[str, None] = {}  # pods that are being failed at this moment
         self._calls: list[Call] = []
         self._outgoing: list[Outgoing] = []

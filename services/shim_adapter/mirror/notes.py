@@ -1,4 +1,4 @@
-"""What the people of an application should know of it: what is wrong with a pod, why one waits.
+"""What the users of an application should know of it: what is wrong with a pod, why one waits.
 
 A note follows from the world alone, so that a core which recovers can be told all of them again.
 """

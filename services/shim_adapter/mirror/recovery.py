@@ -88,7 +88,7 @@ class Existing:
         left_out: Container[tuple[type, str]] = (),
         held_back: tuple[PodsHeld, ...] = (),
     ) -> Iterator[object]:
-        """Yield SyncBegin, update requests, SyncEnd, and what people should know.
+        """Yield SyncBegin, update requests, SyncEnd, and what users should know.
 
         ``left_out`` are nodes by id and allocations by key that cannot be sent: they are not said.
         """

@@ -289,7 +289,7 @@ def _topology_key(item: Mapping[str, Any], where: str) -> str:
 
 
 def _namespaces(item: Mapping[str, Any], where: str) -> tuple[str, ...]:
-    """Return the namespaces that a term looks at; none is the pod's own."""
+    """Return the namespaces that a term checks; none is the pod's own."""
     names = item.get("namespaces") or []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise ManifestError(f"{where}.namespaces", "a list of texts was expected")

@@ -14,5 +14,5 @@ class ManifestError(ValueError):
 
 
 def _short(text: str) -> str:
-    """Return a text cut to what people read; what they sent may be in it."""
+    """Return a text cut to what users read; what they sent may be in it."""
     return text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + "…"

@@ -3,7 +3,7 @@
 Rule 1: ``gpu-fraction`` is the share of one device, 0.001 to 0.999 with at most three decimals;
         ``gpu-fraction-num-devices`` has the pod take that share of so many devices.
 Rule 2: a pod takes shares or whole GPUs, not both. How much memory a device has is not known here,
-        so that ``gpu-memory`` is refused, as is whoever asks for our own resource type by its name.
+        so that ``gpu-memory`` is refused, as is our own resource type by its name.
 Source: docs/rules/kai.md#scores-and-domains; docs/adr/0065.
 """
 

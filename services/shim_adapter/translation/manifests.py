@@ -64,7 +64,7 @@ _SYSTEM_CLASSES = {  # that every cluster has
 class TranslatedDocument:
     """A document and the pods that it describes; a namespace's tags are for its applications.
 
-    ``warnings`` are what of it is not looked at, each with its field.
+    ``warnings`` are what of it is not checked, each with its field.
     """
 
     document: ManifestDocument

@@ -7,7 +7,7 @@ from math import floor, log10
 TICKS = 5  # of an axis of amounts, about
 _APART = 17  # percent of an axis that two marks with times beside them are apart at least
 _DAY = 86_400
-# Seconds between two marks of time: what people count by; from days on 1, 2 and 5 times ten.
+# Seconds between two marks of time: what users count by; from days on 1, 2 and 5 times ten.
 _ROUND_SECONDS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10_800, 21_600,
                   43_200)  # fmt: skip
 _LOG_SECONDS = (1, 10, 60, 600, 3600, 21_600, _DAY, 10 * _DAY, 100 * _DAY, 1000 * _DAY,

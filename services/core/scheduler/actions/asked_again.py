@@ -11,7 +11,7 @@ from services.core.scheduler.statement.partition import Partition
 
 
 def look(partition: Partition) -> None:
-    """Let everybody try again whom a plugin may answer otherwise by now."""
+    """Requeue what a plugin blocked and may admit now."""
     hooks = partition.hooks
     if hooks is None:
         return

@@ -182,7 +182,7 @@ def may_enforce(partition: Partition, queue: Queue) -> bool:
 
 
 def victims_below(partition: Partition, queue: Queue, wanted: Resource) -> list[Allocation]:
-    """Return whom a queue that is to give something back would evict."""
+    """Victims of a queue over its max."""
     going = partition.victims.budgets.going()
     shares = divided(queue, wanted)
     victims = [

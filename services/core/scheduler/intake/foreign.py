@@ -41,7 +41,7 @@ def refusal(partition: Partition, item: Allocation | AllocationAsk) -> str:
 
 
 def add(partition: Partition, allocation: Allocation) -> None:
-    """Count a foreign pod on its node, or count it anew; ``refusal`` must have had nothing."""
+    """Count a foreign pod on its node, or count it again; ``refusal`` must have had nothing."""
     before = _known(partition, allocation.allocation_key)
     if before is not None:
         tags = {**allocation.allocation_tags, FOREIGN_TAG: before.allocation_tags[FOREIGN_TAG]}

@@ -261,7 +261,7 @@ def remove_application(partition: Partition, request: RemoveApplicationRequest) 
 
 
 def take_note(partition: Partition, note: ApplicationNote) -> None:
-    """Let an application's people know what the resource manager has found out.
+    """Let an application's users know what the resource manager has found out.
 
     That a pod waits for its application's end is news only while that is going on.
     """
@@ -326,7 +326,7 @@ def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
     """Drop an ask, or with an empty key every ask of the application, and confirm that.
 
     One that is not known is confirmed too: it may have been dropped before. A confirmation of what
-    we dropped ourselves changes nothing: the key may be asked for anew since
+    we dropped ourselves changes nothing: the key may be asked for again since
     (docs/rules/interface.md).
     """
     if request.termination_type.is_schedulers:

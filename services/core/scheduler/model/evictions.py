@@ -5,7 +5,7 @@ same cause before it has been whole in between.
 
 The rules alone keep it from happening: room belongs to whom it was freed for, and who was evicted
 does not get it back by the same rules. Should it happen all the same, by changing configurations
-or controllers that make pods anew, it is counted, stopped for HOLD_NS, and said.
+or controllers that make pods again, it is counted, stopped for HOLD_NS, and said.
 Limit: MAX_PAIRS pairs are remembered, the oldest go.
 """
 

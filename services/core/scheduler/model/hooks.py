@@ -1,7 +1,7 @@
 """The hooks of the plugins in use: asked, watched, and waited for.
 
-Rule 1: all hooks of a kind are asked, in the order of registration, until one says no.
-Rule 2: a hook that raises, or answers what it may not, has said no, and the refusal names its
+Rule 1: all hooks of a kind are asked, in the order of registration, until one refuses.
+Rule 2: a hook that raises, or answers what it may not, has refused, and the refusal names its
         plugin; in an order it says that the application comes last. Every such error is counted,
         the first of each hook reported. What it could not be told it was not told.
 Rule 3: whoever a hook has refused is let try again when what the hook says it reads has changed; if
@@ -188,7 +188,7 @@ class Hooks:
         return np.inf if value is None else value
 
     def narrow(self, mask: NDArray[np.bool_], rows: "Sequence[Node]", shape: "Shape") -> None:
-        """Close the rows of a mask that a hook refuses which looks at more than the node."""
+        """Close the rows of a mask that a hook refuses by more than the node."""
         for row in np.flatnonzero(mask).tolist() if self.moving else ():
             mask[row] = all(self._ask(hook, _truth, rows[row], shape) for hook in self.moving)
 

@@ -16,7 +16,7 @@ from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.resources import ResourceView
 
 K = TypeVar("K")
-_SMALL = 32  # rows; a table is made anew when more than half of its rows, and so many, are empty
+_SMALL = 32  # rows; a table is made again when more than half of its rows, and so many, are empty
 
 
 class NeedTable(Generic[K]):

@@ -39,7 +39,7 @@ class Victim(NamedTuple):
 
 
 class Reads(Flag):
-    """What a hook looks at beside what an ask or an application says of itself."""
+    """What a hook checks beside what an ask or an application says of itself."""
 
     NOTHING = 0
     NODES = auto()  # what a node is: its name, labels, taints, attributes and capacity

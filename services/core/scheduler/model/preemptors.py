@@ -44,7 +44,7 @@ class Preemptors:
         self._due: list[tuple[tuple[int, int, int], int, Ask]] = []
         self._later: list[tuple[int, int, Ask]] = []
         self._aside: dict[str, Ask] = {}  # they have preempted
-        self.fresh = [*self._asks.values()]  # what has come since they were looked at last
+        self.fresh = [*self._asks.values()]  # what has come since they were checked last
 
     def follow(self, now_ns: int, rooms_lost: int) -> None:
         """Take in what is new, and whose time has come; ``rooms_lost`` counts for Rule 2."""

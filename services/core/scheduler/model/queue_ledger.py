@@ -50,7 +50,7 @@ class Keys(Protocol):
     """A policy's own order of queues."""
 
     def renew(self) -> bool:
-        """Work the order out anew where that is due; return whether it was."""
+        """Work the order out again where that is due; return whether it was."""
 
     def key(self, queue: Any) -> OrderKey:
         """Return the key by which a queue is served."""
@@ -275,7 +275,7 @@ class QueueLedger:
         self.moved()
 
     def release(self, amount: ResourceView) -> None:
-        """Take from the ledgers from here to the root."""
+        """Subtract from the ledgers from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.allocated, amount)
             queue.moved()
@@ -428,6 +428,6 @@ class QueueLedger:
         return (share, priority, pending, child.path)
 
     def order_of_children(self) -> Callable[[Self], OrderKey]:
-        """Return the key by which children are served, worked out anew."""
+        """Return the key by which children are served, worked out again."""
         fair_max = self.fair_max()
         return lambda child: self.order_of(child, self.promised_to(child, fair_max))

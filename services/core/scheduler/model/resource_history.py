@@ -3,7 +3,7 @@
 Rule 1: an allocation counts once, when it goes, for the whole seconds since it was placed: as
         preempted if that is why it went, else as a placeholder's or as used.
 Rule 2: by the type of its node, UNKNOWN where the node does not say one. Sums stop at what 64 bits
-        hold. They begin anew with a core that recovers.
+        hold. They start again with a core that recovers.
 Source: docs/rules/rest.md#fields and docs/rules/pods.md#what-a-pod-asks-for; case X-01.
 """
 

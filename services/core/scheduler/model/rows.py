@@ -130,7 +130,7 @@ class Reservation:
     since_ns: int
     is_required: bool = False
     has_preempted: bool = False
-    reported_ns: int = 0  # when people were told that nobody can be preempted for it
+    reported_ns: int = 0  # when users were told that nobody can be preempted for it
     waits_at: "Gate | None" = None
     rank: Rank = (0, 0, 0)
     expected_ns: int = 0
@@ -362,7 +362,7 @@ class Bucket:
         group.version += 1
 
     def clear(self) -> None:
-        """Forget the order: what orders applications has changed, all are to be entered anew."""
+        """Drop the heap: the sort keys changed."""
         self._heap.clear()
         self._by_run_time = None
         self.queued = None
@@ -482,7 +482,7 @@ class BucketHeap:
         return None
 
     def clear(self) -> None:
-        """Forget the order: what orders applications has changed, all are to be entered anew."""
+        """Drop the heap: the sort keys changed."""
         self._heap.clear()
         self._by_run_time = None
 
@@ -540,7 +540,7 @@ class EquivalenceClass:
     _compact_at: int = SMALL_HEAP
 
     def add(self, application: "Application") -> None:
-        """Let an application wait, or find its place anew after its order changed."""
+        """Let an application wait, or find its place again after its order changed."""
         self._pushed += 1
         self.members[application] = self._pushed
         heappush(self._heap, (application.order, self._pushed, application))
@@ -607,7 +607,7 @@ class Gate:
 
 @dataclass(slots=True, eq=False, repr=False)
 class PluginGate(Gate):
-    """Who waits for one hook to say yes; of an application's asks only those that it refused."""
+    """Who waits for one hook to accept; of an application's asks only those that it refused."""
 
     groups: dict["AskGroup", None] = field(default_factory=dict)
 
@@ -622,7 +622,7 @@ class PluginGate(Gate):
 class Queue(QueueLedger):
     """One queue: its ledger, and what waits in it and at its gate.
 
-    Rule: whoever is refused by a queue waits at its gate, and is looked at again only when that
+    Rule: whoever is refused by a queue waits at its gate, and is checked again only when that
     queue has more room than before.
     """
 
@@ -661,7 +661,7 @@ class Queue(QueueLedger):
         return bucket
 
     def forget_order(self) -> None:
-        """Forget the order of what waits, and who is ahead: all are to be entered anew."""
+        """Drop the heaps of waiting asks, and the starved gang: the sort keys changed."""
         self.overdue_gang = None
         for bucket in (*self.buckets.values(), self.to_admit, self.behind):
             bucket.clear()
@@ -827,7 +827,7 @@ class Application:
     trying_for: EquivalenceClass | None = None  # those for whom it is to be considered
     patience_due_ns: int = 0  # when it will have waited too long, if that is being watched
     backoff_until_ns: int = 0
-    cannot_run: tuple[str, ...] = ()  # by whom people were told that it may not start yet
+    cannot_run: tuple[str, ...] = ()  # by whom users were told that it may not start yet
     succeeded: int = 0  # pods that ran to their end, and well
     stale_since_ns: int = 0  # since when a gang that ran is below its minimum; 0: it is not
     reservation_start_ns: int = 0
@@ -1042,7 +1042,7 @@ class Application:
 
         What is no timeout, as one that overflows, is the default of fifteen minutes. A creation
         time in the tags (docs/rules/gangs.md#the-course) has the time since then taken off, so that
-        a resource manager without a better memory does not start the clock anew.
+        a resource manager without a better memory does not start the clock again.
         """
         request = self.request
         timeout = (
@@ -1068,7 +1068,7 @@ class Application:
         return max(0, request.execution_timeout_milli_seconds) if is_own else 0
 
     def note(self, reason: str, message: str) -> bool:
-        """Keep a sentence for the application's people; return whether it is a new one.
+        """Keep a sentence for the application's users; return whether it is a new one.
 
         The first MAX_NOTES stay; what the application waits for goes with its state.
         """
@@ -1301,7 +1301,7 @@ class Application:
             counts.real += change
 
     def moves(self, key: str) -> bool:
-        """Return whether an allocation is going so that another comes elsewhere in its stead."""
+        """Return whether an allocation is going so that another comes elsewhere in its place."""
         successor = self.successors.get(key)
         return successor is not None and not successor.until_ns
 

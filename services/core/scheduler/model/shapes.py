@@ -75,15 +75,15 @@ class Ask:
     shape: Shape
     sequence: int
     created_ns: int = 0
-    lacks_headroom_by: str = ""  # whose limit people were told has no headroom for it
+    lacks_headroom_by: str = ""  # whose limit users were told has no headroom for it
     has_preempted: bool = False
     preemption_checked_ns: int = 0
     has_kept_room: bool = False  # in the queues on the path, which nobody else may take
     is_marked: bool = False  # Unschedulable, at the resource manager: more nodes would help
     log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
-    told_of_nodes_ns: int = 0  # when people were told last what the nodes fail on, but for room
+    told_of_nodes_ns: int = 0  # when users were told last what the nodes fail on, but for room
     is_covered: bool = False  # by placeholders that go for it
-    is_mismatch_reported: bool = False  # to people, that it is larger than its placeholder
+    is_mismatch_reported: bool = False  # to users, that it is larger than its placeholder
     key: str = field(init=False)
     order: tuple[int, int, int] = field(init=False)  # of asks of one application
 

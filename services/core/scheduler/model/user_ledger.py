@@ -44,7 +44,7 @@ class UserLedger:
 
     @property
     def title(self) -> str:
-        """Return what people call it."""
+        """Return what users call it."""
         return f"{'group' if self.is_group else 'user'} {self.name}"
 
     def limit_in(self, queue: QueueLedger) -> Limit | None:

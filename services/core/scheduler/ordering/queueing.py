@@ -1,7 +1,7 @@
 """Who waits for more room, and who of them is considered when there is some.
 
 A queue, a user and a group have a waiting list each. When their room grows, the list is requeued,
-and only those who waited on it are looked at again.
+and only those who waited on it are checked again.
 
 Rule 1: buckets and reservations that wait are each tried again. Who is refused by the own max of a
         queue is not, as long as its need is more than that leaves, found for all in one comparison;
@@ -142,7 +142,7 @@ def requeue_class(waiting: EquivalenceClass) -> None:
 
 
 def class_was_tried(waiting: EquivalenceClass) -> None:
-    """Sleep on if the one that was considered is back; if not, let the next be considered."""
+    """Keep the class blocked if its representative was refused again, else try the next."""
     tried, waiting.tried = waiting.tried, None
     waiting.leaf.root.trying.pop(waiting, None)
     if tried is not None:
@@ -351,7 +351,7 @@ def _is_like_others(application: Application, key: Hashable) -> bool:
 def requeue_rest(
     application: Application, groups: list[AskGroup], order_before: tuple[object, ...]
 ) -> None:
-    """Enter groups anew of which asks were placed, and drop those that have none left.
+    """Enter groups again of which asks were placed, and drop those that have none left.
 
     All of the application are entered if its order has changed.
     """
@@ -380,7 +380,7 @@ def ask_removed(
 def requeue_group(
     application: Application, group: AskGroup, order_before: tuple[object, ...]
 ) -> None:
-    """Enter a group anew after its head was taken; all of them if the order changed."""
+    """Enter a group again after its head was taken; all of them if the order changed."""
     if application.order != order_before:
         enter(application)
     elif group.asks:
@@ -388,7 +388,7 @@ def requeue_group(
 
 
 def reorder(application: Application) -> None:
-    """Work out anew where the application stands among those of its leaf."""
+    """Work out again where the application stands among those of its leaf."""
     before, application.order = application.order, application.order_at(application.in_use())
     if application.order != before:
         _find_place_in_class(application)
@@ -445,7 +445,7 @@ def keep_promise(application: Application) -> None:
 
 
 def release(queue: Queue, amount: ResourceView) -> None:
-    """Take from the ledgers from a queue to the root, and let whom that refused try again."""
+    """Subtract usage up to the root and requeue what those queues blocked."""
     queue.release(amount)
     _requeue_path(queue)
 
@@ -457,7 +457,7 @@ def keep_no_more(queue: Queue, amount: ResourceView) -> None:
 
 
 def set_max(queue: Queue, limit: Resource | None) -> None:
-    """Change a queue's own limit; whoever it refused is looked at again."""
+    """Change a queue's own limit; whoever it refused is checked again."""
     queue.set_max(limit)
     requeue(queue.gate)
 

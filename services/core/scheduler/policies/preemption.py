@@ -258,7 +258,7 @@ def preempt_for(partition: Partition, application: Application, ask: Ask, refuse
 
 
 def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:
-    """Return what asks have in common of which all find victims, or none does.
+    """Key of asks that get the same result.
 
     One with a node of its own may preempt there, others may not; of a pair of applications that
     is held neither may take from the other; and plugins judge every application for itself.

@@ -161,7 +161,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
 
 
 def _order_anew(partition: Partition) -> None:
-    """Let everything be looked at again: limits, order and whom limits concern have changed."""
+    """Let everything be checked again: limits, order and whom limits concern have changed."""
     _consider_all(partition)
     for queue in partition.queues.values():
         partition.journal.record(QueueChanged(queue))
@@ -170,7 +170,7 @@ def _order_anew(partition: Partition) -> None:
         _find_owner(partition, application)
         queueing.reorder(application)
         if application.waiting_among is not None:
-            queueing.activate(application)  # whether it is waited for is found out anew
+            queueing.activate(application)  # whether it is waited for is found out again
         else:
             queueing.enter(application)
     for queue in partition.queues.values():

@@ -1,6 +1,6 @@
 """Where the API server is and who we are: the pod's service account, or a kubeconfig file.
 
-Tokens are read anew every minute: those of a service account are renewed while it runs. A
+Tokens are read again every minute: those of a service account are renewed while it runs. A
 kubeconfig that runs a program for its credentials (``exec``) is refused: mount a token instead.
 """
 

@@ -44,7 +44,7 @@ def jittered(seconds: float) -> float:
 
 
 class ApiServerError(Exception):
-    """The API server said no. ``code`` 0: it did not answer, and what was asked may be done."""
+    """The API server refused. ``code`` 0: it did not answer, and what was asked may be done."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(f"{code} {reason}: {message}" if code else message)
@@ -77,7 +77,7 @@ class ApiServerError(Exception):
 
     @property
     def is_about_budgets(self) -> bool:
-        """Return whether a disruption budget says no, or several that the API cannot respect."""
+        """Whether a PodDisruptionBudget blocks the eviction, or more than one matches."""
         return self.code in (HTTPStatus.TOO_MANY_REQUESTS, HTTPStatus.INTERNAL_SERVER_ERROR) and (
             "disruption budget" in self.message or "PodDisruptionBudget" in self.message
         )

@@ -178,7 +178,7 @@ class KubernetesCluster:
         self.world.set_config(self.configuration.queues, last_good)
         self.world.scheduler_settings = self.configuration.scheduler_settings
         for pod in self.world.all_pods():
-            self._notes.nominate(pod, "")  # whoever it is, the core says it anew
+            self._notes.nominate(pod, "")  # whoever it is, the core says it again
         self.is_ready = True
 
     def knows(self, uid: str) -> bool:
@@ -194,7 +194,7 @@ class KubernetesCluster:
     # --- Backend --------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return when a PodGroup is to be looked at again, or told who waits: all else is seen."""
+        """Return when a PodGroup is to be checked again, or told who waits: all else is seen."""
         due = (self.groups.next_due_ns(), self.held.next_due_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
@@ -513,7 +513,7 @@ class KubernetesCluster:
         return [PlaceholderFailed(seen.application_id, seen.reason)] if news is None else news
 
     def _on_not_allowed(self, seen: NotAllowed, now_ns: int) -> list[News]:
-        """Say which right is missing, at the pod and to whoever asks why; or that it is no more.
+        """Say which right is missing, at the pod and to the caller why; or that it is no more.
 
         A placeholder that could not be made has no place for an event but its application's pod.
         """
@@ -578,7 +578,7 @@ class KubernetesCluster:
         return self._disruption_of(self.budgets.see(seen.name, seen.budget))
 
     def _on_eviction_refused(self, seen: EvictionRefused, _: int) -> list[News]:
-        """Take back that a pod is being evicted: the core chooses anew, and knows better now."""
+        """Take back that a pod is being evicted: the core chooses again, and knows better now."""
         pod = self.world.pods.get(seen.uid)
         if pod is None or not pod.node:
             return []
@@ -592,7 +592,7 @@ class KubernetesCluster:
         self._notes.spared(pod, seen.reason)
         return [Disruptable(pod, is_refused=True)]
 
-    # --- nodes, namespaces, people -------------------------------------------------------
+    # --- nodes, namespaces, users -------------------------------------------------------
 
     def _on_node(self, seen: NodeSeen, _: int) -> list[News]:
         record, known = seen.record, self.world.nodes.get(seen.record.name)

@@ -4,7 +4,7 @@ Rule 1: a pod is held for one reason at a time, the last that was said; who is l
         is held for none. One that was asked for is held where a right is missing, and for nothing
         else.
 Rule 2: of an application is told how many are held for each reason, and the MOST_NAMED that have
-        been for longest; all anew when something of it changes, at most once in TELL_SECONDS.
+        been for longest; all again when something of it changes, at most once in TELL_SECONDS.
 Rule 3: of several messages of one reason the one of its first pod is told, and how many have
         others. Who asks for a pod (``find``) gets that pod's own, whichever of them it is.
 Pure. What is kept is a row a pod that the cluster has. A pod costs the same however many are held.
@@ -108,7 +108,7 @@ class HeldPods:
         return PodFound(application, partition, pod.name, held)
 
     def next_due_ns(self) -> int | None:
-        """Return when something is to be told that was told of too lately."""
+        """When the rate limit allows the next update."""
         if self._changed:
             return 0
         return next(iter(self._told.values())) + seconds(TELL_SECONDS) if self._late else None

@@ -1,4 +1,4 @@
-"""What is told at pods, and PodGroups, for people and autoscalers: conditions and events.
+"""What is told at pods, and PodGroups, for users and autoscalers: conditions and events.
 
 Each is an operation that may be left out where there is too much (``operations.py``, rule 4).
 """

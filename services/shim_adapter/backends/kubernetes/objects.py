@@ -56,7 +56,7 @@ from shared.model.units import NANOS_PER_SECOND
 
 UNSCHEDULABLE = "Unschedulable"
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-MAX_SHARED = 10_000  # labels and amounts of pods that are kept once; beyond it the oldest anew
+MAX_SHARED = 10_000  # labels and amounts of pods that are kept once; beyond it the oldest again
 MAX_NODE_ANNOTATIONS = 4_000  # characters of a node's muster.io/ annotations; of more none is read
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER, POD_GROUP)
 
@@ -68,7 +68,7 @@ V = TypeVar("V")
 class PodView:
     """What is to be known of a pod. ``spec`` is None for one that is known already.
 
-    ``error`` is why a pod of ours cannot be scheduled at all, for its people to read.
+    ``error`` is why a pod of ours cannot be scheduled at all, for its users to read.
     """
 
     uid: str

@@ -98,7 +98,7 @@ class PodGroupSeen:
 class EvictionRefused:
     """A pod was not evicted; with ``is_over`` one that was barred may be asked again.
 
-    ``is_barred``: the API server said no; else it had no answer, and the same may be chosen again.
+    ``is_barred``: the API server refused; else it had no answer, and the same may be chosen again.
     """
 
     uid: str

@@ -8,10 +8,10 @@ Rule 2: the API server being away, slow, throttling or just started (no answer, 
 Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: it says how it is.
         A bind that is refused for no reason that the pod shows is tried BIND_CONFLICTS times.
         An eviction is not asked again by itself: who needed it may be gone. It is told as refused
-        once the pod shows that it was not carried out, and whoever still needs it decides anew.
+        once the pod shows that it was not carried out, and whoever still needs it decides again.
 Rule 4: placeholders that nobody waits for any more are not made, and none that is there already,
         whose answer was lost (``cancel_creates``).
-Rule 5: events and conditions are for people and autoscalers. They let everything go first that can
+Rule 5: events and conditions are for users and autoscalers. They let everything go first that can
         be done now, for PATIENCE_SECONDS at most, and conditions go before events: autoscalers act
         on them. Beyond MAX_NOTES of them the oldest events are left out, and counted; where there
         are none, the oldest conditions.
@@ -412,7 +412,7 @@ class Operations:
         await self._unless_gone("DELETE", pod_path(operation.pod), operation)
 
     async def _evict(self, operation: Operation) -> None:
-        """Evict; what says no, a disruption budget above all, is never overruled, and told.
+        """Evict; what refuses, a disruption budget above all, is never overruled, and told.
 
         Whether the pod is asked again is not for us to say: who needed its room may be gone, or
         have found others.

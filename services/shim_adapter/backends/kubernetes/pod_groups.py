@@ -8,7 +8,7 @@ Rule 3: whole or not at all. A gang that gets no places in time, or no placehold
         waiting, and is tried again after a pause that grows; it never goes on pod by pod.
 Rule 4: a PodGroup that changes or goes counts for who waits, and for nobody who was let go.
 Rule 5: nothing is let go before everything was listed: what a group has is known then.
-Rule 6: pods that are too different for a gang are looked at again after RETRY_SECONDS, or when
+Rule 6: pods that are too different for a gang are checked again after RETRY_SECONDS, or when
         their PodGroup changes, and not for every pod that is seen.
 No I/O. A pod costs the same whatever the size of its group, but for the letting go.
 """

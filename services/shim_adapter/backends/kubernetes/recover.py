@@ -28,7 +28,7 @@ def _order(pod: PodRecord) -> tuple[bool, int, str, str]:
 
 
 def _take_up(world: World, application: ApplicationRecord, now_ns: int) -> None:
-    """Take a gang up where its pods show it to be: its reservation's start, or that it is over."""
+    """Infer the gang's phase from its pods: its reservation's start, or that it is over."""
     pods = world.pods_of(application.application_id)
     bound = [pod.bound_ns or pod.created_ns for pod in pods if pod.spec.placeholder and pod.node]
     application.reservation_start_ns = min(bound, default=0)

@@ -1,7 +1,7 @@
 """A reflector: one kind of object, listed and then watched, for ever.
 
 Rule 1: list in pages, watch from the list's version, resume from the last event or bookmark.
-Rule 2: on 410, as an answer or inside a watch, list anew and report the differences: what is gone
+Rule 2: on 410, as an answer or inside a watch, list again and report the differences: what is gone
         is DELETED, what is there under another uid DELETED and ADDED.
 Rule 3: a watch that ends, or an API server that is away, is tried again after a growing, jittered
         pause, or once the server answers somebody else; nothing is reported twice, and nothing
@@ -41,7 +41,7 @@ Emit = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is watched: its name for people, where it is, and which of it."""
+    """What is watched: its name for users, where it is, and which of it."""
 
     kind: str
     path: str
@@ -90,7 +90,7 @@ class Reflector:
                 pause = min(2 * pause, _PAUSE_SECONDS[1])
 
     def _tell(self, error: ApiServerError) -> None:
-        """Log that a watch broke off: it does; but for what only people can mend, loudly."""
+        """Log that a watch broke off: it does; but for what only users can mend, loudly."""
         if error.code in _NOT_ALLOWED:
             log.error(
                 "the API server does not let us watch: see deploy/kubernetes/rbac.yaml",

@@ -1,6 +1,6 @@
 """The turn: a number in a Lease that only grows, and beside it the last good queue configuration.
 
-The ConfigMap has whatever people last wrote, good or bad. What the core accepted last is kept in
+The ConfigMap has whatever users last wrote, good or bad. What the core accepted last is kept in
 an annotation of the Lease, compressed, so that a restart with a bad ConfigMap has something to
 fall back to, and no right is needed for it that the turn does not need. Source: architecture
 section 4.

@@ -319,7 +319,7 @@ def _reaches(volume: Volume, node: NodeRecord) -> bool:
 
 
 def both(left: tuple[NodeTerm, ...], right: tuple[NodeTerm, ...]) -> tuple[NodeTerm, ...]:
-    """Return the terms of which one holds where one of each holds; none at all is no condition."""
+    """AND of two OR-lists of selector terms; an empty one means no constraint."""
     if not (left and right):
         return left or right
     found: dict[NodeTerm, None] = {}

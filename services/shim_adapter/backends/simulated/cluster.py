@@ -74,7 +74,7 @@ class SimulatedCluster:
         for pod in world.all_pods():
             self._resume(pod)
 
-    # --- what people do -------------------------------------------------------------------------
+    # --- what users do -------------------------------------------------------------------------
 
     @property
     def is_ready(self) -> bool:
