@@ -122,9 +122,10 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
 
 def look_for_what_follows(partition: Partition) -> None:
     """Have the actions run soon of which one is after something that was just recorded."""
-    following = [STEPS[name].after for name in partition.settings.actions if STEPS[name].after]
-    if any(after(entry) for after in following if after for entry in partition.journal):
-        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+    for name in partition.settings.actions:
+        after = STEPS[name].after
+        if after is not None and any(map(after, partition.journal)):
+            partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
 
 
 def _changes_at(partition: Partition) -> int:

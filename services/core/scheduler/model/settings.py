@@ -160,11 +160,6 @@ class Settings:
     renamed: tuple[str, ...] = ()
 
     @property
-    def warnings(self) -> tuple[str, ...]:
-        """Return what a user is to be told of the settings."""
-        return (*self.refused, *self.renamed)
-
-    @property
     def reserves_for_asks(self) -> bool:
         """Return whether an ask gets a node of its own at some age."""
         return self.reservations in (HEADS, ASKS)

@@ -71,7 +71,8 @@ def partition_state(partition: "Partition") -> PartitionState:
         finds_pods=partition.finds_pods,
         config_warnings=(
             *partition.config_warnings,
-            *partition.settings.warnings,
+            *partition.settings.refused,
+            *partition.settings.renamed,
             *(partition.hooks.warnings() if partition.hooks is not None else ()),
         ),
         plugins=partition.settings.plugins,
