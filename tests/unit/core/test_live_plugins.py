@@ -7,6 +7,7 @@ import pytest
 
 from services.core.scheduler.model.policy import Reads, reads
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.policies import what_if
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -17,6 +18,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
+from shared.messages.what_if import WhatIf
 from shared.model.reasons import Reason
 from shared.model.resources import add_into, multiply
 from tests.builders import Core, config_of
@@ -489,6 +491,32 @@ def test_a_trial_and_its_end_are_told_like_any_other():
     node(core, "c", vcore=2)
     assert total == {"vcore": 16}
     assert told["g2-0"] == 1
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        WhatIf(
+            applications=(AddApplicationRequest("new", "root.default"),),
+            asks=(AllocationAsk("new-0", "new", {"vcore": 1}), AllocationAsk("new-1", "new", {"vcore": 9})),
+        ),
+        WhatIf(drain="a"),
+        WhatIf(add_nodes=2, like="a"),
+    ],
+)  # fmt: skip
+def test_a_question_is_told_like_any_other_and_so_is_that_it_was_only_one(asked):
+    total: dict[str, int] = {}
+    core = core_with(watch=sums(total))
+    for name in ("a", "b"):
+        node(core, name, vcore=4)
+    core.application("app")
+    core.asks("app", [f"p{at}" for at in range(9)], ONE)
+    stop(core, "app", "p0")
+    before = dict(total)
+    assert before == {"vcore": 8}
+    assert what_if.forecast(core.partition, asked).done
+    assert total == before
+    core.check()
 
 
 def test_a_node_that_goes_takes_what_is_on_it_along():

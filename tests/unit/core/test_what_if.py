@@ -11,12 +11,14 @@ from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
+    GangSchedulingStyle,
     UpdateConfiguration,
     UserGroupInformation,
 )
 from shared.messages.what_if import QueueChange, WhatIf
 from shared.model.names import RUN_SECONDS
 from shared.model.reasons import Law, Reason
+from shared.model.states import ApplicationState
 from tests.builders import Core, config_of
 from tests.property.dump import dump, whole
 from tests.property.material import SELECTORS
@@ -338,6 +340,31 @@ def test_an_expected_start_that_takes_too_many_steps_is_not_told(monkeypatch):
     monkeypatch.setattr(what_if, "MAX_STEPS", 4)
     told = start_of(busy(*range(1, 60)), question(cores=50))
     assert told == (None, "no expected start: to find it takes more steps than a forecast has")
+
+
+def test_a_node_with_the_last_pod_of_an_application_that_fails_may_be_drained():
+    core = Core(config_of("{name: a}"))
+    core.node("n0", vcore=4)
+    request = {"gang_scheduling_style": GangSchedulingStyle.HARD}
+    core.gang("gang", 2, {"vcore": 3}, queue="root.a", **request)
+    core.fire("gang", "placeholder")
+    gang = core.partition.applications["gang"]
+    assert (gang.state, len(gang.allocations)) == (ApplicationState.FAILING, 1)
+    before = whole(core.partition)
+    assert what_if.forecast(core.partition, WhatIf(drain="n0")).done
+    assert whole(core.partition) == before
+
+
+def test_what_starts_later_takes_its_own_steps(monkeypatch):
+    monkeypatch.setattr(what_if, "MAX_STEPS", 20)
+    core = Core(config_of("{name: a}", "{name: b}"))
+    core.node("n0", vcore=18)
+    core.application("old", "root.a")
+    core.asks("old", ["old-0"], {"vcore": 1}, allocation_tags=runs(10))
+    answer = what_if.forecast(core.partition, question(cores=1, pods=18))
+    (told,) = answer.applications
+    assert (told.placed, answer.message) == (17, "")
+    assert told.expected_start_ns == core.now_ns + 10 * 10**9
 
 
 def test_other_limits_of_the_queues_let_who_waits_start():

@@ -161,8 +161,12 @@ class Hooks:
     @property
     def minds_each(self) -> bool:
         """Return whether any hook has to be asked or told between two decisions."""
-        tells = self._on_allocate or self._on_deallocate
-        return bool(self.capacity or tells or self.needs_scan or self.order_moves)
+        return bool(self.capacity or self.are_told or self.needs_scan or self.order_moves)
+
+    @property
+    def are_told(self) -> bool:
+        """Return whether any hook is told of allocations that come to nodes or leave them."""
+        return bool(self._on_allocate or self._on_deallocate)
 
     # --- nodes ------------------------------------------------------------------------------------
 

@@ -89,7 +89,7 @@ def _pass_to_next(partition: Partition, ends: list[_End]) -> int:
     while ends and ends[0].at_ns <= at_ns:
         end = heappop(ends)
         application = partition.applications.get(end.application_id)
-        if application is not None:
+        if application is not None and end.key in application.allocations:
             decided = application.released.get(end.key, TerminationType.STOPPED_BY_RM)
             why = TerminationType(decided)
             release = AllocationRelease(application.id, end.key, why, has_succeeded=True)

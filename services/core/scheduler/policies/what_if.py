@@ -113,7 +113,7 @@ class _Forecaster:
         self._asked: dict[str, _Asked] = {}
         self._rejected: list[ForecastApplication] = []
         self._queues: list[ForecastQueue] = []
-        self._steps = MAX_STEPS
+        self._left = MAX_STEPS  # decisions that may be made
         self._is_cut_short = False
 
     def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
@@ -129,6 +129,7 @@ class _Forecaster:
         else:
             self._submit(question)
         self._run()
+        self._is_cut_short = self._left <= 0
         for asked in self._asked.values():
             self._read(asked)
         waiting = [asked for asked in self._asked.values() if asked.why_not is not None]
@@ -233,16 +234,16 @@ class _Forecaster:
         if node is None:
             raise UnansweredError(f"there is no node {name!r} to drain")
         update_nodes(partition, (NodeInfo(name, NodeAction.DRAIN_NODE),))
-        again: dict[str, dict[str, AllocationAsk]] = {}
+        again: dict[Application, dict[str, AllocationAsk]] = {}
         for key, allocation in [*node.allocations.items()]:
             owner = partition.applications.get(allocation.application_id)
             may_go = not allocation.constraints.required_node
             if owner is not None and may_go and key in owner.allocations.keys() - owner.released:
                 ask = replace(ask_of(allocation), create_time_ns=0)
-                again.setdefault(owner.id, {})[key] = ask
+                again.setdefault(owner, {})[key] = ask
                 self._end(allocation)
-        for owner_id, asks in again.items():
-            self._tell_of(partition.applications[owner_id], asks)
+        for owner, asks in again.items():
+            self._tell_of(owner, asks)
             self._take_in(UpdateRequest(partition.rm_id, asks=tuple(asks.values())))
 
     def _end(self, allocation: Allocation) -> None:
@@ -257,16 +258,13 @@ class _Forecaster:
 
     def _run(self) -> int:
         """Run the cycle until it has nothing to decide; return how many decisions it made."""
-        partition, before = self._partition, self._steps
+        partition, before, made = self._partition, self._left, cycle.MAX_DECISIONS
         partition.fruitless.changed()
         patience.look(partition)
-        while self._steps > 0:
+        while made >= cycle.MAX_DECISIONS and self._left > 0:
             made = cycle.run(partition)
-            self._steps -= made
-            if made < cycle.MAX_DECISIONS:
-                return before - self._steps
-        self._is_cut_short = True
-        return before - self._steps
+            self._left -= made
+        return before - self._left
 
     def _read(self, asked: _Asked) -> None:
         """Read what has been placed of an application, and what the rest of it waits for."""
@@ -322,8 +320,9 @@ class _Forecaster:
 
     def _expect(self, waiting: list[_Asked]) -> None:
         """Find out when all of those who wait would have started."""
+        self._left = 2 * MAX_STEPS
         asks = {asked.application: [*asked.asks] for asked in waiting}
-        starts = expected(self._partition, asks, self._run, 2 * MAX_STEPS)
+        starts = expected(self._partition, asks, self._run, self._left)
         for asked in waiting:
             asked.start = starts[asked.application]
 

@@ -6,6 +6,7 @@ Rule 2: nobody is requeued for what is only tried: whom pods that come and go wo
         and no more when that is taken back; what is kept wakes them with the next move for good.
 Rule 3: ``tentative`` is for whole cycles, which make more moves than have inverses: its one entry
         brings back a checkpoint of everything. What is recorded meanwhile can be read until then.
+        Plugins that are told of pods are told of what is undone as of any other end.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,6 +14,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import Self
 
+from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.timings import UNTIMED
@@ -20,6 +22,7 @@ from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.statement.checkpoint import Checkpoint
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
+from shared.messages.interface import Allocation
 from shared.model.resources import ResourceView, add_into, subtract_into
 
 KEPT, PREEMPTING = "kept", "preempting"  # ledgers of queues
@@ -104,7 +107,36 @@ Noted = tuple[bool, tuple[Shape, ...]]
 @contextmanager
 def tentative(partition: Partition) -> Iterator[None]:
     """Try anything on a partition, whole cycles too, and undo it. Nothing of it is timed."""
+    hooks, restore = partition.hooks, Checkpoint(partition).restore
+    if hooks is not None and hooks.are_told:
+        restore = partial(_restore, partition, hooks, restore, _pods(partition))
     with Tentative(partition.nodes) as log:
-        log.did(Checkpoint(partition).restore)
+        log.did(restore)
         partition.timings = UNTIMED
         yield
+
+
+def _restore(
+    partition: Partition,
+    hooks: Hooks,
+    restore: Callable[[], None],
+    before: dict[tuple[str, str], Allocation],
+) -> None:
+    """Restore everything; tell plugins of the pods that come and go by it."""
+    now = _pods(partition)
+    for key, allocation in now.items():
+        if before.get(key) is not allocation:
+            hooks.went(allocation)
+    restore()
+    for key, allocation in before.items():
+        if now.get(key) is not allocation:
+            hooks.came(allocation)
+
+
+def _pods(partition: Partition) -> dict[tuple[str, str], Allocation]:
+    """Return all allocations that are on nodes."""
+    return {
+        (allocation.application_id, key): allocation
+        for node in partition.nodes.rows
+        for key, allocation in node.allocations.items()
+    }
