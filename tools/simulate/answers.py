@@ -14,10 +14,18 @@ from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import PARTITIONED
 from shared.model.event_codes import DETAIL_OF_STATE, EventType
 from shared.model.names import DEFAULT_PARTITION
-from shared.model.reasons import Reason
+from shared.model.reasons import Reason, Refusal
 from tools.simulate.deployment import Deployment
 
 _STATE_OF = {int(detail): state for state, detail in DETAIL_OF_STATE.items()}
+
+
+def refusals_of(application: Application) -> list[Refusal]:
+    """Return what keeps an application waiting: all of it, asks of a shape, or some of those."""
+    groups = application.groups.values()
+    found = [application.refusal, *(group.bucket.refusal for group in groups)]
+    found += [group.refused[0] for group in groups if group.refused is not None]
+    return [refusal for refusal in found if refusal is not None]
 
 
 def of_partition(core: Scheduler, api: ApiMachine) -> Iterator[str]:
@@ -39,8 +47,7 @@ def _why(model: Model, name: str, application: Application) -> Iterator[str]:
         return
     if answer.state != application.state:
         yield f"why says {answer.state} of {name}, which is {application.state}"
-    refusals = [application.refusal, *(g.bucket.refusal for g in application.groups.values())]
-    reasons = {str(refusal.reason) for refusal in refusals if refusal is not None}
+    reasons = {str(refusal.reason) for refusal in refusals_of(application)}
     found = {wait.reason for wait in answer.waits}
     unknown = sorted(found - set(map(str, Reason)))
     if unknown:

@@ -227,8 +227,7 @@ def _pod(core: Scheduler, pod: PodRecord) -> Iterator[str]:
 def _explained(core: Scheduler, name: str, pod: str) -> Iterator[str]:
     """See that an application with a pod that waits has a reason of the vocabulary."""
     application = core.partition.applications[name]
-    refusals = [application.refusal] + [g.bucket.refusal for g in application.groups.values()]
-    reasons = [refusal.reason for refusal in refusals if refusal is not None]
+    reasons = [refusal.reason for refusal in answers.refusals_of(application)]
     if core.partition.root.max_resource is None:  # without a node nothing is tried
         reasons.append(Reason.NO_NODES)
     if not reasons or any(reason not in Reason for reason in reasons):
