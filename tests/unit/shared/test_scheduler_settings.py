@@ -103,6 +103,10 @@ SENTENCES = [
     ),
     ({"reservations": "gang", "backfill": "enabled"}, []),
     (
+        {"gangPatience": "x" * 60},
+        [f"gangPatience: {'x' * 60} is now starvationGuard: {'x' * 60}"],
+    ),
+    (
         {"gangPatience": "x" * 99},
         [f"gangPatience: {'x' * 60}… is now starvationGuard: {'x' * 60}…"],
     ),
