@@ -18,7 +18,7 @@ import httpx
 from shared.bus.addresses import addresses_of
 from tests.broker import free_port
 from tests.chaos.links import Links
-from tests.integration.processes import ROOT, Deployment
+from tests.integration.processes import HTTP, ROOT, Deployment
 from tests.patience import PATIENCE_SECONDS
 
 INSTANCES = {
@@ -163,13 +163,13 @@ class Cluster(Deployment):
 
     def ask(self, api: str, path: str) -> Any:
         """Return what a replica answers. Raises httpx.HTTPError."""
-        answer = httpx.get(f"{self.apis[api]}{path}", timeout=PATIENCE_SECONDS)
+        answer = HTTP.get(f"{self.apis[api]}{path}", timeout=PATIENCE_SECONDS)
         answer.raise_for_status()
         return answer.json()
 
     def _asked(self, url: str) -> str | None:
         with suppress(httpx.HTTPError):
-            answer = httpx.get(url, timeout=0.5)
+            answer = HTTP.get(url, timeout=0.5)
             if answer.status_code == 200:
                 return answer.text
         return None

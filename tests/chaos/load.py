@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 import httpx
 
 from tests.chaos.cluster import Cluster
+from tests.integration.processes import HTTP
 from tests.jobs import job
 
 CLIENTS = 8
@@ -137,7 +138,7 @@ class Load:
         while time.monotonic() < self._given_up_at:
             url = f"{self.cluster.apis[chooser.choice(list(self.cluster.apis))]}{path}"
             try:
-                answer = httpx.request(
+                answer = HTTP.request(
                     method, url, content=body, headers=headers, timeout=TIMEOUT_SECONDS
                 )
             except httpx.HTTPError as error:

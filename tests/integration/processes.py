@@ -4,6 +4,7 @@ import contextlib
 import os
 import signal
 import sqlite3
+import ssl
 import subprocess
 import sys
 import time
@@ -20,6 +21,12 @@ from tests.broker import free_port
 from tests.patience import PATIENCE_SECONDS
 
 ROOT = Path(__file__).parent.parent.parent
+# One connection a request, and no certificates, which httpx.get would read each time (25 ms).
+HTTP = httpx.Client(
+    verify=ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT),
+    limits=httpx.Limits(max_keepalive_connections=0),
+    timeout=PATIENCE_SECONDS,
+)
 
 
 class Deployment:
@@ -65,7 +72,7 @@ class Deployment:
     def start_all(self) -> None:
         for service in ("core", "timers", "shim_adapter", "api"):
             self.start(service)
-        self.wait(lambda: httpx.get(f"{self.url}/health/ready").status_code == 200, "ready")
+        self.wait(lambda: HTTP.get(f"{self.url}/health/ready").status_code == 200, "ready")
 
     def kill(self, name: str) -> None:
         process = self.processes.pop(name)
@@ -84,7 +91,7 @@ class Deployment:
 
     def get(self, path: str) -> Any:
         """Return what a path answers. Raises httpx.HTTPError, also for an answer that is a no."""
-        return httpx.get(f"{self.url}{path}", timeout=PATIENCE_SECONDS).raise_for_status().json()
+        return HTTP.get(f"{self.url}{path}").raise_for_status().json()
 
     def application(self, name: str) -> dict[str, Any]:
         with contextlib.suppress(httpx.HTTPError, ValueError):
@@ -100,10 +107,7 @@ class Deployment:
 
         def is_answered() -> bool:
             answers.append(
-                httpx.post(
-                    f"{self.url}/v1/manifests",
-                    content=manifest, headers=headers, timeout=PATIENCE_SECONDS,
-                )
+                HTTP.post(f"{self.url}/v1/manifests", content=manifest, headers=headers)
             )  # fmt: skip
             return answers[-1].status_code not in (503, 504)
 

@@ -26,6 +26,11 @@ spec:
 """
 
 
+def gang_of(name: str) -> str:
+    """Return the manifest of a gang of MEMBERS."""
+    return GANG.replace("GANG", name)
+
+
 @pytest.mark.limit(300, "four gangs, one after the other, of processes that are killed")
 def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(broker_url, tmp_path):
     """All in one life: what one kill leaves behind the next gang meets."""
@@ -39,7 +44,7 @@ def test_a_gang_finishes_though_a_service_is_killed_in_the_middle(broker_url, tm
 
 
 def _kill_in_the_middle(deployment: Deployment, victim: str, gang: str) -> None:
-    deployment.submit(GANG.replace("GANG", gang))
+    deployment.submit(gang_of(gang))
     deployment.wait(lambda: deployment.has_held(gang, MEMBERS), f"{gang}: all placeholders held")
     deployment.wait(
         lambda: "SubmitManifests" in _uncaused(_trace(deployment, gang)),
@@ -47,7 +52,7 @@ def _kill_in_the_middle(deployment: Deployment, victim: str, gang: str) -> None:
     )
     deployment.kill(victim)
     deployment.start(victim)
-    deployment.wait(lambda: _all_ran(deployment, gang), f"{gang}: every real pod ran to its end")
+    deployment.wait(lambda: all_ran(deployment, gang), f"{gang}: every real pod ran to its end")
     deployment.wait(
         lambda: deployment.application(gang)["state"] in ("Completing", "Completed"),
         f"{gang} completes",
@@ -83,7 +88,7 @@ def _is_one_tree(deployment: Deployment, victim: str, gang: str) -> bool:
     return is_whole and "PLACEHOLDER_REPLACED" in told and "Completing" in told
 
 
-def _all_ran(deployment: Deployment, gang: str) -> bool:
+def all_ran(deployment: Deployment, gang: str) -> bool:
     """Return whether every member ended; while they run, no node may be over capacity."""
     world = deployment.world()
     used: dict[str, int] = {}

@@ -30,7 +30,7 @@ from shared.messages.protocol import Partitions, SyncBegin, TimerOrders
 from shared.messages.registry import KINDS
 from shared.messages.routes import SENDERS, SERVICES, may_send
 from tests.broker import own_broker
-from tests.integration.processes import Deployment
+from tests.integration.processes import HTTP, Deployment
 from tests.patience import PATIENCE_SECONDS
 from tests.unit.api.test_routes import GANG
 
@@ -280,9 +280,7 @@ def test_the_services_run_as_their_users_and_need_nothing_else(secured, tmp_path
                 password = str(tmp_path / "password")
                 more = {"MUSTER_BUS_URL": url, "MUSTER_BUS_PASSWORD_FILE": password}
             deployment.start(service, **more)
-        deployment.wait(
-            lambda: httpx.get(f"{deployment.url}/health/ready").status_code == 200, "up"
-        )
+        deployment.wait(lambda: HTTP.get(f"{deployment.url}/health/ready").status_code == 200, "up")
         yaml = {"Content-Type": "application/yaml"}
         ask = httpx.Client(base_url=deployment.url, timeout=PATIENCE_SECONDS, headers=yaml)
         config = "partitions: [{name: default, queues: [{name: root, submitacl: '*', "

@@ -3,11 +3,9 @@
 import signal
 import uuid
 
-import httpx
-
 from tests.broker import free_port
-from tests.integration.processes import Deployment
-from tests.integration.test_kill import GANG, MEMBERS, _all_ran
+from tests.integration.processes import HTTP, Deployment
+from tests.integration.test_kill import MEMBERS, all_ran, gang_of
 
 
 def test_a_standby_core_takes_over_and_every_api_replica_answers(broker_url, tmp_path):
@@ -18,14 +16,14 @@ def test_a_standby_core_takes_over_and_every_api_replica_answers(broker_url, tmp
         deployment.start("timers", "timers-standby")
         port = free_port()
         deployment.start("api", "api-2", MUSTER_HTTP_PORT=str(port))
-        deployment.submit(GANG)
+        deployment.submit(gang_of("gang"))
         deployment.wait(lambda: deployment.has_held("gang", MEMBERS), "all held")
         deployment.kill("core")
         deployment.kill("timers")
-        deployment.wait(lambda: _all_ran(deployment), "the standby finished the gang")
+        deployment.wait(lambda: all_ran(deployment, "gang"), "the standby finished the gang")
         second = f"http://127.0.0.1:{port}/v1/applications/gang"
         deployment.wait(
-            lambda: httpx.get(second).json()["state"] in ("Completing", "Completed"),
+            lambda: HTTP.get(second).json()["state"] in ("Completing", "Completed"),
             "the second replica knows",
         )
         deployment.wait(
@@ -41,12 +39,12 @@ def test_a_core_that_was_paused_past_its_turn_does_no_harm(broker_url, tmp_path)
     try:
         deployment.start_all()
         deployment.start("core", "core-standby")
-        deployment.submit(GANG)
+        deployment.submit(gang_of("gang"))
         deployment.wait(lambda: deployment.has_held("gang", MEMBERS), "all held")
         deployment.processes["core"].send_signal(signal.SIGSTOP)
-        deployment.wait(lambda: _all_ran(deployment), "the standby finished the gang")
+        deployment.wait(lambda: all_ran(deployment, "gang"), "the standby finished the gang")
         deployment.processes["core"].send_signal(signal.SIGCONT)
-        deployment.submit(GANG.replace("gang", "again"))
+        deployment.submit(gang_of("again"))
         deployment.wait(
             lambda: deployment.application("again")["state"] in ("Completing", "Completed"),
             "the next gang runs to its end",

@@ -6,11 +6,10 @@ import subprocess
 import sys
 import uuid
 
-import httpx
 import pytest
 
 from services.cli.exits import Exit
-from tests.integration.processes import ROOT, Deployment
+from tests.integration.processes import HTTP, ROOT, Deployment
 
 POD = """
 apiVersion: v1
@@ -40,7 +39,7 @@ def deployment(broker_url, tmp_path):
 
 
 def ready(deployment):
-    answered = httpx.get(f"{deployment.url}/health/ready", timeout=30)
+    answered = HTTP.get(f"{deployment.url}/health/ready")
     return answered.status_code, answered.json()["status"]
 
 
@@ -55,7 +54,7 @@ def command(deployment, *words, stdin=""):
 
 def at_work(deployment):
     """Return the services that the metrics of the API say are at work."""
-    text = httpx.get(f"{deployment.url}/metrics", timeout=30).text
+    text = HTTP.get(f"{deployment.url}/metrics").text
     rows = [line for line in text.splitlines() if line.startswith("muster_at_work{")]
     return {line.split('service="')[1].split('"')[0]: line.split()[-1] for line in rows}
 

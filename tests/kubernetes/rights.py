@@ -3,6 +3,7 @@
 Who has a token of a service account has what the roles in the store grant it, where they grant it.
 """
 
+from functools import cache
 from pathlib import Path
 
 import yaml
@@ -16,14 +17,15 @@ Right = tuple[str, str, str, str]  # verb, group, resource, and the name it is f
 _GROUP = "rbac.authorization.k8s.io"
 
 
-def granted(file: Path = RBAC) -> set[Right]:
-    """Return every right of a file."""
-    return {
+@cache
+def granted(file: Path = RBAC) -> frozenset[Right]:
+    """Return every right of a file, which each double asks for."""
+    return frozenset(
         right
-        for document in yaml.safe_load_all(file.read_text())
+        for document in yaml.load_all(file.read_text(), yaml.CSafeLoader)
         if document["kind"] in ("Role", "ClusterRole")
         for right in _rights_of(document)
-    }
+    )
 
 
 def granted_by_roles(store: Store, account: tuple[str, str], namespace: str) -> set[Right]:
