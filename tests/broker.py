@@ -46,10 +46,15 @@ class BrokerUnavailableError(RuntimeError):
     """No broker can be had; the message says what to install."""
 
 
+def given_broker() -> str:
+    """Return the URL of the broker that the environment gives, "" where it gives none."""
+    return os.environ.get("RABBITMQ_URL", "")
+
+
 @contextlib.contextmanager
 def broker() -> Iterator[str]:
-    """Yield the URL of a broker, as the environment gives it."""
-    url = os.environ.get("RABBITMQ_URL")
+    """Yield the URL of a broker, of that which the environment gives, or of one of our own."""
+    url = given_broker()
     if url:
         yield url
     else:

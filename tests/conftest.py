@@ -13,7 +13,7 @@ from hypothesis.database import DirectoryBasedExampleDatabase
 from hypothesis.internal.conjecture import providers
 
 from shared.runtime.logs import set_up_logs
-from tests.broker import broker
+from tests.broker import ContainerBroker, PrivateBroker, given_broker, own_broker
 from tests.options import NOT_REAL, OPTION, REAL_GROUP, is_real_asked
 
 pytest_plugins = ["tests.limits", "tests.spread"]
@@ -81,6 +81,8 @@ def pytest_make_parametrize_id(val: object) -> str | None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Keep everything that needs the broker on one worker, so that there is one broker.
 
+    What starts services, and what breaks brokers (xdist_group "processes"), has another worker.
+
     What reads real data is skipped where there is none, all for the same reason: that is one line.
     What needs a real API server is left out where none is asked for, which is said in a line, too.
     """
@@ -90,9 +92,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     for item in items:
         if skip is not None and item.get_closest_marker("data"):
             item.add_marker(skip, append=False)
-        if "broker_url" in getattr(item, "fixturenames", ()):
+        fixtures = getattr(item, "fixturenames", ())
+        if "broker_url" in fixtures:
             item.add_marker(pytest.mark.broker)
-        if item.get_closest_marker("broker"):
+        if item.get_closest_marker("xdist_group"):
+            continue
+        if "broker_to_break" in fixtures:
+            item.add_marker(pytest.mark.xdist_group("processes"))
+        elif item.get_closest_marker("broker"):
             item.add_marker(pytest.mark.xdist_group("broker"))
 
 
@@ -121,10 +128,16 @@ def _logs() -> None:
 
 
 @pytest.fixture(scope="session")
-def broker_url() -> Iterator[str]:
-    """Yield the URL of a RabbitMQ broker; a failure, never a skip, when there is none."""
-    with broker() as url:
-        yield url
+def broker_url(request: pytest.FixtureRequest) -> str:
+    """Return the URL of a RabbitMQ broker; a failure, never a skip, when there is none."""
+    return given_broker() or str(request.getfixturevalue("broker_to_break").url)
+
+
+@pytest.fixture(scope="session")
+def broker_to_break() -> Iterator[ContainerBroker | PrivateBroker]:
+    """Yield a broker that a test may kill, stop and bring to its limits, and leaves as it was."""
+    with own_broker() as own:
+        yield own
 
 
 @pytest.fixture(scope="session")

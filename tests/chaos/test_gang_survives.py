@@ -2,27 +2,25 @@
 
 import pytest
 
-from tests.broker import own_broker
 from tests.chaos.gang_of_200 import MOMENTS, VICTIMS, Case, bench_of
 from tests.integration.kubernetes.conftest import REAL
 
 MEMBERS = 40
-DOUBLE = pytest.param("double", marks=pytest.mark.xdist_group("broker"))
 ONE_EACH = list(zip(VICTIMS, [*MOMENTS, "half bound"], strict=True))
 
 
-@pytest.mark.parametrize("kind", [DOUBLE, REAL])
-async def test_a_gang_comes_to_run_whole_whatever_is_killed(kind, tmp_path):
+@pytest.mark.parametrize("kind", ["double", REAL])
+async def test_a_gang_comes_to_run_whole_whatever_is_killed(kind, broker_to_break, tmp_path):
     """Services as processes, in one life: what one kill leaves behind the next gang meets."""
     is_real = kind == "real"
     cases = []
-    with own_broker() as broker:
-        async with bench_of(
-            tmp_path, MEMBERS, is_real=is_real, broker=broker, broker_url=broker.url
-        ) as bench:
-            for victim, moment in ONE_EACH:
-                if bench.can_kill(victim):
-                    cases.append(Case(bench, victim, moment))
-                    await cases[-1].run()
+    broker = broker_to_break
+    async with bench_of(
+        tmp_path, MEMBERS, is_real=is_real, broker=broker, broker_url=broker.url
+    ) as bench:
+        for victim, moment in ONE_EACH:
+            if bench.can_kill(victim):
+                cases.append(Case(bench, victim, moment))
+                await cases[-1].run()
     assert {f"{case.victim}, {case.moment}": case.wrong for case in cases if case.wrong} == {}
     assert len(cases) == len(ONE_EACH) or is_real

@@ -1,6 +1,10 @@
 """Each partition of a core that dies, or stands still, is decided for again in time."""
 
+import pytest
+
 from tests.chaos.partitions import failovers
+
+pytestmark = pytest.mark.xdist_group("processes")
 
 
 def test_every_partition_of_a_killed_and_of_a_stopped_core_is_taken_over_in_time(

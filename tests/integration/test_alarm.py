@@ -12,7 +12,6 @@ from shared.bus.blocked import blocked_seconds
 from shared.bus.rabbitmq import RabbitBus
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.protocol import Heartbeat
-from tests.broker import own_broker
 from tests.patience import PATIENCE_SECONDS, until
 
 LIMIT_SECONDS = 0.5
@@ -28,27 +27,27 @@ def blocked():
 
 @pytest.mark.limit(240, "a broker of its own starts")
 async def test_publishing_waits_for_an_alarm_to_end_however_long_and_readers_go_on(
-    monkeypatch, capsys
+    monkeypatch, broker_to_break
 ):
     """The limit of a confirm is much shorter here than the alarm: the connection must stand."""
     monkeypatch.setattr(rabbitmq, "CONFIRM_SECONDS", LIMIT_SECONDS)
     said = CapturingLogger()
     monkeypatch.setattr(blocked_by_broker, "log", said)
-    with own_broker() as broker:
-        bus = RabbitBus(broker.url, prefix="alarm", name="alarm")
-        await bus.publish([beat(1)])
-        low = ("set_vm_memory_high_watermark", "absolute")
-        await asyncio.to_thread(broker.control, *low, "1MB")
-        waiting = asyncio.create_task(bus.publish([beat(2)]))
-        await until(blocked, "the broker says that it is blocked")
-        await asyncio.sleep(3 * LIMIT_SECONDS)
-        assert not waiting.done()
-        assert (await bus.fill(CORE)).waiting == 1  # whoever asks is answered
-        assert blocked_seconds() >= LIMIT_SECONDS
-        await asyncio.to_thread(broker.control, *low, "2GB")
-        await asyncio.wait_for(waiting, PATIENCE_SECONDS)
-        await until(lambda: not blocked(), "the broker says that it is over")
-        assert (await bus.fill(CORE)).waiting == 2  # neither lost nor there twice
-        assert blocked_seconds() is None
-        assert ["accepts no messages" in call.args[0] for call in said.calls] == [True, False]
-        await bus.close()
+    broker = broker_to_break
+    bus = RabbitBus(broker.url, prefix="alarm", name="alarm")
+    await bus.publish([beat(1)])
+    low = ("set_vm_memory_high_watermark", "absolute")
+    await asyncio.to_thread(broker.control, *low, "1MB")
+    waiting = asyncio.create_task(bus.publish([beat(2)]))
+    await until(blocked, "the broker says that it is blocked")
+    await asyncio.sleep(3 * LIMIT_SECONDS)
+    assert not waiting.done()
+    assert (await bus.fill(CORE)).waiting == 1  # whoever asks is answered
+    assert blocked_seconds() >= LIMIT_SECONDS
+    await asyncio.to_thread(broker.control, *low, "2GB")
+    await asyncio.wait_for(waiting, PATIENCE_SECONDS)
+    await until(lambda: not blocked(), "the broker says that it is over")
+    assert (await bus.fill(CORE)).waiting == 2  # neither lost nor there twice
+    assert blocked_seconds() is None
+    assert ["accepts no messages" in call.args[0] for call in said.calls] == [True, False]
+    await bus.close()

@@ -12,37 +12,34 @@ from shared.bus.rabbitmq import RabbitBus
 from shared.messages.commands import PodSpec, SubmitPods, TaskGroupSpec
 from shared.model.units import milliseconds
 from shared.runtime.clock import SystemClock
-from tests.broker import own_broker
 from tests.patience import until
 
 MEMBERS = 12
 RESOURCE = {"vcore": 1000, "pods": 1}
 
 
-@pytest.mark.xdist_group("broker")
-@pytest.mark.broker
-@pytest.mark.limit(300, "a broker of its own starts three times")
-async def test_a_gang_finishes_though_the_broker_restarts_in_the_middle():
+@pytest.mark.limit(300, "a broker starts three times")
+async def test_a_gang_finishes_though_the_broker_restarts_in_the_middle(broker_to_break):
     """It is killed, and stopped in the middle of another gang."""
-    with own_broker() as broker:
-        prefix = f"restart-{uuid.uuid4().hex[:6]}"
-        cluster = LocalCluster(
-            lambda: RabbitBus(broker.url, prefix=prefix),
-            SystemClock(),
-            ShimOptions(
-                nodes=8,
-                node_capacity={"vcore": 4000, "pods": 50},
-                default_run_ns=0,
-                confirm_delay_ns=milliseconds(1500),
-            ),
-        )
-        await cluster.start()
-        try:
-            await until(lambda: cluster.api.partitions.default.is_ready, "the first snapshot")
-            for gang, ends in (("killed", broker.kill), ("stopped", broker.stop)):
-                await restarts_in_the_middle(cluster, broker, gang, ends)
-        finally:
-            await cluster.stop()
+    broker = broker_to_break
+    prefix = f"restart-{uuid.uuid4().hex[:6]}"
+    cluster = LocalCluster(
+        lambda: RabbitBus(broker.url, prefix=prefix),
+        SystemClock(),
+        ShimOptions(
+            nodes=8,
+            node_capacity={"vcore": 4000, "pods": 50},
+            default_run_ns=0,
+            confirm_delay_ns=milliseconds(1500),
+        ),
+    )
+    await cluster.start()
+    try:
+        await until(lambda: cluster.api.partitions.default.is_ready, "the first snapshot")
+        for gang, ends in (("killed", broker.kill), ("stopped", broker.stop)):
+            await restarts_in_the_middle(cluster, broker, gang, ends)
+    finally:
+        await cluster.stop()
 
 
 async def restarts_in_the_middle(cluster, broker, gang, ends):

@@ -6,6 +6,8 @@ import pytest
 
 from tests.integration.processes import Deployment
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 MEMBERS = 16
 GANG = """
 apiVersion: batch/v1

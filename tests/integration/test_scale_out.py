@@ -3,9 +3,13 @@
 import signal
 import uuid
 
+import pytest
+
 from tests.broker import free_port
 from tests.integration.processes import HTTP, Deployment
 from tests.integration.test_kill import MEMBERS, all_ran, gang_of
+
+pytestmark = pytest.mark.xdist_group("processes")
 
 
 def test_a_standby_core_takes_over_and_every_api_replica_answers(broker_url, tmp_path):

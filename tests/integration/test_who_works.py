@@ -11,6 +11,8 @@ import pytest
 from services.cli.exits import Exit
 from tests.integration.processes import HTTP, ROOT, Deployment
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 POD = """
 apiVersion: v1
 kind: Pod

@@ -12,6 +12,8 @@ from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Access, Kubectl, Kubelets
 from tests.patience import until
 
+pytestmark = pytest.mark.xdist_group("processes")
+
 MEMBERS = 30  # more than there are binds at one time: the gang comes about in waves
 
 
