@@ -23,7 +23,7 @@ test: setup ## All tests: on RabbitMQ against a real broker, the live page in Ch
 	@scripts/ensure_broker.sh
 	@scripts/ensure_browser.sh
 	@$(PYTHON) scripts/get_kubernetes_tools.py --if-possible
-	@$(PYTHON) -m pytest -n 3 --dist loadgroup $(ARGS)
+	@$(PYTHON) -m pytest -n 4 --dist loadgroup $(ARGS)
 
 kubernetes-tools: setup ## helm, kubectl and schemas for the tests, into build/kubernetes-tools (90 MB, once)
 	@$(PYTHON) scripts/get_kubernetes_tools.py

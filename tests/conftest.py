@@ -44,6 +44,7 @@ if settings().derandomize:
 set_up_logs(level="error")  # before pytest has handlers: what libraries say takes our form
 
 MAX_TEXT_IN_NAME = 24
+MAX_PARAMETERS = 100  # characters, in the name of a test
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
 NO_DATA = "real manifests, queue files, traces, tables (../shared) are not beside this checkout"
@@ -78,29 +79,42 @@ def pytest_make_parametrize_id(val: object) -> str | None:
     return None
 
 
+@pytest.hookimpl(tryfirst=True)  # pytest-xdist reads the groups, else before they are made
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Keep everything that needs the broker on one worker, so that there is one broker.
-
-    What starts services, and what breaks brokers (xdist_group "processes"), has another worker.
+    """Group what shares a broker; leave out what needs a real API server that nobody asked for.
 
     What reads real data is skipped where there is none, all for the same reason: that is one line.
-    What needs a real API server is left out where none is asked for, which is said in a line, too.
     """
+    long = [item.nodeid[:200] for item in items if len(_parameters_of(item)) >= MAX_PARAMETERS]
+    if long:
+        raise pytest.UsageError("give these parameters ids that people can read:", *long)
     if not is_real_asked(config):
         items[:] = [item for item in items if not _is_on_a_real_server(item)]
     skip = None if HAS_DATA else pytest.mark.skip(reason=NO_DATA)
     for item in items:
         if skip is not None and item.get_closest_marker("data"):
             item.add_marker(skip, append=False)
-        fixtures = getattr(item, "fixturenames", ())
-        if "broker_url" in fixtures:
-            item.add_marker(pytest.mark.broker)
-        if item.get_closest_marker("xdist_group"):
-            continue
-        if "broker_to_break" in fixtures:
-            item.add_marker(pytest.mark.xdist_group("processes"))
-        elif item.get_closest_marker("broker"):
-            item.add_marker(pytest.mark.xdist_group("broker"))
+        _group(item)
+
+
+def _group(item: pytest.Item) -> None:
+    """Keep what needs the broker on one worker, so that there is one broker, if it has no group.
+
+    What breaks brokers, and what starts services, has another one: it waits for longer.
+    """
+    fixtures = getattr(item, "fixturenames", ())
+    if "broker_url" in fixtures:
+        item.add_marker(pytest.mark.broker)
+    if item.get_closest_marker("xdist_group"):
+        return
+    if "broker_to_break" in fixtures:
+        item.add_marker(pytest.mark.xdist_group("processes"))
+    elif item.get_closest_marker("broker"):
+        item.add_marker(pytest.mark.xdist_group("broker"))
+
+
+def _parameters_of(item: pytest.Item) -> str:
+    return item.name.partition("[")[2]
 
 
 def _is_on_a_real_server(item: pytest.Item) -> bool:

@@ -1,8 +1,8 @@
 """How tests are spread over workers: a file, or a group, has one worker; groups come first.
 
-There is one worker more than ``make test`` counts processors: the tests of a group wait for brokers,
-browsers and processes for most of their time, and one worker has them all. What they share (a broker,
-a browser, a wheel that is built) is there once, and they begin first, for they take longest.
+There are twice as many workers as processors: tests that need a broker, a browser or processes wait
+for most of their time. What a group shares (a broker, a browser, a wheel that is built) is there once,
+and groups begin first, for they take longest.
 """
 
 from typing import Any

@@ -9,7 +9,7 @@ from tests.broker import free_port
 from tests.integration.processes import HTTP, Deployment
 from tests.integration.test_kill import MEMBERS, all_ran, gang_of
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.xdist_group("restarts")
 
 
 def test_a_standby_core_takes_over_and_every_api_replica_answers(broker_url, tmp_path):

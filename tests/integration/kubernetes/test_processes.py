@@ -12,7 +12,7 @@ from tests.kubernetes.double import Double
 from tests.kubernetes.harness import Access, Kubectl, Kubelets
 from tests.patience import until
 
-pytestmark = pytest.mark.xdist_group("processes")
+pytestmark = pytest.mark.xdist_group("restarts")
 
 MEMBERS = 30  # more than there are binds at one time: the gang comes about in waves
 
