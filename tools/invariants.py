@@ -303,7 +303,7 @@ def _overlooked(partition: Partition) -> Iterator[str]:
             room = room and not bucket.leaf.first_without_room(bucket.shape.resource)
             if bucket.blocked_at is not None and room:
                 yield f"ask {ask.key} waits at a gate and has the headroom"
-            node = partition.nodes.best(bucket.shape, backfill=partition.settings.backfill)
+            node = partition.nodes.order.best(bucket.shape, backfill=partition.settings.backfill)
             if bucket.blocked_at is None and node is not None and room:
                 yield f"ask {ask.key} waits for a node and {node.node_id} would take it"
 

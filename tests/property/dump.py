@@ -28,7 +28,7 @@ def dump(partition: Partition) -> bytes:
             partition.preemption_due_ns,
             partition.timers,
             list(partition.queues),
-            (partition.nodes.policy, sorted(partition.nodes.weights.items())),
+            (partition.nodes.order.policy, sorted(partition.nodes.order.weights.items())),
             (partition.preemption_enabled, partition.quota_preemption_enabled, partition.rules),
             len(partition.journal),
         ]
@@ -42,20 +42,22 @@ def _nodes(partition: Partition) -> list:
     ]
     answers = []
     for shape in dict.fromkeys(shapes):
-        best = table.best(shape)
-        view = table._view(shape)
-        mask = table.pods.mask(shape, view.eligible, view.selected)
-        answers.append((shape.name, best and best.node_id, mask is not None and mask.tobytes()))
+        best = table.order.best(shape)
+        mask = table.filters.between_pods.mask(shape)
+        answers.append((shape.name, best and best.node_id, mask.tobytes()))
     return [
         answers,
         table.pods_changed,
         *[
             array[: len(table.rows)].tobytes()
-            for array in (table._score, table._schedulable, table._reserved)
+            for array in (table.columns.score, table.columns.schedulable, table.columns.reserved)
         ],
         *[
-            [array[: len(table.rows), at].tobytes() for _, at in sorted(table._columns.items())]
-            for array in (table._available, table._capacity, table._expected)
+            [
+                array[: len(table.rows), at].tobytes()
+                for _, at in sorted(table.columns.numbers.items())
+            ]
+            for array in (table.columns.available, table.columns.capacity, table.columns.expected)
         ],
         [
             (

@@ -129,7 +129,7 @@ def _others_lack_nodes(partition, app):
         bucket.refusal is not None
         and bucket.blocked_at in (None, partition.root.gate)
         and any(group.asks for group in bucket.groups)
-        and partition.nodes.could_hold(bucket.shape)
+        and partition.nodes.filters.could_hold.any(bucket.shape)
         for queue in partition.queues.values()
         if queue is not app.queue
         for bucket in queue.buckets.values()
@@ -226,7 +226,8 @@ def everything(core):
         "matrices": [
             matrix[:count].tobytes()
             for matrix in (
-                table._available, table._capacity, table._score, table._schedulable, table._reserved
+                table.columns.available, table.columns.capacity, table.columns.score,
+                table.columns.schedulable, table.columns.reserved,
             )
         ],
         "changed": table.pods_changed,

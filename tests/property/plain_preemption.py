@@ -13,6 +13,7 @@ from services.core.scheduler.model.queue_ledger import HIGHEST_PRIORITY
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.rows import Node, Queue, Reservation
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.policies.preemption_choice import NoChoice
 from services.core.scheduler.statement.partition import Partition
@@ -394,7 +395,9 @@ class _Attempt:
             if held.has_preempted
         ]
         coming += plain_taking_over(self._partition, self._node)
-        return self._partition.nodes.would_be_open(self._node, self._ask.shape, gone, coming)
+        return self._partition.nodes.filters.between_pods.holds(
+            self._node, self._ask.shape, After(gone, coming)
+        )
 
     def _queues_fit(self, chosen: list[PlainVictim]) -> bool:
         ledger = Ledger()

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from services.core.scheduler.model import devices
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.node_table import NodeTable
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.messages.interface import Allocation, AllocationAsk, AllocationRelease, TerminationType
@@ -107,7 +108,9 @@ def test_every_row_says_what_the_devices_of_its_node_say(numbers, operations, as
         name, node = f"p{key}", table.nodes[f"n{at}"]
         if name in on:
             table.free(on.pop(name), name)
-        elif is_in and table.fits(node, Shape("x", resource_of(need), constraints_of(need))):
+        elif is_in and table.filters.fits.holds(
+            node, Shape("x", resource_of(need), constraints_of(need))
+        ):
             assert sets(node.devices, need)
             allocation = Allocation(
                 name, "a", node.node_id, resource_of(need), constraints=constraints_of(need)
@@ -122,27 +125,36 @@ def test_every_row_says_what_the_devices_of_its_node_say(numbers, operations, as
 
 
 def agree(table, shape, need, on):
-    best = table.best(shape)
+    best = table.order.best(shape)
     fitting = [node for node in table.rows if sets(node.devices, need)]
     assert (best in fitting) if fitting else best is None
     rows = np.zeros(len(table.rows), dtype=bool)
-    rows[table.free_rows(shape)] = True
-    will, now = table.rows_for(shape)
+    rows[table.order.free_rows(shape)] = True
+    will = table.filters.takes.mask(shape, When.EXPECTED)
+    now = table.filters.has_room.mask(shape) & will
     for node in table.rows:
         row = node.row
-        assert rows[row] == table.fits(node, shape) == will[row] == now[row] == (node in fitting)
-        number = table.places(shape)[row]
+        assert (
+            rows[row]
+            == table.filters.fits.holds(node, shape)
+            == will[row]
+            == now[row]
+            == (node in fitting)
+        )
+        number = table.room.places(shape)[row]
         assert min(number, 6) == most(node.devices, need)
-        empty = table.places(shape, when_empty=True)[row]
+        empty = table.room.places(shape, when_empty=True)[row]
         assert min(empty, 6) == most([WHOLE] * len(node.devices), need)
-        assert table.holders(shape)[row] == bool(sets([WHOLE] * len(node.devices), need))
+        assert table.filters.could_hold.mask(shape)[row] == bool(
+            sets([WHOLE] * len(node.devices), need)
+        )
         assert all(0 <= left <= WHOLE for left in node.devices)
         own = [name for name, where in on.items() if where is node]
-        used = sum(amount for name in own for _, amount in table.devices_of(node, name))
+        used = sum(amount for name in own for _, amount in table.devices.of(node, name))
         assert used == WHOLE * len(node.devices) - sum(node.devices)
         assert used == WHOLE * node.allocated.get(GPU, 0) + node.allocated.get(GPU_SHARE, 0)
     if not fitting:
-        table.refusal(shape)
+        table.room.refusal(shape)
 
 
 STEPS = st.lists(

@@ -89,18 +89,18 @@ class EvidenceMachine(NodeIndexMachine):
 
     def look(self, at, *, for_many):
         table, shape = self.table, self.shapes[at]
-        if not for_many and table.best(shape) is not None:
+        if not for_many and table.order.best(shape) is not None:
             return
-        open_rows = table._open_rows(shape)
+        open_rows = table.filters.between_pods.mask(shape)
 
         def is_open(node):
-            return open_rows is None or bool(open_rows[node.row])
+            return bool(open_rows[node.row])
 
         fails = {name: fails_on(node, shape, is_open) for name, node in table.nodes.items()}
         if for_many:
-            told = table.evidence(shape)
+            told = table.room.evidence(shape)
         else:
-            refusal = table.refusal(shape)
+            refusal = table.room.refusal(shape)
             told = refusal.nodes
             sentence = refusal.message.rpartition("]: ")[2]
             numbers = [int(number) for number in re.findall(r"\d+", sentence)]

@@ -10,16 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.core.scheduler.model.shapes import Demand
-from services.core.scheduler.nodes.gpu_scores import (
-    GPU_SCORES,
-    STEPS,
-    Mix,
-    Room,
-    Rooms,
-    fgd,
-    gpu_binpacking,
-)
-from services.core.scheduler.nodes.node_table import SCORES
+from services.core.scheduler.nodes.scores import SCORES
+from services.core.scheduler.nodes.scores.fgd import Fgd, fgd
+from services.core.scheduler.nodes.scores.gpu_binpacking import GpuBinpacking, gpu_binpacking
+from services.core.scheduler.nodes.scores.mix import STEPS, Mix, Room, Rooms
 from shared.model.gpus import WHOLE
 from shared.model.names import GPU_NODE_SCORES, NODE_SCORES
 from tests.property.fragmentation import can_run, scored
@@ -90,7 +84,7 @@ def test_one_node_scores_alone_what_it_scores_among_many(nodes, asks, bound, ask
         return
     open_to = np.arange(len(nodes)) % 2 == 0
     mix = Mix({None: Counter(asks), "bound": Counter(bound)})
-    for of_many, of_one in GPU_SCORES.values():
+    for of_many, of_one in (GpuBinpacking.rule, Fgd.rule):
         scores, devices = of_many(mix, rooms(nodes, (None, open_to)), ask)
         for at, (vcore, memory, free) in enumerate(nodes):
             room = Room(free[::-1], vcore, memory, (True, bool(open_to[at])))
@@ -100,8 +94,7 @@ def test_one_node_scores_alone_what_it_scores_among_many(nodes, asks, bound, ask
 
 
 def test_every_score_that_a_configuration_may_name_is_there():
-    assert tuple(GPU_SCORES) == GPU_NODE_SCORES
-    assert tuple(SCORES) == NODE_SCORES
+    assert tuple(SCORES) == NODE_SCORES + GPU_NODE_SCORES
 
 
 @given(NODES, ASKS)

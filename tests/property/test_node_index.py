@@ -14,10 +14,10 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
-from services.core.scheduler.nodes import node_index, node_table
+from services.core.scheduler.nodes import node_index, node_view
+from services.core.scheduler.nodes.filters.claims import leaves_enough
 from services.core.scheduler.nodes.node_index import Ranks
 from services.core.scheduler.nodes.node_table import NodeTable
-from services.core.scheduler.nodes.node_view import leaves_enough
 from shared.messages.constraints import (
     NO_CONSTRAINTS,
     Constraints,
@@ -127,13 +127,13 @@ def brute_force(table: NodeTable, shape: Shape, *, backfill: bool) -> str | None
     if not free:
         return None
     order = preferred(free, shape.constraints)
-    return min(order, key=lambda node: (table.score(node), node.node_id)).node_id
+    return min(order, key=lambda node: (table.order.of_node(node, None), node.node_id)).node_id
 
 
 def made_anew(table: NodeTable) -> NodeTable:
     """Return a table with the same nodes, which has never answered anything."""
     fresh = NodeTable()
-    fresh.set_policy(table.policy, table.weights)
+    fresh.set_policy(table.order.policy, table.order.weights)
     fresh.pods.label_keys.update(table.pods.label_keys)
     for old in sorted(table.nodes.values(), key=lambda node: node.node_id, reverse=True):
         node = Node(old.node_id, 0, old.capacity, {}, old.labels, old.taints, old.schedulable)
@@ -146,13 +146,21 @@ def made_anew(table: NodeTable) -> NodeTable:
     return fresh
 
 
+def found_by_a_look_at_all(table: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:
+    """Return the first node without any index."""
+    found = table.order.first(table.filters.open.mask(shape), shape)
+    if found is None and backfill:
+        found = table.order.first(table.filters.backfill.mask(shape), shape)
+    return found
+
+
 class NodeIndexMachine(RuleBasedStateMachine):
     @initialize(limits=st.sampled_from([{}, FEW, MANY, FEW | MANY]), policy=st.booleans())
     def start(self, limits, policy):
         self.patches = ExitStack()
         for name, value in limits.items():
             self.patches.enter_context(patch.object(node_index, name, value))
-        self.patches.enter_context(patch.object(node_table, "MAX_CONSTRAINTS", 3))
+        self.patches.enter_context(patch.object(node_view, "MAX_CONSTRAINTS", 3))
         self.table = NodeTable()
         self.table.set_policy(FAIR if policy else BINPACKING, {})
         self.shapes = [
@@ -177,14 +185,13 @@ class NodeIndexMachine(RuleBasedStateMachine):
 
     def compare(self, at: int, *, backfill: bool) -> None:
         table, shape = self.table, self.shapes[at]
-        found = table.best(shape, backfill=backfill)
+        found = table.order.best(shape, backfill=backfill)
         found_id = None if found is None else found.node_id
         assert found is None or table.nodes[found.node_id] is found
         if at < PLAIN:
             assert found_id == brute_force(table, shape, backfill=backfill)
-        fresh = made_anew(table)._scan(
-            Shape("", shape.resource, shape.constraints, shape.labels), backfill=backfill
-        )
+        alike = Shape("", shape.resource, shape.constraints, shape.labels)
+        fresh = found_by_a_look_at_all(made_anew(table), alike, backfill=backfill)
         assert found_id == (None if fresh is None else fresh.node_id)
         for node in table.nodes.values():
             assert table.rows[node.row] is node
@@ -218,7 +225,7 @@ class NodeIndexMachine(RuleBasedStateMachine):
     @rule(at=st.integers(0, len(SHAPES) - 1), times=st.integers(1, 6))
     def place_on_the_best(self, at, times):
         for _ in range(times):
-            node = self.table.best(self.shapes[at])
+            node = self.table.order.best(self.shapes[at])
             if node is None:
                 return
             self.put(node, self.shapes[at])
@@ -305,7 +312,7 @@ class NodeIndexMachine(RuleBasedStateMachine):
     @rule()
     def ranks(self):
         table = self.table
-        places = table._ranks.of(np.arange(len(table.rows)))
+        places = table.order.ranks.of(np.arange(len(table.rows)))
         in_order = [table.rows[row].node_id for row in np.argsort(places)]
         assert in_order == sorted(table.nodes)
         assert sorted(places.tolist()) == list(range(len(table.rows)))
@@ -354,7 +361,7 @@ def test_shapes_that_differ_in_amounts_find_what_each_would_by_itself(policy, li
             shape = shapes.setdefault(
                 (vcore, memory), Shape(f"s{number}", resource, NO_CONSTRAINTS)
             )
-            found = table.best(shape)
+            found = table.order.best(shape)
             expected = brute_force(table, shape, backfill=False)
             assert (None if found is None else found.node_id) == expected
             if step == "-":
@@ -391,7 +398,8 @@ def test_the_first_node_that_pods_leave_open_is_found_without_a_look_at_all(
             patches.enter_context(patch.object(node_index, name, value))
         for number, (kind, step, at) in enumerate(steps):
             shape = shapes[kind]
-            found, expected = table.best(shape), table._scan(shape, backfill=False)
+            found = table.order.best(shape)
+            expected = found_by_a_look_at_all(table, shape, backfill=False)
             assert found is expected
             gone = table.nodes[f"n{at % len(zones)}"]
             if step == "-":

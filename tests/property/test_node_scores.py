@@ -10,8 +10,9 @@ from hypothesis import strategies as st
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Demand, Shape
-from services.core.scheduler.nodes import node_index, node_scores
+from services.core.scheduler.nodes import node_index
 from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.nodes.scores import by_devices
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
@@ -61,7 +62,7 @@ class Cluster:
     def __init__(self, window: int) -> None:
         self.table = NodeTable()
         self.table.set_policy(FGD, {})
-        self.table.scores.remember(window)
+        self.table.order.recent.remember(window)
         self.shapes = [Shape("", dict(amount), where) for amount, where in ASKS]
         self.count = 0
         self.ask(2)  # so that there is a mix
@@ -79,10 +80,10 @@ class Cluster:
 
     def ask(self, chance: int) -> None:
         shape = self.shapes[chance % len(ASKS)]
-        if GPU_SHARE in shape.resource and not self.table.are_devices_shared:
+        if GPU_SHARE in shape.resource and not self.table.devices.are_shared:
             self.table.share_devices()
-        self.table.scores.asked(shape.asked_for)
-        node = self.table.best(shape)
+        self.table.order.recent.asked(shape.asked_for)
+        node = self.table.order.best(shape)
         expected = min(self.expected(shape), default=None)
         assert (node.node_id if node else None) == (expected[1] if expected else None)
         if node is not None and expected is not None:
@@ -91,16 +92,18 @@ class Cluster:
     def look(self, chance: int) -> None:
         """Compare what all nodes score, not the best alone."""
         shape = self.shapes[chance % len(ASKS)]
-        if GPU_SHARE in shape.resource and not self.table.are_devices_shared:
+        if GPU_SHARE in shape.resource and not self.table.devices.are_shared:
             return
         expected = self.expected(shape)
         rows = np.array([self.table.nodes[name].row for _, name, _ in expected], dtype=np.int64)
-        assert self.table.scores_of(shape, rows).tolist() == [score for score, _, _ in expected]
+        assert self.table.order.scores_of(shape, rows).tolist() == [
+            score for score, _, _ in expected
+        ]
 
     def put(self, chance: int) -> None:
         """Place a pod where nobody asked for the best node first."""
         shape = self.shapes[chance % len(ASKS)]
-        if GPU_SHARE in shape.resource and not self.table.are_devices_shared:
+        if GPU_SHARE in shape.resource and not self.table.devices.are_shared:
             self.table.share_devices()
         expected = self.expected(shape)
         if expected:
@@ -118,7 +121,7 @@ class Cluster:
             constraints=shape.constraints,
         )
         self.table.place(node, allocation)
-        demand, held = shape.asked_for[0], self.table.devices_of(node, allocation.allocation_key)
+        demand, held = shape.asked_for[0], self.table.devices.of(node, allocation.allocation_key)
         assert len(held) == demand.number
         if demand.number == 1 and demand.size < WHOLE:
             assert held[0][0] == free.index(device)
@@ -137,7 +140,7 @@ class Cluster:
             is_open = node.labels.get("gpu") == "a100" or where != ON_A100
             if not (node.schedulable and not node.is_closed and is_open and can_run(room, demand)):
                 continue
-            mix = [self.seen_from(node, *asked) for asked in self.table.scores._taken]
+            mix = [self.seen_from(node, *asked) for asked in self.table.order.recent.taken]
             score, device = scored(room, demand, mix)
             found.append((score, node.node_id, device))
         return found
@@ -187,7 +190,7 @@ def test_what_is_kept_of_scores_is_what_they_are(seed, moves, are_few):
     with ExitStack() as few:
         if are_few:
             few.enter_context(patch.multiple(node_index, **FEW))
-            few.enter_context(patch.object(node_scores, "MAX_STATES", 0))
+            few.enter_context(patch.object(by_devices, "MAX_STATES", 0))
         cluster, chance = Cluster(200 if are_few else 8), Random(seed)
         for _ in range(moves):
             getattr(cluster, chance.choice(MOVES))(chance.randrange(10**6))
@@ -199,7 +202,7 @@ def test_a_share_of_several_devices_goes_to_the_fullest():
 
 
 def test_of_states_that_are_numbered_anew_nothing_is_kept_by_their_old_numbers():
-    with patch.object(node_scores, "MAX_STATES", 0):
+    with patch.object(by_devices, "MAX_STATES", 0):
         cluster = Cluster(8)
         for chance in range(200):  # nobody asks, so that the mix stays
             cluster.grow(chance * 7)

@@ -141,11 +141,11 @@ class FixedPluginMachine(SchedulerMachine):
                 node
                 for node in nodes.rows
                 if not node.reservations
-                and nodes.takes(node, shape)
+                and nodes.filters.takes.holds(node, shape)
                 and may_take(node, shape.resource)
             ]
             first = min(open_to_it, key=lambda node: (node.score, node.node_id), default=None)
-            found = nodes.best(shape)
+            found = nodes.order.best(shape)
             if shape.constraints.preferred_nodes:
                 assert (found is None) is (first is None)
             else:

@@ -7,7 +7,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes import pod_topology
+from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.nodes.node_view import ELIGIBLE, SELECTED
 from shared.messages.constraints import (
     AttachedVolume,
     Constraints,
@@ -218,9 +220,9 @@ class PodIndexAgainstACount(RuleBasedStateMachine):
         node = self.table.nodes[pod.node_id]
         others = [item for item in self.pods.values() if item is not pod]
         is_open = self.judge(shape, ask, others)[0][node.row]
-        now_open = self.judge(shape, ask, list(self.pods.values()))[0][node.row]
-        is_eligible = bool(self.table._view(shape).eligible[node.row])
-        assert self.table.would_take(node, shape, [pod]) == (is_eligible and (is_open or now_open))
+        is_eligible = bool(self.table.views.of(shape).first[ELIGIBLE][node.row])
+        takes = self.table.filters.takes.holds(node, shape, After([pod]))
+        assert takes == (is_eligible and is_open)
 
     @rule(constraints=CONSTRAINTS, labels=LABELS, namespace=st.sampled_from(NAMESPACES))
     def ask(self, constraints, labels, namespace):
@@ -253,10 +255,9 @@ class PodIndexAgainstACount(RuleBasedStateMachine):
         for ask in (*self.always, *self.asks):
             shape = self.shape_of(*ask)
             rows, wishes = self.judge(shape, ask, list(self.pods.values()))
-            mask = self.table._open_rows(shape)
-            assert (mask is None and all(rows)) or (mask is not None and mask.tolist() == rows)
-            view = self.table._view(shape)
-            found = self.table.pods.preference(shape, view.eligible, view.selected)
+            assert self.table.filters.between_pods.mask(shape).tolist() == rows
+            first = self.table.views.of(shape).first
+            found = self.table.pods.preference(shape, first[ELIGIBLE], first[SELECTED])
             assert [(scores.tolist(), less) for scores, less in found] == wishes
 
     # --- helpers -----------------------------------------------------------------------------
@@ -284,9 +285,7 @@ class PodIndexAgainstACount(RuleBasedStateMachine):
         return Shape("s", {"pods": 1}, constraints, seen)
 
     def answer(self, shape):
-        mask = self.table._open_rows(shape)
-        rows = [True] * len(self.table.nodes) if mask is None else mask.tolist()
-        return tuple(rows)
+        return tuple(self.table.filters.between_pods.mask(shape).tolist())
 
     def judge(self, shape, ask, pods):
         """Judge every row by counting the pods anew; return what is open, and the preferences."""

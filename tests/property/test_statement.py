@@ -8,6 +8,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from services.core.scheduler.actions import victims
 from services.core.scheduler.model.settings import RECLAIM
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.columns import When
+from services.core.scheduler.nodes.filters.pods import OtherPods
+from services.core.scheduler.nodes.filters.room import room_of
 from services.core.scheduler.nodes.pod_topology import PodIndex
 from services.core.scheduler.statement.statement import Place, Statement
 from shared.messages.conversions import ask_of
@@ -247,7 +250,7 @@ class StatementMachine(RuleBasedStateMachine):
                     subtract_into(want[held.node.node_id], held.ask.shape.resource)
         self.expect_what_is_tried(want)
         for node in partition.nodes.rows:
-            found = partition.nodes.expected_on(node)
+            found = room_of(node, When.EXPECTED)
             assert without_zeros(found) == without_zeros(want[node.node_id])
 
     def expect_what_is_tried(self, want):
@@ -272,11 +275,11 @@ class StatementMachine(RuleBasedStateMachine):
         anew.watch(nodes.rows)
         anew._supposed, anew._places = nodes.pods._supposed, nodes.pods._places
         for _, ask in self.pods(Ask, *Place):
-            view = nodes._view(ask.shape)
             found = []
             for pods in (anew, nodes.pods):
                 ask.shape.plan = None  # each index has its own
-                mask = pods.mask(ask.shape, view.eligible, view.selected)
+                rows = OtherPods(nodes.columns, nodes.views, pods, nodes.nodes).rows
+                mask = rows(ask.shape, When.NOW, nodes.columns.all)
                 found.append([True] * NODES if mask is None else mask.tolist())
             assert found[0] == found[1]
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.core.scheduler.model.sums import sum_of, summed
-from services.core.scheduler.nodes.node_table import _sum as node_sum
+from services.core.scheduler.nodes.columns import sums as node_sum
 from shared.bus import codec
 from shared.messages.interface import (
     AddApplicationRequest,

@@ -4,6 +4,8 @@ import pytest
 
 from services.core.scheduler.model.devices import left_over
 from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.nodes.columns import When
+from services.core.scheduler.nodes.filters.room import room_of
 from services.core.scheduler.statement.statement import Statement
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
@@ -187,16 +189,16 @@ def test_room_that_comes_on_one_device_is_no_room_on_two():
     statement = Statement(partition)
     statement.evict(app, app.allocations["a"], "r")
     statement.evict(app, app.allocations["c"], "r")
-    assert table.expected_on(node)[GPU_SHARE] == 1400
-    assert not table.would_have(node, wide.shape)
-    assert not table.rows_for(wide.shape)[0].any()
+    assert room_of(node, When.EXPECTED)[GPU_SHARE] == 1400
+    assert not table.filters.takes.holds(node, wide.shape, When.EXPECTED)
+    assert not table.filters.takes.any(wide.shape, When.EXPECTED)
     checkpoint = statement.checkpoint()
     statement.evict(app, app.allocations["b"], "r")
-    assert table.would_have(node, wide.shape)
+    assert table.filters.takes.holds(node, wide.shape, When.EXPECTED)
     statement.pipeline(partition.applications["two"], wide, node)
-    assert not table.may_stay(node, "b") or not table.may_stay(node, "a")
+    assert not table.devices.may_stay(node, "b") or not table.devices.may_stay(node, "a")
     statement.rollback(checkpoint)
-    assert not table.would_have(node, wide.shape)
+    assert not table.filters.takes.holds(node, wide.shape, When.EXPECTED)
     statement.discard()
     assert table.expects_nothing()
     core.check()
@@ -219,7 +221,7 @@ def test_an_ask_that_a_statement_places_and_ends_again_leaves_no_trace():
     statement.allocate(two, small, node)
     assert node.devices == [300]
     statement.evict(two, small, "r")
-    assert partition.nodes.would_have(node, ask.shape)
+    assert partition.nodes.filters.takes.holds(node, ask.shape, When.EXPECTED)
     statement.discard()
     assert node.devices == [400]
     assert partition.nodes.expects_nothing()

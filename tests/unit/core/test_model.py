@@ -40,7 +40,7 @@ def test_the_nearest_node_lacks_the_least_of_what_all_are_short_of(among, short_
         core.node(node, vcore=vcore, memory=memory)
     shape = Shape("s", {"vcore": 8, "memory": 10, "pods": 0}, Constraints(), ())
     mask = np.array([node in among for node in "abc"])
-    node, missing = core.partition.nodes.nearest(shape, mask, short_of)
+    node, missing = core.partition.nodes.room.nearest(shape, mask, short_of)
     assert node.node_id == name
     assert missing == lacks
 

@@ -67,7 +67,7 @@ class Cluster:
         """Return why a pod waits."""
         asks = self.core.partition.applications["app"].asks()
         shape = next(ask.shape for ask in asks if ask.key == key)
-        return self.core.partition.nodes.refusal(shape)
+        return self.core.partition.nodes.room.refusal(shape)
 
     def end(self, key: str) -> list[tuple[str, str]]:
         """End a pod; return who is placed then, and where."""

@@ -73,7 +73,7 @@ def test_they_hold_under_any_settings(score, settings):
     core = Core(CONFIG.format("fair"), settings=settings)
     core.send(UpdateConfiguration(CONFIG.format(score)))
     assert not core.partition.config_error
-    assert core.partition.nodes.policy == score
+    assert core.partition.nodes.order.policy == score
 
 
 def test_an_unknown_policy_is_refused():

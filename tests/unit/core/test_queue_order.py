@@ -428,9 +428,9 @@ def test_q_19_node_scores(used, fair, packed):
     table.add(node)
     node.occupied = {"vcore": used[0], "memory": used[1]}
     table.set_policy(FAIR, {"vcore": 4.0, "memory": 1.0})
-    assert table.score(node) == pytest.approx(fair)
+    assert table.order.of_node(node, None) == pytest.approx(fair)
     table.set_policy(BINPACKING, {"vcore": 4.0, "memory": 1.0})
-    assert table.score(node) == pytest.approx(packed)
+    assert table.order.of_node(node, None) == pytest.approx(packed)
 
 
 @pytest.mark.parametrize(("policy", "first"), [("fair", "n1"), ("binpacking", "n2")])
@@ -451,11 +451,13 @@ def test_q_19_the_order_of_nodes_flips_with_the_policy(policy, first):
 def test_q_20_weights(policy, score):
     table = NodeTable()
     table.set_policy(policy, {})
-    assert table.weights == {"vcore": 1.0, "memory": 1.0}
+    assert table.order.weights == {"vcore": 1.0, "memory": 1.0}
     table.set_policy(policy, {"gpu": 1.0})
-    assert table.weights == {"gpu": 1.0}
+    assert table.order.weights == {"gpu": 1.0}
     for capacity in ({"vcore": 1}, {"vcore": 1, "gpu": 0}):
-        assert table.score(Node("n", 0, capacity, {}, {}, (), schedulable=True)) == score
+        assert (
+            table.order.of_node(Node("n", 0, capacity, {}, {}, (), schedulable=True), None) == score
+        )
 
 
 def test_q_20_a_negative_weight_is_refused():

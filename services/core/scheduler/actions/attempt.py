@@ -35,7 +35,10 @@ class Attempt:
         It may not where its devices are for another: then it is to come again, on others.
         """
         application, pod = task.job.application, task.pod
-        before, may_stay = self._before.get(task), self.trial.nodes.may_stay(node, task.name)
+        before, may_stay = (
+            self._before.get(task),
+            self.trial.nodes.devices.may_stay(node, task.name),
+        )
         if before is not None and before[1] is node and is_out(task) and may_stay:
             self._statement.put_back(application, pod, before[0], self._by)
         elif isinstance(pod, Ask):

@@ -21,6 +21,7 @@ from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import TaskGroupCount
 from services.core.scheduler.model.user_table import first_shortage
+from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, TerminationType
@@ -67,7 +68,7 @@ class Search:
         self._ranks: dict[str, Rank | None] = {}
         self._order: dict[str, int] = {}
         self._heap: list[tuple[Rank, str]] = []
-        if partition.nodes.could_hold(self._shape):
+        if partition.nodes.filters.could_hold.any(self._shape):
             self._read(counts)
 
     def _read(self, counts: TaskGroupCount) -> None:
@@ -89,9 +90,9 @@ class Search:
 
         What is done of it has to be told by ``renew`` before the next one.
         """
-        node = self._best_with_placeholders() or self._partition.nodes.best(self._shape)
+        node = self._best_with_placeholders() or self._partition.nodes.order.best(self._shape)
         if node is None or not self._left:
-            return self._partition.nodes.refusal(self._shape)
+            return self._partition.nodes.room.refusal(self._shape)
         chosen = self._on(node)
         chosen += self._elsewhere(node, chosen)
         return self._over_quota(chosen) or (node, chosen)
@@ -130,7 +131,8 @@ class Search:
         alone = total_of(item.resource_per_alloc for item in chosen)
         if node.is_closed and not fits_room(alone, self._wanted):
             return None  # what is free there is kept for somebody else
-        if not self._partition.nodes.would_take(node, self._shape, chosen):
+        takes = self._partition.nodes.filters.takes
+        if not takes.holds(node, self._shape, After(chosen)):
             return None
         if fits_room(alone, self._need):
             return 0, self._releases(chosen), self._order[name]

@@ -227,7 +227,7 @@ def _no_headroom(
     if short is not None:
         queue, limit = short
         if limit.is_nowhere:
-            refusal = partition.nodes.refusal(ask.shape)
+            refusal = partition.nodes.room.refusal(ask.shape)
             return Refusal(refusal.reason, str(limit), refusal.nodes, limit), queue.gate
         available = application.queue.headroom()
         _note_no_headroom(partition, application, ask, BY_QUEUE, available)
@@ -273,12 +273,12 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
         partition.refuse_by_nodes(bucket, found)
         return None
     with partition.timings.node_search:
-        node = partition.nodes.best(ask.shape, backfill=partition.settings.backfill)
+        node = partition.nodes.order.best(ask.shape, backfill=partition.settings.backfill)
         if node is None and lane.is_behind(partition, application, ask):
-            node = partition.nodes.best_held(ask.shape)
+            node = partition.nodes.order.best_held(ask.shape)
     if node is None:
         with partition.timings.node_evaluation:
-            refusal = partition.nodes.refusal(ask.shape)
+            refusal = partition.nodes.room.refusal(ask.shape)
         partition.refuse_by_nodes(bucket, refusal)
         _note_closed(partition, application, ask, refusal)
         preemption_looks.look_later(partition, application, ask)
@@ -330,7 +330,7 @@ def _try_reserved(partition: Partition, reservation: Reservation) -> int:
         return 0
     node = reservation.node if _is_its_turn(partition, reservation) else None
     if node is None and not reservation.is_required:
-        node = partition.nodes.best(ask.shape)
+        node = partition.nodes.order.best(ask.shape)
     if node is None:
         required_nodes.make_room(partition, reservation)
         return 0
@@ -348,4 +348,6 @@ def _try_whole(partition: Partition, application: Application) -> None:
 
 def _is_its_turn(partition: Partition, reservation: Reservation) -> bool:
     first = next(iter(reservation.node.reservations.values()))
-    return first is reservation and partition.nodes.takes(reservation.node, reservation.ask.shape)
+    return first is reservation and partition.nodes.filters.takes.holds(
+        reservation.node, reservation.ask.shape
+    )

@@ -41,7 +41,7 @@ def _place(trial: Tentative, places: list[tuple[Ask, Node]]) -> bool:
     """Count pods in on their nodes, all or none; return whether the nodes take them."""
     before = trial.checkpoint()
     for ask, node in places:
-        if not trial.nodes.takes(node, ask.shape):
+        if not trial.nodes.filters.takes.holds(node, ask.shape):
             trial.rollback(before)
             return False
         trial.place(ask, node)

@@ -47,7 +47,7 @@ def rooms(
     yield 0, room, free
     for at_ns, ended in going:
         add_into(room, ended.resource_per_alloc)
-        devices.change(free, partition.nodes.devices_of(node, ended.allocation_key), 1)
+        devices.change(free, partition.nodes.devices.of(node, ended.allocation_key), 1)
         yield at_ns, room, free
 
 

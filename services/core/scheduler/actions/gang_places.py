@@ -26,6 +26,7 @@ import numpy as np
 
 from services.core.scheduler.model.rows import AskGroup, Node
 from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.statement.tentative import Tentative
 from shared.model.reasons import Reason, Refusal
@@ -65,7 +66,7 @@ def amount(application: "Application") -> Resource:
 def could_be_held(nodes: NodeTable, application: "Application") -> bool:
     """Return whether empty nodes could hold every group of a gang, and all groups' sum."""
     return fits_room(nodes.total, amount(application)) and all(
-        int(nodes.places(shape, when_empty=True).sum()) >= count
+        int(nodes.room.places(shape, when_empty=True).sum()) >= count
         for shape, count in application.placeholder_needs().items()
     )
 
@@ -73,10 +74,7 @@ def could_be_held(nodes: NodeTable, application: "Application") -> bool:
 def first_could_be_held(nodes: NodeTable, application: "Application") -> bool:
     """Return whether a member that waits could start if nothing ran."""
     shapes = [group.bucket.shape for group in members(application)]
-    return any(
-        bool((nodes.places(shape, when_empty=True) * nodes.pods.mask_when_empty(shape)).any())
-        for shape in shapes
-    )
+    return any(nodes.filters.could_start.any(shape, When.EMPTY) for shape in shapes)
 
 
 # --- the trial ------------------------------------------------------------------------------------
@@ -92,7 +90,7 @@ def bound(
     if kept_nodes(application):
         return None  # what is kept for it is not among the places that all may have
     wanted = application.placeholder_needs()
-    places = {shape: nodes.places(shape, backfill=backfill) for shape in wanted}
+    places = {shape: nodes.room.places(shape, backfill=backfill) for shape in wanted}
     room = {shape: int(found.sum()) for shape, found in places.items()}
     short = next((shape for shape in wanted if room[shape] < wanted[shape]), None)
     if short is None:
@@ -133,8 +131,8 @@ def _find_from(
         return placed
     used = len({node.node_id for _, node in placed})
     why = f"{len(placed)} of {sum(wanted.values())} members have one, on {used}"
-    has_room = nodes.places(left, backfill=backfill).any()
-    lack = nodes.refusal(left).message if has_room else _lack(nodes, left)
+    has_room = nodes.room.places(left, backfill=backfill).any()
+    lack = nodes.room.refusal(left).message if has_room else _lack(nodes, left)
     refusal = _refusal(nodes, why, left, lack)
     trial.rollback(before)
     return NoPlaces(refusal, wanted)
@@ -153,7 +151,7 @@ def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> 
     if not bound_to:
         return
     key, wanted = next(iter(bound_to.values())), application.placeholder_needs()
-    places = {shape: nodes.places(shape, backfill=backfill) for shape in bound_to}
+    places = {shape: nodes.room.places(shape, backfill=backfill) for shape in bound_to}
     domains: dict[str, list[Node]] = {}
     for node in nodes.nodes.values():
         if key in node.labels:
@@ -164,13 +162,13 @@ def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> 
         for name, own in domains.items()
     ]  # fmt: skip
     first = _by_room(nodes, application, backfill=backfill)[0].bucket.shape
-    room_of_first = nodes.places(first, backfill=backfill)
+    room_of_first = nodes.room.places(first, backfill=backfill)
     for spare, name in sorted(sizes, key=lambda size: (-size[0], size[1]))[:MAX_STARTS]:
         if spare < 0:
             return
         for node in domains[name]:
             is_free = room_of_first[node.row] and not node.is_closed
-            if is_free and nodes.takes(node, first):
+            if is_free and nodes.filters.takes.holds(node, first):
                 yield node
                 break
 
@@ -225,7 +223,7 @@ def _by_room(nodes: NodeTable, application: "Application", *, backfill: bool) ->
     """Return the groups of a gang, the one for which there is the least room first."""
 
     def room(group: AskGroup) -> int:
-        return int(nodes.places(group.bucket.shape, backfill=backfill).sum())
+        return int(nodes.room.places(group.bucket.shape, backfill=backfill).sum())
 
     return sorted(members(application), key=room)
 
@@ -238,28 +236,28 @@ def kept_nodes(application: "Application") -> dict[str, Node]:
 
 def _kept_node(nodes: NodeTable, node: Node | None, shape: Shape) -> Node | None:
     """Return the node that is kept for a member if it takes it now."""
-    return node if node is not None and nodes.takes(node, shape) else None
+    return node if node is not None and nodes.filters.takes.holds(node, shape) else None
 
 
 def _node_for(nodes: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:
     name = shape.constraints.required_node
     if not name:
-        return nodes.best(shape, backfill=backfill)
+        return nodes.order.best(shape, backfill=backfill)
     node = nodes.nodes.get(name)
-    is_open = node is not None and not node.is_closed and nodes.takes(node, shape)
+    is_open = node is not None and not node.is_closed and nodes.filters.takes.holds(node, shape)
     return node if is_open else None
 
 
 def _refusal(nodes: NodeTable, why: str, shape: Shape, lack: str) -> Refusal:
     sentence = f"the whole gang has no place: {why} of {len(nodes.nodes)} nodes; {lack}"
-    return Refusal(Reason.GANG_PLACES, sentence, nodes.evidence(shape))
+    return Refusal(Reason.GANG_PLACES, sentence, nodes.room.evidence(shape))
 
 
 def _lack(nodes: NodeTable, shape: Shape) -> str:
     """Say which node is the nearest to room for one more member of a shape, and what it lacks."""
-    nearest = nodes.nearest(shape)
+    nearest = nodes.room.nearest(shape)
     if nearest is None:
-        return nodes.refusal(shape).message
+        return nodes.room.refusal(shape).message
     node, lacking = nearest
     return (
         f"requested {go_map(shape.resource)}, the nearest node for one more, {node.node_id}, "

@@ -100,12 +100,14 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
         return False
     if any(GPU_SHARE in shape.resource for shape in needs):  # of devices no sum says what fits
         fits_one = all(
-            int(nodes.places(shape, when_empty=True).max(initial=0)) >= count
+            int(nodes.room.places(shape, when_empty=True).max(initial=0)) >= count
             for shape, count in needs.items()
         )
     else:
         whole = amount(application)
-        fits_one = any(nodes.could_hold(Shape("", whole, shape.constraints)) for shape in needs)
+        fits_one = any(
+            nodes.filters.could_hold.any(Shape("", whole, shape.constraints)) for shape in needs
+        )
     return not fits_one and could_be_held(nodes, application)
 
 
@@ -137,7 +139,7 @@ def _choose(partition: Partition) -> None:
     elif partition.lane is not None:
         lane = partition.lane
         partition.give_lane(None)
-        partition.nodes.let_backfill(0)
+        partition.nodes.lane.backfill_ns = 0
         _requeue_for(partition, _hold(partition, lane, {}))
 
 
@@ -263,8 +265,8 @@ def _look(partition: Partition, lane: Lane) -> None:
     """
     nodes, now_ns = partition.nodes, partition.now_ns
     improved: dict[Node, None] = {}
-    longest_ns = nodes.backfill_ns
-    changed = nodes.changed_since(lane.seen) if lane.facts == nodes.facts else None
+    longest_ns = nodes.lane.backfill_ns
+    changed = nodes.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
     if changed is None:
         _count_all(partition, lane)
         is_other = True
@@ -281,8 +283,8 @@ def _look(partition: Partition, lane: Lane) -> None:
     is_promised = lane.start_ns and not _is_somebody_before(partition, lane)
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
-    nodes.let_backfill(max(0, lane.start_ns - now_ns) if may_pass else 0)
-    if nodes.backfill_ns > longest_ns:
+    nodes.lane.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
+    if nodes.lane.backfill_ns > longest_ns:
         improved.update(dict.fromkeys(lane.nodes))
     _requeue_for(partition, improved)
 
@@ -307,7 +309,7 @@ def _is_somebody_before(partition: Partition, lane: Lane) -> bool:
 def _count_all(partition: Partition, lane: Lane) -> None:
     """Work out of every node when it has the room for how many members."""
     rows = partition.nodes.rows
-    lane.facts = partition.nodes.facts
+    lane.facts = partition.nodes.columns.facts
     lane.next_end_ns = np.full(len(rows), NEVER_NS, dtype=np.int64)
     lane.gathers = np.zeros(len(rows), dtype=np.bool_)
     for shape, count in lane.needs.items():
@@ -318,7 +320,7 @@ def _count_all(partition: Partition, lane: Lane) -> None:
 
 
 def _most(partition: Partition, shape: Shape) -> int:
-    return int(partition.nodes.places(shape, when_empty=True).max(initial=1))
+    return int(partition.nodes.room.places(shape, when_empty=True).max(initial=1))
 
 
 def _count(partition: Partition, lane: Lane, node: Node) -> bool:
@@ -332,7 +334,11 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
     is_sooner = False
     for shape, known in lane.rooms.items():
         moments = np.full(known.shape[1], NEVER_NS + 1, dtype=np.int64)
-        if node.schedulable and not node.reservations and partition.nodes.may_use(node, shape):
+        if (
+            node.schedulable
+            and not node.reservations
+            and partition.nodes.filters.admits.holds(node, shape)
+        ):
             had = 0
             for at_ns, room, free in rooms(partition, node, going):
                 has = min(fits_times(room, free, shape), known.shape[1])
@@ -404,8 +410,8 @@ def _first(partition: Partition, rooms: Moments, count: int) -> tuple[int, dict[
         return at_ns, {}
     in_time = np.count_nonzero(rooms <= at_ns, axis=1)
     rows = np.flatnonzero(in_time)
-    held = partition.nodes.held(rows)
-    ranks = partition.nodes.places_of_ids(rows)
+    held = partition.nodes.columns.held[rows]
+    ranks = partition.nodes.order.ranks.of(rows)
     last = rooms[rows, np.maximum(in_time[rows] - 1, 0)]
     if partition.settings.backfill and at_ns < NEVER_NS:
         order = np.lexsort((ranks, ~held, -last))

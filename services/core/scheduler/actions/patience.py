@@ -202,7 +202,11 @@ def _short_of_nodes(partition: Partition) -> dict[Queue, None]:
     by_nodes = chain.from_iterable(partition.root.blocked_buckets.values())
     for bucket in chain(by_nodes, partition.root.gate.buckets):  # the root's max is the nodes' sum
         leaf = bucket.leaf
-        if leaf not in found and bucket.first() and partition.nodes.could_hold(bucket.shape):
+        if (
+            leaf not in found
+            and bucket.first()
+            and partition.nodes.filters.could_hold.any(bucket.shape)
+        ):
             found[leaf] = None
             if len(found) > 1:
                 break

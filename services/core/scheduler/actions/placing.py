@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.constraints.node_domains import Domain, domains, same_domain
 from services.core.scheduler.model.rows import Node
+from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import Job, Task, Trial, is_placed
 from shared.model.gpus import GPU
@@ -86,12 +87,13 @@ def _place_in(
 
 def best_node(trial: Trial, task: Task, where: Domain, *, now: bool) -> Node | None:
     """Return the node of a domain for a task, with room that is idle ``now``; or None."""
-    fits, has_now = trial.nodes.rows_for(trial.shape_of(task))
-    fits &= where.rows
+    shape, filters = trial.shape_of(task), trial.nodes.filters
+    fits = filters.takes.mask(shape, When.EXPECTED) & where.rows
+    has_now = filters.has_room.mask(shape)
     if now:
         fits &= has_now
     rows = np.flatnonzero(fits)
-    if rows.size and trial.nodes.has_plugin_scores:
+    if rows.size and trial.nodes.order.of_plugins:
         rows = _first_by_plugins(trial, task, rows, where, has_now)
     if not rows.size:
         return None
@@ -108,7 +110,7 @@ def _first_by_plugins(
     """Return the rows that plugins put first, of the best domain and with idle room if any has."""
     rows = rows[where.marks[rows] == where.marks[rows].max()]
     idle = rows[now[rows]]
-    return trial.nodes.first_by_plugins(idle if idle.size else rows, trial.shape_of(task))
+    return trial.nodes.order.first_by_plugins(idle if idle.size else rows, trial.shape_of(task))
 
 
 def _placement(trial: Trial, task: Task, rows: NDArray[np.int64]) -> NDArray[np.float64]:
@@ -117,9 +119,9 @@ def _placement(trial: Trial, task: Task, rows: NDArray[np.int64]) -> NDArray[np.
     wants_gpu = gpu is not None and task.request[gpu] > 0
     marks = np.zeros(rows.size, dtype=np.float64)
     if gpu is not None and not wants_gpu:
-        marks += (nodes.capacity_of(GPU)[rows] == 0) * _TYPE_MARKS
+        marks += (nodes.room.capacity_of(GPU)[rows] == 0) * _TYPE_MARKS
     name = GPU if wants_gpu else VCORE if VCORE in trial.names else trial.names[0]
-    room = nodes.room((name,))[rows, 0].astype(np.float64)
+    room = nodes.room.expected((name,))[rows, 0].astype(np.float64)
     low, high = room.min(), room.max()
     if low == high:
         return marks + _PLACE_MARKS

@@ -18,6 +18,7 @@ from services.core.scheduler.lifecycle.endings import after_placeholders_changed
 from services.core.scheduler.model.rows import Application, AskGroup, Node
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
+from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement import application_ledger, replacing
 from services.core.scheduler.statement.journal import (
@@ -91,9 +92,9 @@ class _Places:
             fitting, node = _fitting(partition, application, counts, ask)
         if fitting is None:
             return self._cover(counts, ask)
-        node = node or partition.nodes.best(ask.shape)
+        node = node or partition.nodes.order.best(ask.shape)
         if node is None:
-            refusal = partition.nodes.refusal(ask.shape)
+            refusal = partition.nodes.room.refusal(ask.shape)
             _leave_unplaced(partition, application, group, ask, refusal)
             return False
         replacing.begin(partition, application, ask, fitting, node)
@@ -157,7 +158,8 @@ def _fitting(
         if application.released.get(key, REPLACED) != REPLACED or not _is_enough(placeholder, ask):
             continue
         node = partition.nodes.nodes.get(placeholder.node_id)
-        if node is not None and partition.nodes.would_take(node, ask.shape, (placeholder,)):
+        takes = partition.nodes.filters.takes
+        if node is not None and takes.holds(node, ask.shape, After((placeholder,))):
             return placeholder, node
         first = first or placeholder
     return first, None
@@ -252,8 +254,8 @@ def _start_covered(partition: Partition, application: Application, ask_key: str)
     ask = application.group_of[ask_key].asks[ask_key]
     cover = partition.end_cover(application, ask_key)
     node = partition.nodes.nodes.get(cover.node.node_id)
-    if node is not cover.node or not partition.nodes.takes(node, ask.shape):
-        node = partition.nodes.best(ask.shape)
+    if node is not cover.node or not partition.nodes.filters.takes.holds(node, ask.shape):
+        node = partition.nodes.order.best(ask.shape)
     if node is None:
         application_ledger.set_covered(application, ask, is_covered=False)
         queueing.enter(application)
@@ -276,9 +278,9 @@ def _at_its_node(partition: Partition, swap: Replacement) -> Allocation | None:
         partition.free_node(swap.allocation)  # which must not stand in its own way
     shape = partition.present_shape(swap.ask)
     node = partition.nodes.nodes.get(swap.allocation.node_id)
-    if node is not None and partition.nodes.takes(node, shape):
+    if node is not None and partition.nodes.filters.takes.holds(node, shape):
         return swap.allocation
-    node = partition.nodes.best(shape)
+    node = partition.nodes.order.best(shape)
     return None if node is None else replace(swap.allocation, node_id=node.node_id)
 
 
@@ -297,8 +299,8 @@ def _adopted(
         ):
             continue
         node = partition.nodes.nodes.get(placeholder.node_id)
-        if node is None or not partition.nodes.takes(node, ask.shape):
-            node = partition.nodes.best(ask.shape)
+        if node is None or not partition.nodes.filters.takes.holds(node, ask.shape):
+            node = partition.nodes.order.best(ask.shape)
         if node is None:
             _fail(partition, application, ask)
             continue
@@ -311,7 +313,7 @@ def _adopted(
 def real_node_gone(partition: Partition, application: Application, ask_key: str) -> None:
     """Find a real ask another node because the one where it was to start has gone."""
     swap = application.replacing[application.replacing_ask[ask_key]]
-    node = partition.nodes.best(partition.present_shape(swap.ask))
+    node = partition.nodes.order.best(partition.present_shape(swap.ask))
     if node is not None:
         replacing.move(partition, application, ask_key, node)
         return
@@ -336,4 +338,4 @@ def _fail(partition: Partition, application: Application, ask: Ask) -> None:
     counts = application.task_groups[group.task_group_name]
     if counts.held and application.may_schedule and not application.pending_placeholders:
         return
-    unschedulable.mark_group(partition, group, ask, partition.nodes.refusal(ask.shape), most=1)
+    unschedulable.mark_group(partition, group, ask, partition.nodes.room.refusal(ask.shape), most=1)

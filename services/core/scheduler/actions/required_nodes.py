@@ -60,11 +60,11 @@ def node_for(partition: Partition, application: Application, ask: Ask) -> Node |
         return Refusal(
             Reason.CONSTRAINTS, f"the required node {name} does not match, or has a taint"
         )
-    if not partition.nodes.may_use(node, ask.shape):
-        return Refusal(Reason.PLUGIN, partition.nodes.why_closed(node, ask.shape))
+    if not partition.nodes.filters.admits.holds(node, ask.shape):
+        return Refusal(Reason.PLUGIN, partition.nodes.room.why_closed(node, ask.shape))
     partition.give_back(node, only_ordinary=True)
     others = [key for key in node.reservations if key != ask.key]
-    if not others and partition.nodes.takes(node, ask.shape):
+    if not others and partition.nodes.filters.takes.holds(node, ask.shape):
         return node
     if not fits_room(node.capacity, ask.shape.resource):
         return Refusal(

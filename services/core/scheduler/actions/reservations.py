@@ -143,12 +143,12 @@ class _Look:
         """Return the node that is to be kept for an ask of a shape, or None."""
         partition = self.partition
         if not self.is_for_heads:
-            return partition.nodes.best_to_reserve(shape)
-        nearest = partition.nodes.nearest_to_hold(shape, MAX_LOOKED)
+            return partition.nodes.room.tightest(shape)
+        nearest = partition.nodes.room.nearest_to_hold(shape, MAX_LOOKED)
         expected = [(_expected_ns(partition, node, shape), node) for node in nearest]
         known = [entry for entry in expected if entry[0]]
         if not known:
-            return partition.nodes.best_to_reserve(shape)
+            return partition.nodes.room.tightest(shape)
         at_ns, soonest = min(known, key=lambda entry: entry[0])
         if at_ns <= partition.now_ns + AHEAD_NS:
             return soonest
@@ -228,7 +228,7 @@ def _take_place(partition: Partition, group: AskGroup, ask: Ask, node: Node | No
 
 def _may_hold(partition: Partition, node: Node, shape: Shape) -> bool:
     """Return whether a node that is reserved may be kept for an ask of a shape instead."""
-    if not (could_hold(node, shape) and partition.nodes.may_use(node, shape)):
+    if not (could_hold(node, shape) and partition.nodes.filters.admits.holds(node, shape)):
         return False
     soon_ns = partition.now_ns + AHEAD_NS
     return not _is_for_heads(partition) or _expected_ns(partition, node, shape) <= soon_ns

@@ -229,7 +229,7 @@ class _Run:
         if node is not None and self._stays(node, shape):
             return node
         self._count_node()
-        node = nodes.best(shape, backfill=self._partition.settings.backfill)
+        node = nodes.order.best(shape, backfill=self._partition.settings.backfill)
         self._node, self._shape = node, shape
         self._room = 1
         if node is not None:
@@ -240,13 +240,13 @@ class _Run:
         """Return whether the node of the last ask comes first for this one, too, and takes it."""
         nodes, last = self._partition.nodes, self._shape
         if not self._taken and self._room == self._on_node == 1 and last is not None:
-            self._lead = nodes.led_by(node, last)
+            self._lead = nodes.order.led_by(node, last)
             if self._lead is None:
                 return False
             self._left = dict(node.available)
             self._room = self._times(node, last)
         if last is not shape:
-            if self._lead is None or not nodes.is_led(self._lead, shape):
+            if self._lead is None or not nodes.order.is_led(self._lead, shape):
                 return False
             self._fold()
             self._shape = shape
@@ -256,7 +256,7 @@ class _Run:
     def _times(self, node: Node, shape: Shape) -> int:
         """Return how often a shape goes into the node; its devices know who is on them already."""
         times = _multiples(self._left, shape)
-        need = self._partition.nodes.need_of(shape)
+        need = self._partition.nodes.devices.need_of(shape)
         return times if need is None else min(times, self._on_node + places_on(node, need))
 
     def _fold(self) -> None:

@@ -73,7 +73,7 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
     Room is looked for step by step: for one task, then for 2, 4, 8 and so on. The victims of a step
     stay victims in the next, so that they go in their order, whatever node they are on.
     """
-    capacities = trial.nodes.capacities(trial.names)
+    capacities = trial.nodes.room.capacities(trial.names)
     tasks = tasks_to_allocate(job)
     if not may_ever_take(trial, job, tasks):
         return None
@@ -108,7 +108,7 @@ def could_ever_fit(trial: Trial, job: Job) -> bool:
     Only a job whose asks are all alike is judged here, without reading them.
     """
     alike = _alike(trial, job)
-    return alike is None or _could_fit(trial.nodes.capacities(trial.names), *alike)
+    return alike is None or _could_fit(trial.nodes.room.capacities(trial.names), *alike)
 
 
 def _alike(trial: Trial, job: Job) -> tuple[Amount, list[Amount]] | None:
@@ -433,14 +433,14 @@ def _what_comes_next(
 
     def may_stay(task: Task) -> bool:
         node = task.node
-        return comes_back(task) and node is not None and nodes.may_stay(node, task.name)
+        return comes_back(task) and node is not None and nodes.devices.may_stay(node, task.name)
 
     def tasks_of(candidate: Job) -> list[Task]:
         if candidate is job:
             return wanted
         if candidate not in victims:
             return tasks_to_allocate(candidate)
-        staying = tasks_to_allocate(candidate, may_stay) if nodes.are_devices_shared else []
+        staying = tasks_to_allocate(candidate, may_stay) if nodes.devices.are_shared else []
         return staying or tasks_to_allocate(candidate, comes_back)
 
     return tasks_of

@@ -63,7 +63,7 @@ def _by_nodes(partition: Partition, bucket: Bucket) -> Refusal:
     assert bucket.refusal is not None
     if bucket.refusal.nodes is not None:
         return bucket.refusal
-    return replace(bucket.refusal, nodes=partition.nodes.evidence(bucket.shape))
+    return replace(bucket.refusal, nodes=partition.nodes.room.evidence(bucket.shape))
 
 
 def _room(bucket: Bucket) -> int:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, STALE
 from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
 from services.core.scheduler.statement.partition import Partition
@@ -75,7 +76,8 @@ def is_open_without(
     ``more``, and whose placeholder goes, has come.
     """
     gone = [*victims, *_going(partition, node)]
-    return partition.nodes.would_be_open(node, shape, gone, [*_coming(partition, node), *more])
+    after = After(gone, [*_coming(partition, node), *more])
+    return partition.nodes.filters.between_pods.holds(node, shape, after)
 
 
 def has_devices_without(
@@ -89,8 +91,8 @@ def has_devices_without(
     if shape.on_devices is None:
         return True
     gone = [*victims, *_going(partition, node)]
-    coming = [*_coming(partition, node), *more]
-    return partition.nodes.would_have_devices(node, shape, gone, coming)
+    after = After(gone, [*_coming(partition, node), *more])
+    return partition.nodes.filters.devices.holds(node, shape, after)
 
 
 def _coming(partition: Partition, node: Node) -> list[Allocation]:

@@ -52,7 +52,7 @@ def take_all(partition: Partition, requests: Iterable[AllocationAsk], take_one: 
             _join(partition, kind, request)
             continue
         is_first = GPU_SHARE in request.resource_per_alloc
-        is_first &= not partition.nodes.are_devices_shared
+        is_first &= not partition.nodes.devices.are_shared
         if is_first or pods.would_learn(request.constraints) or _is_known(partition, request):
             _count_all(partition, kinds)
         take_one(partition, request)

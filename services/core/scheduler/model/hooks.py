@@ -12,12 +12,9 @@ Source: docs/adr/0037.
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from math import isfinite
+from math import inf, isfinite
 from operator import index
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
-from numpy.typing import NDArray
 
 from services.core.scheduler.model.policy import Policy, Reads, Register, Victim, reads
 from services.core.scheduler.model.rows import Gate, PluginGate
@@ -175,46 +172,25 @@ class Hooks:
         """Return whether nodes have another order than their own, or one that no index follows."""
         return bool(self.score or self.moving)
 
-    def admits(self, node: "Node", shape: "Shape") -> bool:
-        """Return whether every hook lets a node take a shape now."""
-        return all(self._ask(hook, _truth, node, shape) for hook in (*self.fixed, *self.moving))
-
     def admits_as_it_is(self, node: "Node", shape: "Shape") -> bool:
         """Return whether those hooks do that only look at what the node is."""
         return all(self._ask(hook, _truth, node, shape) for hook in self.fixed)
 
-    def scores_as_it_is(self, node: "Node", shape: "Shape") -> list[float]:
-        """Return, hook by hook, the scores that rest on what the node is, NaN for the others."""
-        return [self._scored(hook, node, shape) if hook.is_fixed else np.nan for hook in self.score]
+    def admits_now(self, node: "Node", shape: "Shape") -> bool:
+        """Return whether those hooks do that look at more than that."""
+        return all(self._ask(hook, _truth, node, shape) for hook in self.moving)
+
+    def is_score_fixed(self, number: int) -> bool:
+        """Return whether a hook that scores nodes rests on what the node is, and no more."""
+        return self.score[number].is_fixed
+
+    def scored(self, number: int, node: "Node", shape: "Shape") -> float:
+        """Return what a hook scores a node; infinity where it raised."""
+        return self._scored(self.score[number], node, shape)
 
     def _scored(self, hook: Hook, node: "Node", shape: "Shape") -> float:
         value = self._ask(hook, _number, node, shape)
-        return np.inf if value is None else value
-
-    def narrow(self, mask: NDArray[np.bool_], rows: "Sequence[Node]", shape: "Shape") -> None:
-        """Close the rows of a mask that a hook refuses by more than the node."""
-        for row in np.flatnonzero(mask).tolist() if self.moving else ():
-            mask[row] = all(self._ask(hook, _truth, rows[row], shape) for hook in self.moving)
-
-    def first(
-        self,
-        among: NDArray[np.int64],
-        rows: "Sequence[Node]",
-        shape: "Shape",
-        fixed: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
-        """Return those of some rows that come first, hook after hook, with ``fixed`` scores known.
-
-        A row for which a hook raised is none of them.
-        """
-        for at, hook in enumerate(self.score):
-            if hook.is_fixed:
-                scores = fixed[at, among]
-            else:
-                found = [self._scored(hook, rows[row], shape) for row in among.tolist()]
-                scores = np.array(found, dtype=np.float64)
-            among = among[(scores == scores.min(initial=np.inf)) & (scores < np.inf)]
-        return among
+        return inf if value is None else float(value)
 
     def why_closed(self, nodes: "Sequence[Node]", shape: "Shape") -> str:
         """Return which plugins leave none of some nodes open, "" where they leave one."""
@@ -222,7 +198,7 @@ class Hooks:
         closing: dict[str, None] = {}
         for node in nodes:
             closed = [h for h in hooks if not self._ask(h, _truth, node, shape)]
-            closed = closed or [h for h in self.score if self._scored(h, node, shape) == np.inf]
+            closed = closed or [h for h in self.score if self._scored(h, node, shape) == inf]
             if not closed:
                 return ""
             for hook in closed:

@@ -24,7 +24,7 @@ all is spread over as many answers; and twice that before the last are left out.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import islice
@@ -81,18 +81,11 @@ class Nodes(Protocol):
     def first_rows(self, shape: "Shape", rows: Rows, amount: int) -> Rows:
         """Return the first of some rows by score and node id, in any order; there are more."""
 
-    def scores_of_few(self, shape: "Shape", nodes: "Sequence[Node]") -> list[int]:
+    def scores_of_few(self, shape: "Shape", nodes: "Sequence[Node]") -> list[Any]:
         """Return what a few nodes score for a shape that they take; less is better."""
 
     def scores_of(self, shape: "Shape", rows: Rows) -> NDArray[Any]:
         """Return what some rows score for a shape that they take; less is better."""
-
-
-class Limits(Protocol):
-    """Where other pods let a shape go."""
-
-    def leaves_open(self, row: int) -> bool:
-        """Return whether one row is left open."""
 
 
 @dataclass(slots=True, eq=False)
@@ -160,7 +153,7 @@ class NodeIndex:
         shape.candidates = self._candidates_of(shape, is_shared=False)
         return self.first(shape)
 
-    def first_open(self, shape: "Shape", limits: Limits) -> "Node | None":
+    def first_open(self, shape: "Shape", is_open: "Callable[[Node], bool]") -> "Node | None":
         """Return the first node in order that takes a shape and that pods leave open to it.
 
         None: it is none of the first FAR that take it, or not known; where it was so several times
@@ -174,14 +167,14 @@ class NodeIndex:
         for node in islice(_in_order(found), FAR):
             if self._nodes.has_room(node, shape):
                 has_room = True
-                if limits.leaves_open(node.row):
+                if is_open(node):
                     found.missed = 0
                     return node
         if has_room or found.key[0] is not None:
             found.missed += 1
             return None
         shape.candidates = self._candidates_of(shape, is_shared=False)
-        return self.first_open(shape, limits)
+        return self.first_open(shape, is_open)
 
     def _asked_for(self, shape: "Shape") -> Candidates:
         """Return the candidates of a shape, which it is asked for now."""

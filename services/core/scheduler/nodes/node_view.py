@@ -1,170 +1,118 @@
-"""What an ask's constraints make of every node, as far as the node alone decides it."""
+"""What the node alone decides of a shape, remembered by row: facts, and numbers.
+
+Rule 1: asks that say the same of nodes (``Constraints.of_nodes``) share a view. Where a plugin
+        looks at amounts, a view is of one shape.
+Rule 2: a view is made for a row when it is first read, and again when the node is another: its
+        labels, taints or capacity have changed, or its row.
+
+Limit: MAX_CONSTRAINTS views are remembered; with more all are forgotten and made again.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model import devices
-from services.core.scheduler.nodes.device_rows import open_devices
 from services.core.scheduler.nodes.node_classes import Failing
-from shared.messages.constraints import Taint
-from shared.messages.interface import Allocation
-from shared.messages.selectors import (
-    SOFT_EFFECT,
-    first_untolerated,
-    selects,
-    term_matches,
-    tolerates,
-)
-from shared.model.resources import fits_room
+from shared.model.reasons import Reason
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
     from services.core.scheduler.model.shapes import Shape
 
-FULL_MARKS = 100
-MAX_TAINTS = 32  # told apart in a refusal; the others are told together
+MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
+SCHEDULABLE, MATCHING, USABLE = "schedulable", "matching", "usable"  # the steps of evidence
+SELECTED, ELIGIBLE = 0, 1  # the first facts of a view: the selector, then the taints
+LARGE, ROOM = "large enough when empty", "with room"
+Mask = NDArray[np.bool_]
 
 
-class NodeHooks(Protocol):
-    """What the table of nodes asks and tells the hooks of plugins (``model/hooks.py``)."""
-
-    facts: int
-    moves: int
-
-    @property
-    def score(self) -> Sequence[object]:
-        """The hooks that score nodes."""
+class NodeFact(Protocol):
+    """Whether a node may take a shape, by what the node is: not by its room, nor by its pods."""
 
     @property
-    def needs_scan(self) -> bool:
-        """Whether nodes have another order than their own, or one that no index follows."""
+    def looks_at_amounts(self) -> bool:
+        """Whether shapes that differ in amounts only may have different answers."""
 
     def admits(self, node: "Node", shape: "Shape") -> bool:
-        """Return whether every hook lets a node take a shape now."""
+        """Return whether a node may take a shape."""
 
-    def admits_as_it_is(self, node: "Node", shape: "Shape") -> bool:
-        """Return whether those hooks do that only look at what the node is."""
 
-    def scores_as_it_is(self, node: "Node", shape: "Shape") -> list[float]:
-        """Return, hook by hook, the scores that rest on what the node is."""
+class NodeNumber(Protocol):
+    """A number of a node for a shape, by what the node is."""
 
-    def narrow(self, mask: NDArray[np.bool_], rows: "Sequence[Node]", shape: "Shape") -> None:
-        """Close the rows of a mask that a hook refuses which looks at more than the node."""
-
-    def first(
-        self,
-        among: NDArray[np.int64],
-        rows: "Sequence[Node]",
-        shape: "Shape",
-        fixed: NDArray[np.float64],
-    ) -> NDArray[np.int64]:
-        """Return those of some rows that come first, hook after hook."""
-
-    def why_closed(self, nodes: "Sequence[Node]", shape: "Shape") -> str:
-        """Return which plugins leave none of some nodes open, or an empty text."""
-
-    def came(self, allocation: Allocation) -> None:
-        """Tell of an allocation that is on a node from now on."""
-
-    def went(self, allocation: Allocation) -> None:
-        """Tell of an allocation that was on a node until now."""
+    def of_node(self, node: "Node", shape: "Shape") -> float:
+        """Return a node's number for a shape."""
 
 
 @dataclass(frozen=True, slots=True)
-class MayBeUsed:
-    """Which rows fail on something else than amounts; the others are ``left``.
+class Stage:
+    """What is known after some filters: what rows fail on, which are left, and how many.
 
-    So many are ``schedulable``, of those ``matching``, of those ``usable``: plugins admit them.
+    ``passed`` says how many were left after each step so far, by its name.
     """
 
-    facts: int  # of the table, as of which it is so
     failures: list[Failing]
-    left: NDArray[np.bool_]
-    schedulable: int
-    matching: int
-    usable: int
+    left: Mask
+    number: int  # of those that are left
+    passed: dict[str, int]
+
+
+Judged = tuple[int, Stage, tuple[Reason, str] | None]  # as of which facts of the columns
 
 
 class NodeView:
-    """One value a row: may it be taken, would it be but for taints, and how it is liked.
+    """The answers of all rows for shapes that say the same of nodes.
 
-    It knows the rows up to the one that it was ``made`` for. With hooks of plugins it is the view
-    of one shape; ``feasible`` is then what they leave of ``eligible``.
+    ``passes[k]`` is the answer of the k-th fact, ``first[k]`` of the first k + 1 facts together.
     """
 
     __slots__ = (
-        "_constraints",
-        "_eligible",
-        "_feasible",
-        "_hooks",
-        "_preferred",
-        "_scores",
-        "_selected",
+        "_facts",
+        "_first",
+        "_numbers",
         "_shape",
-        "_soft_taints",
-        "_taint_codes",
-        "eligible",
+        "_values",
         "feasible",
+        "first",
+        "judged",
         "made",
-        "may_be_used",
-        "preferred",
-        "scores",
-        "selected",
-        "soft_taints",
-        "taint_codes",
-        "taints",
+        "numbers",
     )
 
-    eligible: NDArray[np.bool_]
-    feasible: NDArray[np.bool_]
-    scores: NDArray[np.float64]  # of plugins, a line a hook
-    selected: NDArray[np.bool_]
-    preferred: NDArray[np.int64]  # the sum of the weights of the preferred terms that match
-    soft_taints: NDArray[np.int64]  # PreferNoSchedule taints that are not tolerated
-    taint_codes: NDArray[np.int64]  # the first hard one that is not, by its place in ``taints``
-
-    def __init__(self, shape: "Shape", hooks: NodeHooks | None = None) -> None:
+    def __init__(
+        self, shape: "Shape", facts: Sequence[NodeFact], numbers: Sequence[NodeNumber]
+    ) -> None:
         self.made = 0
-        self.may_be_used: MayBeUsed | None = None  # as the table found it last
-        self._constraints = shape.constraints.of_nodes
+        self.judged: Judged | None = None
         self._shape = shape
-        self._hooks = hooks
-        self._feasible = np.zeros(0, dtype=np.bool_)
-        self._scores = np.zeros((len(hooks.score) if hooks is not None else 0, 0))
-        self._eligible = np.zeros(0, dtype=np.bool_)
-        self._selected = np.zeros(0, dtype=np.bool_)
-        self._preferred = np.zeros(0, dtype=np.int64)
-        self._soft_taints = np.zeros(0, dtype=np.int64)
-        self._taint_codes = np.zeros(0, dtype=np.int64)
-        self.taints = [""]
+        self._facts = facts
+        self._numbers = numbers
+        self._first: NDArray[np.bool_] = np.zeros((len(facts), 0), dtype=np.bool_)
+        self._values: NDArray[np.float64] = np.zeros((len(numbers), 0))
+        self.first: list[Mask] = []
+        self.feasible: Mask  # the rows for which every fact holds
+        self.numbers: list[NDArray[Any]] = []
         self._cut()
 
     def extend(self, rows: "list[Node]") -> None:
-        """Compare the constraints with the rows that came since it was made."""
-        more = len(rows) - self._eligible.size
-        if more > 0:
-            more = max(more, self._eligible.size)
-            self._eligible = np.pad(self._eligible, (0, more))
-            self._selected = np.pad(self._selected, (0, more))
-            self._preferred = np.pad(self._preferred, (0, more))
-            self._soft_taints = np.pad(self._soft_taints, (0, more))
-            self._taint_codes = np.pad(self._taint_codes, (0, more))
-            if self._hooks is not None:
-                self._feasible = np.pad(self._feasible, (0, more))
-                self._scores = np.pad(self._scores, ((0, 0), (0, more)))
+        """Ask about the rows that came since it was made."""
+        size = self._first.shape[1]
+        if len(rows) > size:
+            more = max(len(rows) - size, size)
+            self._first = np.pad(self._first, ((0, 0), (0, more)))
+            self._values = np.pad(self._values, ((0, 0), (0, more)))
         first, self.made = self.made, len(rows)
         for at in range(first, len(rows)):
-            self._compare(at, rows[at])
+            self._ask(at, rows[at])
         self._cut()
 
     def renew(self, node: "Node") -> None:
-        """Compare the constraints with one node again: its labels, taints or row changed."""
+        """Ask about one node again: it is another, or its row is."""
         if node.row < self.made:
-            self._compare(node.row, node)
+            self._ask(node.row, node)
 
     def shorten(self, count: int) -> None:
         """Forget the rows from one on."""
@@ -172,75 +120,79 @@ class NodeView:
             self.made = count
             self._cut()
 
-    def _compare(self, row: int, node: "Node") -> None:
-        constraints = self._constraints
-        is_selected = selects(constraints, node.node_id, node.labels)
-        self._selected[row] = is_selected
-        taint = first_untolerated(constraints, node.taints) if node.taints else None
-        self._eligible[row] = is_selected and taint is None
-        self._taint_codes[row] = self._code_of(taint) if taint is not None else 0
-        self._preferred[row] = sum(
-            term.weight
-            for term in constraints.preferred_nodes
-            if term_matches(term, node.node_id, node.labels)
-        )
-        self._soft_taints[row] = sum(
-            taint.effect == SOFT_EFFECT and not tolerates(constraints.tolerations, taint)
-            for taint in node.taints
-        )
-        if self._hooks is not None:
-            is_admitted = self._hooks.admits_as_it_is(node, self._shape)
-            self._feasible[row] = self._eligible[row] and is_admitted
-            self._scores[:, row] = self._hooks.scores_as_it_is(node, self._shape)
-
-    def _code_of(self, taint: Taint) -> int:
-        """Return the place of a taint's text among those that were met."""
-        text = f"{{{taint.key}: {taint.value}}}"
-        if text in self.taints:
-            return self.taints.index(text)
-        if len(self.taints) > MAX_TAINTS:
-            return MAX_TAINTS
-        self.taints.append(text if len(self.taints) < MAX_TAINTS else "")
-        return len(self.taints) - 1
+    def _ask(self, row: int, node: "Node") -> None:
+        shape, passes = self._shape, True
+        for at, fact in enumerate(self._facts):
+            passes = passes and fact.admits(node, shape)
+            self._first[at, row] = passes
+        for at, number in enumerate(self._numbers):
+            self._values[at, row] = number.of_node(node, shape)
 
     def _cut(self) -> None:
-        self.eligible = self._eligible[: self.made]
-        self.selected = self._selected[: self.made]
-        self.preferred = self._preferred[: self.made]
-        self.soft_taints = self._soft_taints[: self.made]
-        self.taint_codes = self._taint_codes[: self.made]
-        self.feasible = self.eligible
-        if self._hooks is not None:
-            self.feasible = self._feasible[: self.made]
-            self.scores = self._scores[:, : self.made]
+        self.first = list(self._first[:, : self.made])
+        self.feasible = self.first[-1]
+        self.numbers = list(self._values[:, : self.made])
 
 
-def normalised(scores: NDArray[np.int64], *, is_less_better: bool) -> NDArray[np.int64]:
-    """Return scores from 0 to 100, the best 100; scores that are all alike are all 0."""
-    low, high = int(scores.min()), int(scores.max())
-    if low == high:
-        return np.zeros(scores.size, dtype=np.int64)
-    distance = high - scores if is_less_better else scores - low
-    return distance * FULL_MARKS // (high - low)
+class NodeViews:
+    """The views of all shapes that were asked about lately."""
 
+    def __init__(self, rows: "list[Node]") -> None:
+        self._rows = rows
+        self._facts: list[NodeFact] = []
+        self._numbers: list[NodeNumber] = []
+        self._views: dict[object, NodeView] = {}
+        self.version = 0  # counted up when they are forgotten
 
-def leaves_enough(node: "Node", shape: "Shape") -> bool:
-    """Return whether a shape on a reserved node takes nothing that its reservations lack.
+    def watch(self, facts: Sequence[NodeFact], numbers: Sequence[NodeNumber]) -> None:
+        """Remember the answers of these from now on."""
+        self._facts, self._numbers = list(facts), list(numbers)
+        self._forget()
 
-    Of every type that it takes there must be left at least what is reserved, now. On a node that is
-    held for the lane's gang it takes no more than that gang leaves.
-    """
-    if node.is_held and not fits_room(node.spare, shape.resource):
-        return False
-    if shape.on_devices is not None and node.devices:
-        free = list(open_devices(node))
-        devices.change(free, devices.choose(free, shape.on_devices), -1)
-        wanted_too = (held.ask.shape.on_devices for held in node.reservations.values())
-        if not all(need is None or devices.holds(free, need) for need in wanted_too):
-            return False
-    return all(
-        taken <= 0 or node.available.get(name, 0) - taken >= wanted
-        for reservation in node.reservations.values()
-        for name, wanted in reservation.ask.shape.resource.items()
-        for taken in (shape.resource.get(name, 0),)
-    )
+    def number(self, shape: "Shape", asked: NodeNumber) -> NDArray[Any]:
+        """Return the numbers of all rows."""
+        return self.of(shape).numbers[self._numbers.index(asked)]
+
+    def of(self, shape: "Shape") -> NodeView:
+        """Return the view of a shape, up to date."""
+        known = self.known(shape)
+        if known is not None:
+            return known
+        view = self._view_of(shape)
+        shape.view = (self.version, view)
+        if view.made < len(self._rows):
+            view.extend(self._rows)
+        return view
+
+    def known(self, shape: "Shape") -> NodeView | None:
+        """Return a shape's view if it was made before and is up to date."""
+        if shape.view is not None and shape.view[0] == self.version:
+            view: NodeView = shape.view[1]
+            if view.made == len(self._rows):
+                return view
+        return None
+
+    def _view_of(self, shape: "Shape") -> NodeView:
+        key: object = shape.constraints.of_nodes
+        if any(fact.looks_at_amounts for fact in self._facts):
+            key = (key, tuple(sorted(shape.resource.items())))
+        view = self._views.get(key)
+        if view is None:
+            if len(self._views) >= MAX_CONSTRAINTS:
+                self._forget()
+            view = self._views[key] = NodeView(shape, self._facts, self._numbers)
+        return view
+
+    def _forget(self) -> None:
+        self._views.clear()
+        self.version += 1
+
+    def renew(self, node: "Node") -> None:
+        """Ask about a node again: it is another, or its row is."""
+        for view in self._views.values():
+            view.renew(node)
+
+    def shorten(self) -> None:
+        """Forget the rows that are no more."""
+        for view in self._views.values():
+            view.shorten(len(self._rows))

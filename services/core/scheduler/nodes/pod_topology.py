@@ -372,22 +372,19 @@ class PodIndex:
 
     # --- what a shape may and would rather do ----------------------------------------------------
 
-    def mask(self, shape: "Shape", eligible: Mask, selected: Mask) -> Mask | None:
-        """Return the rows that pods leave open to a shape; None where no pod matters.
+    def be_counted(self) -> None:
+        """See that pods are counted from here on, by the present nodes."""
+        if self._is_stale or self._are_domains_stale:
+            self._need(())
+
+    def limits(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodLimits:
+        """Return where pods let a shape go, their volumes aside.
 
         ``eligible`` are the rows that match in every other respect but room, ``selected`` those
         that match but for taints.
         """
-        if not self.concern(shape):
-            return None
-        return self.limits(shape, eligible, selected).open_rows(len(self._rows))
-
-    def limits(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodLimits:
-        """Return where pods let a shape go; the rows are those of ``mask``."""
         plan = self._plan(shape, eligible, selected)
         closed = [self._closed_to(port) for port in shape.constraints.host_ports]
-        if shape.constraints.volumes:
-            closed.append(~self.volumes.open_rows(shape.constraints.volumes, self._rows))
         return PodLimits(plan, self._kept_away(plan.kind), closed)
 
     def closed_by(
@@ -409,7 +406,7 @@ class PodIndex:
             yield PodCause.KEPT_AWAY, count.taken()
 
     def mask_when_empty(self, shape: "Shape") -> Mask:
-        """Return the rows that would be open to a shape if no pod ran."""
+        """Return the rows that would be open to a shape if no pod ran, volumes aside."""
         if self._are_domains_stale:
             self._forget_domains()
         constraints, kind = shape.constraints, PodKind(shape.labels)
@@ -419,7 +416,7 @@ class PodIndex:
         keys = [term.topology_key for term in near]
         for key in (*keys, *(item.topology_key for item in constraints.spread if item.hard)):
             result &= self._domain(key).has_key
-        return result & self.volumes.open_when_empty(constraints.volumes, self._rows)
+        return result
 
     def concern(self, shape: "Shape") -> bool:
         """Return whether any pod may matter to where a shape goes."""
@@ -437,8 +434,7 @@ class PodIndex:
         ]
 
     def _plan(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
-        if self._is_stale or self._are_domains_stale:
-            self._need(())
+        self.be_counted()
         plan: PodPlan | None = shape.plan
         if plan is not None and plan.version == self._version:
             return plan
@@ -526,7 +522,7 @@ class PodIndex:
     ) -> list[tuple[Amounts, bool]]:
         """Return what pods make of each row, as scores; True where a smaller one is better.
 
-        The rows are those of ``mask``.
+        The rows are those of ``limits``.
         """
         constraints = shape.constraints
         if not (constraints.spread or constraints.preferred_pods or constraints.avoided_pods):

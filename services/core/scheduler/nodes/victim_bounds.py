@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.victim_kinds import RANKS
 from shared.model.numbers import saturated
 
@@ -94,7 +95,7 @@ class NodeBounds:
 
     def _rooms(self) -> Amounts:
         """Return the room of every node, a row a type."""
-        room = self._table.available(self._names)
+        room = self._table.columns.table_of(self._names, When.NOW).T
         for row, node in enumerate(self._table.rows):
             here = self._victims_on(node)
             if here.releasing or node.reservations:

@@ -83,9 +83,11 @@ class WaitingGangs:
         """Have the gangs tried that a node which has improved could help."""
         if not self._by_shape or (node.reservations and not backfill):
             return
-        shapes = [s for s in self._needs.fitting(node.available) if nodes.fits(node, s)]
+        shapes = [
+            s for s in self._needs.fitting(node.available) if nodes.filters.fits.holds(node, s)
+        ]
         if node.is_held and not backfill:
-            shapes = [s for s in shapes if nodes.may_backfill(s)]
+            shapes = [s for s in shapes if nodes.lane.may_backfill(s)]
         self._requeue(nodes, shapes, backfill=backfill)
 
     def requeue_for_pods(self, nodes: NodeTable, *, backfill: bool) -> None:
@@ -96,7 +98,7 @@ class WaitingGangs:
     def _requeue(self, nodes: NodeTable, shapes: list[Shape], *, backfill: bool) -> None:
         found: dict[EquivalenceClass, None] = {}
         for shape in shapes:
-            room = int(nodes.places(shape, backfill=backfill).sum())
+            room = int(nodes.room.places(shape, backfill=backfill).sum())
             for count, waiting in self._by_shape[shape].items():
                 if count <= room:
                     found.update(waiting)

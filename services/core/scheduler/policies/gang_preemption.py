@@ -48,7 +48,7 @@ class _GangTrial:
     def placed(self, ask: Ask, times: int) -> int:
         """Place members like an ask where there is room; return how many had a place."""
         table, done = self._partition.nodes, 0
-        places = table.places(ask.shape)
+        places = table.room.places(ask.shape)
         for row in np.flatnonzero(places).tolist():
             node = table.rows[row]
             while done < times and self._has_headroom(ask) and self._fits(node, ask):

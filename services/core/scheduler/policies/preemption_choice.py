@@ -204,7 +204,7 @@ class _Choice:
     def best(self) -> tuple[Node, list[Victim]] | NoChoice:
         """Return the node and victims with the least harm, or why there are none."""
         rows = self.partition.nodes.rows
-        holders = self.partition.nodes.holders(self.ask.shape)
+        holders = self.partition.nodes.filters.could_hold.mask(self.ask.shape)
         could = holders & (self._bounds.reach >= self._need).all(axis=0)
         for least, row in self._in_order(np.flatnonzero(could)):
             node = rows[row]
@@ -234,7 +234,7 @@ class _Choice:
         if not rows.size:
             return
         least = [values[rows] for values in self._least_harm()]
-        keys = [*least, self.partition.nodes.places_of_ids(rows)]
+        keys = [*least, self.partition.nodes.order.ranks.of(rows)]
         among = np.arange(rows.size)
         for values in keys:
             among = among[values[among] == values[among].min()]
@@ -477,7 +477,7 @@ class _Attempt:
             allocation.node_id,
             allocation.constraints,
             table.pods.labels_of(allocation.allocation_tags),
-            table.devices_of(node, victim.key),
+            table.devices.of(node, victim.key),
         )
 
     def _is_open(self, victims: list[Victim]) -> bool:

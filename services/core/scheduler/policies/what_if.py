@@ -287,7 +287,7 @@ class _Forecaster:
             if isinstance(entry, AskRejected) and entry.item.application_id == application.id:
                 return Refusal(Reason.POD_REFUSED, entry.reason)
         if waiting and not self._is_cut_short:
-            return self._partition.nodes.refusal(waiting[0].bucket.shape)
+            return self._partition.nodes.room.refusal(waiting[0].bucket.shape)
         return _NOT_TRIED
 
     # --- later ----------------------------------------------------------------------------------

@@ -51,7 +51,7 @@ def changes(partition: Partition, before: Configured) -> list[ForecastQueue]:
 def _own(partition: Partition) -> _Said:
     """Return what is configured beside the queues, by its name in the file."""
     return {
-        "nodesortpolicy": (partition.nodes.policy, partition.nodes.weights),
+        "nodesortpolicy": (partition.nodes.order.policy, partition.nodes.order.weights),
         "placementrules": partition.rules,
         "preemption.enabled": partition.preemption_enabled,
         "preemption.quotapreemptionenabled": partition.quota_preemption_enabled,

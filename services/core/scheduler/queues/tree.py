@@ -55,7 +55,7 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
     """Bring the partition to a configuration; it has been validated before."""
     if not partition.config_checksum:
         partition.set(partition.root, max_applications=config.root.max_applications)
-    partition.nodes.scores.remember(partition.settings.node_score_window)
+    partition.nodes.order.recent.remember(partition.settings.node_score_window)
     partition.nodes.set_policy(config.node_sort_policy, config.resource_weights)
     partition.configure(
         preemption_enabled=config.preemption_enabled,

@@ -61,7 +61,7 @@ class Existing:
             return
         partition = self._partition
         for node, amount in self._of_nodes.items():
-            partition.nodes.count_held(node, amount)
+            partition.nodes.count_placed(node, amount)
         partition.requeue_for_pods()
         for application, sums in self._of_applications.items():
             total = sums.total()

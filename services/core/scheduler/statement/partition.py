@@ -202,7 +202,8 @@ class Partition:
 
     def use(self, hooks: Hooks | None) -> None:
         """Have the hooks of plugins asked from now on; nothing is known yet."""
-        self.hooks = self.nodes.hooks = hooks
+        self.hooks = hooks
+        self.nodes.use_hooks(hooks)
 
     def may_take(self, action: str, victim: Allocation, preemptor: Application) -> bool:
         """Return whether plugins let an action take an allocation for an application."""
@@ -250,7 +251,7 @@ class Partition:
 
     def share_devices(self) -> None:
         """Have nodes announce shares of their GPUs from now on: somebody asks for one."""
-        if self.nodes.are_devices_shared:
+        if self.nodes.devices.are_shared:
             return
         for node in self.nodes.share_devices():
             self.journal.record(RowSet(node, {"capacity": dict(node.capacity)}))
@@ -274,8 +275,8 @@ class Partition:
 
     def ask_joined(self, application: Application, ask: Ask) -> None:
         """Write down that an ask waits."""
-        if self.nodes.scores.is_used and not ask.request.placeholder:
-            self.nodes.scores.asked(ask.shape.asked_for)
+        if self.nodes.order.score.looks_at_ask and not ask.request.placeholder:
+            self.nodes.order.recent.asked(ask.shape.asked_for)
         self.journal.record(AskChanged(application, ask))
         if application.successors:
             self._come_in_stead(application, ask)
@@ -374,7 +375,7 @@ class Partition:
         application, key = group.application, ask.key
         held: Devices = ()
         if ask.shape.on_devices is not None and node.devices:
-            held = self.nodes.give_devices(node, key, ask.shape.asked_for[0])
+            held = self.nodes.devices.give(node, key, ask.shape.asked_for[0])
         allocation = allocation_of(ask.request, node.node_id, devices=held)
         group.take_head(ask)
         del application.group_of[key]
@@ -386,7 +387,7 @@ class Partition:
 
     def _on_devices(self, allocation: Allocation, node: Node) -> Allocation:
         """Return an allocation with the devices that it was given on its node."""
-        held = self.nodes.devices_of(node, allocation.allocation_key)
+        held = self.nodes.devices.of(node, allocation.allocation_key)
         return allocation if allocation.devices == held else replace(allocation, devices=held)
 
     def count_in(
@@ -695,7 +696,7 @@ class Partition:
         if not node.reservations or self.settings.backfill:
             for shape in self.blocked_shapes.fitting(node.available):
                 is_open = not node.is_held or self.settings.backfill
-                if is_open and self.nodes.fits(node, shape):
+                if is_open and self.nodes.filters.fits.holds(node, shape):
                     self.requeue_shape(shape)
         self.waiting_gangs.requeue_for_node(self.nodes, node, backfill=self.settings.backfill)
         self.retry_replacements()

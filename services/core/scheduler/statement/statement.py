@@ -262,7 +262,7 @@ class Statement(Tentative):
     def _expect(self, node: Node, pod: Pod, change: int) -> None:
         """Expect the room of a pod to come to its node (1), or no more (-1)."""
         nodes = self.partition.nodes
-        nodes.expect(node, _amount(pod), change, nodes.devices_of(node, _key(pod)))
+        nodes.expect(node, _amount(pod), change, nodes.devices.of(node, _key(pod)))
         nodes.pods.suppose(node, _spec(pod), -change)
 
     def _come(self, node: Node, pod: Pod, change: int) -> None:
@@ -270,7 +270,7 @@ class Statement(Tentative):
         nodes, key = self.partition.nodes, _key(pod)
         if change > 0:
             need = need_of(_amount(pod), _spec(pod).constraints)
-            self._to_have[key] = nodes.devices_to_come(node, need)
+            self._to_have[key] = nodes.devices.to_come(node, need)
         nodes.expect(node, _amount(pod), -change, self._to_have[key])
         nodes.pods.suppose(node, _spec(pod), change)
 

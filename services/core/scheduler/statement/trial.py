@@ -508,7 +508,7 @@ class Trial:
 
     def room(self) -> NDArray[np.int64]:
         """Return what the nodes will have when what is to come has come; closed ones nothing."""
-        return self.nodes.room(self.names)
+        return self.nodes.room.expected(self.names)
 
     def free(self, among: NDArray[np.bool_] | None = None) -> Sums:
         """Return the sum of that; a node that holds more than it has takes nothing from others."""

@@ -1,21 +1,8 @@
-"""Scores of nodes by their GPU devices: the node with the least comes first.
+"""What was asked for lately, in classes, and how much of a node's devices they can use.
 
-Units: thousandths of a device. All numbers are whole.
-
-``gpu-binpacking``: the share of a node's GPUs that is free; of devices the fullest that holds it.
-
-``fgd``: fragmentation gradient descent. For a node n and a class of asks m, F_n(m) is all that its
-devices have free where m cannot run there (vcore, memory, constraints, devices), else the sum of
-what is free on devices too small for m. F_n is the mean over the recent mix of classes (``Mix``).
-A node scores the rise of F_n when the ask is placed there, in steps of STEP; a share goes to the
-device with the least rise. To that is added SPREAD of a step times the share of the node's GPUs
-that is free, and STRANDED times the rise of what is stranded: the GPUs that are free beyond what
-the free vcore suffices for, at the vcore a GPU that the mix asks for. F_n sees those only once the
-vcore is too little for a class, and by then they are lost.
-
-Order: by score, then as the caller says; of devices with one score the fullest.
+Units: thousandths of a device. All numbers are whole. Of two ways to place a share on devices with
+one score the fullest device is taken.
 Limits: STEPS values a dimension are told apart; of more some are rounded up.
-Source: Weng et al., USENIX ATC'23, section 4; STEP is their score's. docs/adr/0070.
 """
 
 from bisect import bisect_right
@@ -30,15 +17,9 @@ from numpy.typing import NDArray
 from services.core.scheduler.model.shapes import Demand
 from shared.messages.constraints import Constraints
 from shared.model.gpus import WHOLE
-from shared.model.names import FGD, GPU_BINPACKING
 
 Numbers: TypeAlias = NDArray[np.int64]
 STEPS = 64  # values of vcore, of memory and of sizes that a mix tells apart
-STEP = 40  # thousandths of a GPU
-PARTS = 1_000  # of a step: what scores are counted in
-SPREAD = 100  # parts, of a node whose GPUs are all free
-STRANDED = 7_500  # parts a GPU: 0.3 of what a GPU of F is
-NOWHERE = np.iinfo(np.int64).max
 
 
 _NOTHING = Demand(0, 0)
@@ -232,75 +213,20 @@ def _steps(values: Iterable[int]) -> Numbers:
     return found[np.linspace(0, found.size - 1, STEPS).round().astype(np.int64)]
 
 
-def fgd(mix: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
-    """Return every node's score, and what is free on the device that a share is to be taken of."""
-    before = mix.usable(rooms.free, rooms)
-    taken = demand.size * demand.number
-    free = rooms.free.sum(axis=1)
-    stranded = mix.stranded(free - taken, rooms.vcore - demand.vcore)
-    stranded -= mix.stranded(free, rooms.vcore)
-    beside = SPREAD * _share(free, rooms) // WHOLE + STRANDED * stranded // WHOLE
-    step = max(1, mix.total) * STEP
-    if demand.number == 1 and demand.size < WHOLE:
-        after = mix.usable_without(rooms, demand)
-        rises = before[:, None] - after - taken * mix.total
-        steps = np.where(rooms.free >= demand.size, (rises + step // 2) // step, NOWHERE)
-        # of devices with one score the fullest, which is the last
-        at = steps.shape[1] - 1 - steps[:, ::-1].argmin(axis=1)
-        rows = np.arange(steps.shape[0])
-        best, picked = steps[rows, at], rooms.free[rows, at]
-        best[best == NOWHERE] = 0  # nobody asks for the score of a node that cannot hold it
-        return best * PARTS + beside, picked
-    rises = before - mix.usable(_after(rooms.free, demand), rooms, demand) - taken * mix.total
-    return (rises + step // 2) // step * PARTS + beside, _fullest(rooms.free, demand)
-
-
-def fgd_of(mix: Mix, room: Room, demand: Demand) -> tuple[int, int]:
-    """Return the same of one node: for a few that costs less than arrays do."""
-    free, taken = sum(room.free), demand.size * demand.number
-    stranded = mix.stranded_of(free - taken, room.vcore - demand.vcore)
-    stranded -= mix.stranded_of(free, room.vcore)
-    share = free // max(len(room.free), 1)
-    before = mix.usable_of(room.free, room) - taken * mix.total
-    step = max(1, mix.total) * STEP
-    best, picked = min(
-        ((before - mix.usable_of(after, room, demand) + step // 2) // step, device)
-        for device, after in _ways(room.free, demand)
-    )
-    return best * PARTS + SPREAD * share // WHOLE + STRANDED * stranded // WHOLE, picked
-
-
-def gpu_binpacking_of(_: Mix, room: Room, demand: Demand) -> tuple[int, int]:
-    """Return the same of one node."""
-    share = sum(room.free) // max(len(room.free), 1)
-    return share, min((left for left in room.free if left >= demand.size), default=0)
-
-
-def gpu_binpacking(_: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
-    """Return every node's score, and what is free on the device that a share is to be taken of."""
-    return _share(rooms.free.sum(axis=1), rooms), _fullest(rooms.free, demand)
-
-
-class Score(NamedTuple):
+class DeviceRule(NamedTuple):
     """One rule, of many nodes side by side and of one."""
 
     of_many: Callable[[Mix, Rooms, Demand], tuple[Numbers, Numbers]]
     of_one: Callable[[Mix, Room, Demand], tuple[int, int]]
 
 
-GPU_SCORES = {
-    GPU_BINPACKING: Score(gpu_binpacking, gpu_binpacking_of),
-    FGD: Score(fgd, fgd_of),
-}
-
-
-def _share(free: Numbers, rooms: Rooms) -> Numbers:
+def free_share(free: Numbers, rooms: Rooms) -> Numbers:
     """Return the share of their GPUs that nodes have free, in thousandths."""
-    share: Numbers = free // np.maximum(rooms.devices, 1)
-    return share
+    found: Numbers = free // np.maximum(rooms.devices, 1)
+    return found
 
 
-def _fullest(free: Numbers, demand: Demand) -> Numbers:
+def fullest(free: Numbers, demand: Demand) -> Numbers:
     """Return what is free on the fullest device that holds a share."""
     if not free.shape[1]:
         return np.zeros(free.shape[0], dtype=np.int64)
@@ -308,7 +234,7 @@ def _fullest(free: Numbers, demand: Demand) -> Numbers:
     return least
 
 
-def _after(free: Numbers, demand: Demand) -> Numbers:
+def rest_after(free: Numbers, demand: Demand) -> Numbers:
     """Return what is free once the fullest devices that hold it have an ask, whole ones first."""
     if not demand.number:
         return free
@@ -319,7 +245,7 @@ def _after(free: Numbers, demand: Demand) -> Numbers:
     return np.maximum(np.where(is_taken, free - demand.size, free), 0)
 
 
-def _ways(free: Sequence[int], demand: Demand) -> Iterator[tuple[int, list[int]]]:
+def ways(free: Sequence[int], demand: Demand) -> Iterator[tuple[int, list[int]]]:
     """Yield every way to place an ask on one node: what its device has free, what is left of all.
 
     Devices that have the same free are one way; several go to the fullest that hold them.

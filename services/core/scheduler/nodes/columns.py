@@ -1,0 +1,139 @@
+"""What every node has, side by side: a row a node, a column a resource type.
+
+So a shape is compared with all nodes in one step. The ledgers are maps of integers of any size;
+what is more than int64 holds has its nearest number here.
+"""
+
+from collections.abc import Mapping, Sequence
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model.rows import Node
+from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
+
+Mask = NDArray[np.bool_]
+Amounts = NDArray[np.int64]
+At = slice | NDArray[np.int64]  # rows: the first so many, or some in an order of their own
+
+
+class When(Enum):
+    """As of when a question is asked of nodes."""
+
+    NOW = "now"
+    EMPTY = "if nothing were on the nodes"
+    EXPECTED = "once what the open statement expects has come and gone"
+
+
+class NodeColumns:
+    """The arrays behind the table of nodes. Rows beyond ``count`` mean nothing."""
+
+    def __init__(self) -> None:
+        self.rows: list[Node] = []
+        self.numbers: dict[str, int] = {}  # of the columns, by resource type
+        self.available: Amounts = np.zeros((16, 4), dtype=np.int64, order="F")
+        self.capacity: Amounts = np.zeros((16, 4), dtype=np.int64, order="F")
+        self.expected: Amounts = np.zeros((16, 4), dtype=np.int64, order="F")
+        self.score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
+        self.changed: Amounts = np.zeros(16, dtype=np.int64)  # by the index's log
+        self.schedulable: Mask = np.zeros(16, dtype=np.bool_)
+        self.reserved: Mask = np.zeros(16, dtype=np.bool_)
+        self.held: Mask = np.zeros(16, dtype=np.bool_)  # for the lane's gang
+        self.soft_taints = 0  # PreferNoSchedule taints, on all nodes
+        self.facts = 0  # counted up when a node comes, goes, or is another, but for its room
+        self._least: tuple[int, list[int]] = (-1, [])  # capacities, by column, as of ``facts``
+
+    def make_row(self, row: int) -> None:
+        """See that there is a row of some number, at most one more than there was."""
+        if row < self.score.shape[0]:
+            return
+        more = self.score.shape[0]
+        self.available = np.pad(self.available, ((0, more), (0, 0)))
+        self.capacity = np.pad(self.capacity, ((0, more), (0, 0)))
+        self.expected = np.pad(self.expected, ((0, more), (0, 0)))
+        self.score = np.pad(self.score, (0, more))
+        self.changed = np.pad(self.changed, (0, more))
+        self.schedulable = np.pad(self.schedulable, (0, more))
+        self.reserved = np.pad(self.reserved, (0, more))
+        self.held = np.pad(self.held, (0, more))
+
+    def know(self, names: Mapping[str, int]) -> None:
+        """See that some types have columns."""
+        for name in names:
+            if name not in self.numbers:
+                self.column(name)
+
+    def column(self, name: str) -> int:
+        """Return the column of a type, which is made if there is none."""
+        found = self.numbers.get(name)
+        if found is not None:
+            return found
+        made = self.numbers[name] = len(self.numbers)
+        self.facts += 1
+        if made == self.available.shape[1]:
+            self.available = np.pad(self.available, ((0, 0), (0, made)))
+            self.capacity = np.pad(self.capacity, ((0, 0), (0, made)))
+            self.expected = np.pad(self.expected, ((0, 0), (0, made)))
+        return made
+
+    def write_available(self, node: Node) -> None:
+        """Bring a row up to date with what its node has available."""
+        self.know(node.available)
+        self._write(self.available, node.row, node.available)
+
+    def write_capacity(self, node: Node) -> None:
+        """Bring a row up to date with what its node can hold."""
+        self.know(node.capacity)
+        self._write(self.capacity, node.row, node.capacity)
+        self.facts += 1
+
+    def _write(self, matrix: Amounts, row: int, amounts: Mapping[str, int]) -> None:
+        numbers = self.numbers
+        matrix[row] = 0
+        for name, value in amounts.items():
+            is_small = INT64_MIN <= value <= INT64_MAX
+            matrix[row, numbers[name]] = value if is_small else saturated(value)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    @property
+    def all(self) -> slice:
+        """Return the rows of all nodes."""
+        return slice(len(self.rows))
+
+    def amounts(self, name: str, when: When, at: At) -> Amounts | None:
+        """Return what some rows have of a type; None where no node has ever had any."""
+        number = self.numbers.get(name)
+        if number is None:
+            return None
+        if when is When.NOW:
+            return self.available[at, number]
+        if when is When.EMPTY:
+            return self.capacity[at, number]
+        return sums(self.available[at, number], self.expected[at, number])
+
+    def table_of(self, names: Sequence[str], when: When) -> Amounts:
+        """Return what every node has of some types, a column a type."""
+        found = np.zeros((len(self.rows), len(names)), dtype=np.int64)
+        for at, name in enumerate(names):
+            amounts = self.amounts(name, when, self.all)
+            if amounts is not None:
+                found[:, at] = amounts
+        return found
+
+    def least_capacity(self, name: str) -> int:
+        """Return what every node can hold of a type at least; there is a column for it."""
+        if self._least[0] != self.facts:
+            least = self.capacity[: len(self.rows)].min(axis=0, initial=INT64_MAX).tolist()
+            self._least = (self.facts, least)
+        return self._least[1][self.numbers[name]]
+
+
+def sums(one: Amounts, other: Amounts) -> Amounts:
+    """Return the sums of two arrays, no further from 0 than int64 holds."""
+    total = one + other
+    wrapped = ((one ^ total) & (other ^ total)) < 0
+    if wrapped.any():
+        total[wrapped] = np.where(one[wrapped] < 0, INT64_MIN, INT64_MAX)
+    return total

@@ -1,0 +1,170 @@
+"""Which nodes may take an ask: a file for each fact, and which facts each question is about."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
+from services.core.scheduler.nodes.filters.base import Filter, Moment, NodeFilter
+from services.core.scheduler.nodes.filters.claims import (
+    Held,
+    Lane,
+    LeavesEnough,
+    NotHeld,
+    OpenTo,
+    Unclaimed,
+)
+from services.core.scheduler.nodes.filters.combined import Filters, Steps, evidence
+from services.core.scheduler.nodes.filters.constraints import Selected, Tolerated
+from services.core.scheduler.nodes.filters.devices import FreeDevices
+from services.core.scheduler.nodes.filters.plugins import FixedPlugins, MovingPlugins, NodeHooks
+from services.core.scheduler.nodes.filters.pods import OtherPods
+from services.core.scheduler.nodes.filters.room import Room
+from services.core.scheduler.nodes.filters.schedulable import Schedulable
+from services.core.scheduler.nodes.filters.size import Size
+from services.core.scheduler.nodes.filters.volumes import Volumes
+from services.core.scheduler.nodes.node_devices import NodeDevices
+from services.core.scheduler.nodes.node_view import (
+    LARGE,
+    MATCHING,
+    ROOM,
+    SCHEDULABLE,
+    USABLE,
+    NodeViews,
+    Stage,
+)
+from services.core.scheduler.nodes.pod_topology import PodIndex
+from shared.model.reasons import Reason
+
+NODE_FILTERS: tuple[type[NodeFilter], ...] = (Selected, Tolerated)  # others come after these
+
+
+class OfNode(Filter):
+    """All filters that look at nothing but what the node is, in one remembered answer."""
+
+    def __init__(self, columns: NodeColumns, views: NodeViews, parts: list[NodeFilter]) -> None:
+        super().__init__(columns)
+        self._views, self._parts = views, parts
+
+    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
+        return self._views.of(shape).feasible[at]
+
+    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
+        known = shape.view
+        if known is not None and known[0] == self._views.version:
+            feasible: Mask = known[1].feasible
+            if node.row < feasible.size:
+                return feasible.item(node.row)
+        for part in self._parts:  # noqa: SIM110 - asked often
+            if not part.admits(node, shape):
+                return False
+        return True
+
+
+class NodeFilters:
+    """The filters of one table of nodes, as lists: each is a question that is asked of nodes."""
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        views: NodeViews,
+        free_devices: NodeDevices,
+        pods: PodIndex,
+        nodes: Mapping[str, Node],
+    ) -> None:
+        self._columns, self._views, self._devices = columns, views, free_devices
+        self.lane = lane = Lane()
+        self._schedulable = Schedulable(columns)
+        self.room = Room(columns)
+        self.devices = FreeDevices(columns, free_devices)
+        self._size = Size(columns, self.room, self.devices)
+        self.pods = OtherPods(columns, views, pods, nodes)
+        self.volumes = Volumes(columns, pods, nodes)
+        self.claims = OpenTo(columns, lane)
+        self.of_node: list[NodeFilter] = []
+        self._moving: list[Filter] = []
+        # The questions: a node ...
+        self.has_room = Filters(columns)  # has the room and the devices
+        self.admits = Filters(columns)  # is one that constraints and plugins let be used
+        self.fits = Filters(columns)  # takes a shape, other pods and claims aside
+        self.between_pods = Filters(columns)  # is left open by other pods
+        self.takes = Filters(columns)  # takes a shape, claims aside
+        self.open = Filters(columns)  # ... and is not claimed by others
+        self.held = Filters(columns)  # ... and is held for the lane
+        self.backfill = Filters(columns)  # ... and has what its claims lack all the same
+        self.indexed = Filters(columns)  # takes a shape, other pods aside, and is not claimed
+        self.could_hold = Filters(columns)  # takes a shape when nothing is on it
+        self.could_start = Filters(columns)  # ... by what other pods would have to say, too
+        self.reservable = Filters(columns)  # could hold it and is not claimed
+        self.counted = Filters(columns)  # may be used: how many have room is counted elsewhere
+        self.counted_open = Filters(columns)
+        self.counted_backfill = Filters(columns)
+        self.use(None)
+
+    def use(self, hooks: NodeHooks | None) -> None:
+        """Have the filters of plugins among the others."""
+        columns = self._columns
+        self.of_node = [each(columns, self._views) for each in NODE_FILTERS]
+        self._moving = []
+        if hooks is not None:
+            self.of_node.append(FixedPlugins(columns, self._views, hooks))
+            self._moving.append(MovingPlugins(columns, hooks))
+        for place, each in enumerate(self.of_node):
+            each.place = place
+        self.choose()
+
+    def choose(self) -> None:
+        """Make the lists: devices are among them where shares of GPUs are announced."""
+        schedulable, claims, moving = self._schedulable, self.claims, self._moving
+        node, unclaimed = OfNode(self._columns, self._views, self.of_node), Unclaimed(self._columns)
+        has_room: list[Filter] = [self.room]
+        if self._devices.are_shared:
+            has_room.append(self.devices)
+        others: list[Filter] = [self.volumes, self.pods]
+        self.has_room.set(*has_room)
+        self.admits.set(node, *moving)
+        self.fits.set(schedulable, *has_room, node, *moving)
+        self.between_pods.set(*others)
+        self.takes.set(schedulable, *has_room, node, *others, *moving)
+        self.open.set(*self.takes.filters, claims)
+        self.held.set(*self.takes.filters, Held(self._columns))
+        self.backfill.set(*self.takes.filters, LeavesEnough(self._columns))
+        self.indexed.set(schedulable, unclaimed, *has_room, node)
+        self.could_hold.set(schedulable, self._size, node, *moving)
+        self.could_start.set(schedulable, self._size, node, *others)
+        self.reservable.set(*self.could_hold.filters, unclaimed)
+        self.counted.set(schedulable, node)
+        self.counted_open.set(schedulable, node, claims)
+        self.counted_backfill.set(schedulable, node, NotHeld(self._columns, self.lane))
+        self._of_node_steps: Steps = [
+            (SCHEDULABLE, [self._schedulable]),
+            *((MATCHING, [each]) for each in self.of_node[: len(NODE_FILTERS)]),
+            (USABLE, self.of_node[len(NODE_FILTERS) :]),
+        ]
+        self._size_step: Steps = [(USABLE, moving), (LARGE, [self._size])]
+        self._steps: Steps = [
+            (ROOM, has_room),
+            ("volumes", [self.volumes]),
+            ("pods", [self.pods]),
+            ("claims", [claims]),
+        ]
+
+    # --- evidence -------------------------------------------------------------------------------
+
+    def large(self, shape: Shape) -> tuple[Stage, tuple[Reason, str] | None]:
+        """Return which rows could hold a shape when empty and may be used for it, and why none."""
+        view, facts = self._views.of(shape), self._columns.facts
+        judged = view.judged
+        if judged is None or judged[0] != facts:
+            count = len(self._columns.rows)
+            everything = Stage([], np.ones(count, dtype=np.bool_), count, {})
+            judged = view.judged = (facts, *evidence(shape, self._of_node_steps, everything))
+        _, usable, why = judged
+        large, why_not_large = evidence(shape, self._size_step, usable)
+        return large, why or why_not_large
+
+    def now(self, shape: Shape, large: Stage) -> tuple[Stage, tuple[Reason, str] | None]:
+        """Return which of those rows take a shape now, and why none."""
+        return evidence(shape, self._steps, large)

@@ -1,0 +1,107 @@
+"""How filters are combined: in a mask of rows, for one node, and as evidence. Nowhere else.
+
+A list of filters is asked in its order, the costly ones last and only of rows that are left.
+"""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import Amounts, Mask, NodeColumns, When
+from services.core.scheduler.nodes.filters.base import Filter, Moment
+from services.core.scheduler.nodes.node_classes import Failing
+from services.core.scheduler.nodes.node_view import Stage
+from shared.model.reasons import Reason
+
+Steps = Sequence[tuple[str, Sequence[Filter]]]
+
+
+class Filters:
+    """A list of filters: a node takes a shape where all hold."""
+
+    __slots__ = ("_cheap", "_columns", "_costly", "_holds", "filters")
+
+    def __init__(self, columns: NodeColumns) -> None:
+        self._columns = columns
+        self.set()
+
+    def set(self, *filters: Filter) -> None:
+        """Ask these filters from now on, in their order."""
+        self.filters = filters
+        self._cheap = [one.rows for one in filters if not one.is_costly]
+        self._costly = [one for one in filters if one.is_costly]
+        self._holds = [one.holds for one in filters]
+
+    def mask(self, shape: Shape, when: When = When.NOW, among: Amounts | None = None) -> Mask:
+        """Return which rows take a shape: of all, or of those ``among`` which it is asked."""
+        at = self._columns.all if among is None else among
+        left: Mask | None = None
+        for rows in self._cheap:
+            found = rows(shape, when, at)
+            if found is not None:
+                left = found if left is None else left & found
+        if left is None:
+            left = np.ones(at.stop if isinstance(at, slice) else at.size, dtype=np.bool_)
+        for one in self._costly:
+            if one.matters(shape):
+                some = np.flatnonzero(left)
+                asked = some if among is None else among[some]
+                found = one.rows(shape, when, asked) if some.size else None
+                if found is not None:
+                    left = np.zeros(left.size, dtype=np.bool_)
+                    left[some[found]] = True
+        return left
+
+    def any(self, shape: Shape, when: When = When.NOW) -> bool:
+        """Return whether any node takes a shape."""
+        return bool(self.mask(shape, when).any())
+
+    def prober(self, shape: Shape) -> Callable[[Node], bool]:
+        """Return what says of node after node whether it takes a shape, while nothing changes."""
+        probers = [one.prober(shape) for one in self.filters if one.matters(shape)]
+        if len(probers) == 1:
+            return probers[0]
+        return lambda node: all(takes(node) for takes in probers)
+
+    def holds(self, node: Node, shape: Shape, when: Moment = When.NOW) -> bool:
+        """Return whether one node takes a shape."""
+        for holds in self._holds:  # noqa: SIM110 - asked more often than anything else
+            if not holds(node, shape, when):
+                return False
+        return True
+
+
+def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Reason, str] | None]:
+    """Return what rows fail on, each at the first step that it fails, and why none is left.
+
+    Of the filters of one step a row is counted for each that it fails. None: some are left.
+    """
+    stage, none_left = start, None
+    for name, filters in steps:
+        before, left, number = stage, stage.left, stage.number
+        found = [item for each in filters for item in each.why(shape, left)] if number else []
+        if len(filters) > 1 and len(found) > 1:
+            found = _merged(found)
+        for item in found:
+            left = left & ~item.rows
+        if len(found) == 1:
+            number -= found[0].number
+        elif found:
+            number = int(np.count_nonzero(left))
+        stage = Stage(before.failures + found, left, number, {**before.passed, name: number})
+        if filters and not number and none_left is None:
+            none_left = filters[0].reason(shape, before)
+    return stage, none_left
+
+
+def _merged(found: list[Failing]) -> list[Failing]:
+    """Return what rows fail on, with those together that fail on the same."""
+    by_what: dict[tuple[str, str], Failing] = {}
+    for item in found:
+        what = (item.on, item.detail)
+        rows = by_what[what].rows | item.rows if what in by_what else item.rows
+        number = int(np.count_nonzero(rows)) if what in by_what else item.number
+        by_what[what] = Failing(item.on, rows, number, item.detail)
+    return list(by_what.values())

@@ -1,0 +1,70 @@
+"""Whether a node is one that a shape's selector and node affinity select, with no taint in the way.
+
+Source: the Kubernetes documentation of node affinity and of taints and tolerations.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import Mask
+from services.core.scheduler.nodes.filters.base import NodeFilter
+from services.core.scheduler.nodes.node_classes import Failing, split
+from services.core.scheduler.nodes.node_view import SCHEDULABLE, Stage
+from shared.messages.selectors import first_untolerated, is_tolerated, selects
+from shared.model.reasons import SELECTOR, TAINTS, Reason
+
+MAX_TAINTS = 32  # told apart in a refusal; the others are told together
+
+
+class Selected(NodeFilter):
+    """The selector, the required node, and required node affinity."""
+
+    on = SELECTOR
+
+    def admits(self, node: Node, shape: Shape) -> bool:
+        return selects(shape.constraints, node.node_id, node.labels)
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+        return _no_match(before)
+
+
+class Tolerated(NodeFilter):
+    """Every taint that keeps pods away is tolerated."""
+
+    on = TAINTS
+
+    def admits(self, node: Node, shape: Shape) -> bool:
+        return is_tolerated(shape.constraints, node.taints)
+
+    def why(self, shape: Shape, left: Mask) -> list[Failing]:
+        """Tell the rows apart by the first taint that is not tolerated."""
+        found: list[Failing] = []
+        for failing in super().why(shape, left):
+            found += split(TAINTS, failing.rows, *self._taints(shape, failing.rows))
+        return found
+
+    def _taints(self, shape: Shape, rows: Mask) -> tuple[NDArray[np.int64], list[str]]:
+        """Return every row's number among the taints' texts, and these."""
+        codes = np.zeros(rows.size, dtype=np.int64)
+        numbers = {"": 0}
+        for row in np.flatnonzero(rows).tolist():
+            taint = first_untolerated(shape.constraints, self._columns.rows[row].taints)
+            if taint is not None:
+                text = f"{{{taint.key}: {taint.value}}}"
+                is_many = len(numbers) >= MAX_TAINTS
+                codes[row] = (
+                    numbers.get(text, 0) if is_many else numbers.setdefault(text, len(numbers))
+                )
+        return codes, list(numbers)
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+        return _no_match(before)
+
+
+def _no_match(before: Stage) -> tuple[Reason, str]:
+    schedulable = before.passed[SCHEDULABLE]
+    return Reason.CONSTRAINTS, (
+        f"0 of {schedulable} schedulable nodes match the selector, affinity and tolerations"
+    )

@@ -1,0 +1,102 @@
+"""Whether the plugins let a node be used: their hooks ``feasible`` (docs/plugins.md)."""
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import numpy as np
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import NodeColumns
+from services.core.scheduler.nodes.filters.base import Filter, Moment, NodeFilter
+from services.core.scheduler.nodes.node_view import NodeViews, Stage
+from shared.messages.interface import Allocation
+from shared.model.reasons import PLUGIN, Reason
+
+
+class NodeHooks(Protocol):
+    """What the nodes ask and tell the hooks of plugins (``model/hooks.py``)."""
+
+    facts: int
+    moves: int
+
+    @property
+    def fixed(self) -> Sequence[object]:
+        """The hooks that say which nodes may be used, by what a node is."""
+
+    @property
+    def moving(self) -> Sequence[object]:
+        """The hooks that look at more than that."""
+
+    @property
+    def score(self) -> Sequence[object]:
+        """The hooks that score nodes."""
+
+    @property
+    def needs_scan(self) -> bool:
+        """Whether nodes have another order than their own, or one that no index follows."""
+
+    def admits_as_it_is(self, node: Node, shape: Shape) -> bool:
+        """Return whether the fixed hooks let a node take a shape."""
+
+    def admits_now(self, node: Node, shape: Shape) -> bool:
+        """Return whether the moving ones do."""
+
+    def scored(self, number: int, node: Node, shape: Shape) -> float:
+        """Return what a hook scores a node; infinity where it raised."""
+
+    def is_score_fixed(self, number: int) -> bool:
+        """Return whether a hook scores by what a node is, and nothing else."""
+
+    def why_closed(self, nodes: Sequence[Node], shape: Shape) -> str:
+        """Return which plugins leave none of some nodes open, or an empty text."""
+
+    def came(self, allocation: Allocation) -> None:
+        """Tell of an allocation that is on a node from now on."""
+
+    def went(self, allocation: Allocation) -> None:
+        """Tell of an allocation that was on a node until now."""
+
+
+def _refusal(
+    hooks: NodeHooks, columns: NodeColumns, shape: Shape, before: Stage
+) -> tuple[Reason, str]:
+    nodes = [columns.rows[row] for row in np.flatnonzero(before.left).tolist()]
+    return Reason.PLUGIN, hooks.why_closed(nodes, shape)
+
+
+class FixedPlugins(NodeFilter):
+    """Hooks that look at what a node is."""
+
+    on = PLUGIN
+    looks_at_amounts = True
+
+    def __init__(self, columns: NodeColumns, views: NodeViews, hooks: NodeHooks) -> None:
+        super().__init__(columns, views)
+        self._hooks = hooks
+
+    def admits(self, node: Node, shape: Shape) -> bool:
+        return self._hooks.admits_as_it_is(node, shape)
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+        return _refusal(self._hooks, self._columns, shape, before)
+
+
+class MovingPlugins(Filter):
+    """Hooks that look at pods or ledgers: they are asked every time, each node that is left."""
+
+    on = PLUGIN
+    is_costly = True
+
+    def __init__(self, columns: NodeColumns, hooks: NodeHooks) -> None:
+        super().__init__(columns)
+        self._hooks = hooks
+
+    def matters(self, shape: Shape) -> bool:
+        return bool(self._hooks.moving)
+
+    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
+        return self._hooks.admits_now(node, shape)
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+        return _refusal(self._hooks, self._columns, shape, before)

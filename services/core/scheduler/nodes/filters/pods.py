@@ -1,0 +1,96 @@
+"""Whether other pods leave a node open: affinity, anti-affinity, topology spread, host ports."""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
+from services.core.scheduler.nodes.filters.base import After, Filter, Moment, failing
+from services.core.scheduler.nodes.node_classes import Failing
+from services.core.scheduler.nodes.node_view import ELIGIBLE, ROOM, SELECTED, NodeViews, Stage
+from services.core.scheduler.nodes.pod_topology import PodIndex, PodLimits
+from shared.messages.constraints import NO_CONSTRAINTS
+from shared.model.reasons import OTHER_PODS, Reason
+
+
+class OtherPods(Filter):
+    """Rules between pods, as the pods are counted now."""
+
+    on = OTHER_PODS
+    is_costly = True
+
+    def __init__(
+        self, columns: NodeColumns, views: NodeViews, pods: PodIndex, nodes: Mapping[str, Node]
+    ) -> None:
+        super().__init__(columns)
+        self._views, self._pods, self._nodes = views, pods, nodes
+
+    def matters(self, shape: Shape) -> bool:
+        return self._pods.concern(shape)
+
+    def limits(self, shape: Shape) -> PodLimits:
+        """Return where pods let a shape go, as long as none of them comes or goes."""
+        first = self._views.of(shape).first
+        return self._pods.limits(shape, first[ELIGIBLE], first[SELECTED])
+
+    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
+        if not self.matters(shape):
+            return None
+        if when is When.EMPTY:
+            return self._pods.mask_when_empty(shape)[at]
+        return self.limits(shape).open_rows(len(self._columns.rows))[at]
+
+    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
+        if shape.constraints is NO_CONSTRAINTS and not shape.labels:
+            return True
+        if isinstance(when, After):
+            if not (self.matters(shape) or (when.coming and shape.labels)):
+                return True
+            with pods_as_of(self._pods, self._nodes, node, when):
+                return self._is_open(node, shape)
+        if when is When.EMPTY:
+            return bool(self._pods.mask_when_empty(shape)[node.row])
+        return self._is_open(node, shape)
+
+    def _is_open(self, node: Node, shape: Shape) -> bool:
+        return not self.matters(shape) or self.limits(shape).leaves_open(node.row)
+
+    def prober(self, shape: Shape) -> Callable[[Node], bool]:
+        leaves_open = self.limits(shape).leaves_open
+        return lambda node: leaves_open(node.row)
+
+    def why(self, shape: Shape, left: Mask) -> list[Failing]:
+        """Count each row for the first rule that closes it, in the order of Kubernetes."""
+        found: list[Failing] = []
+        if self.matters(shape):
+            first = self._views.of(shape).first
+            eligible, selected = first[ELIGIBLE], first[SELECTED]
+            for cause, closed in self._pods.closed_by(shape, eligible, selected):
+                found += failing(OTHER_PODS, left & closed, cause.value)
+                left = left & ~closed
+        return found
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+        return Reason.OTHER_PODS, (
+            f"{before.passed[ROOM]} nodes have the room, and affinity, spread or host ports of "
+            "pods leave none of them open"
+        )
+
+
+@contextmanager
+def pods_as_of(
+    pods: PodIndex, nodes: Mapping[str, Node], node: Node, when: Moment
+) -> Iterator[None]:
+    """Count pods as they will be: those that go, each from its node, and those that come here."""
+    if not isinstance(when, After):
+        yield
+        return
+    pods.be_counted()
+    moves = [(nodes[pod.node_id], pod, -1) for pod in when.gone if pod.node_id in nodes]
+    moves += [(node, pod, 1) for pod in when.coming]
+    for at, pod, change in moves:
+        pods.count(at, pod, change)
+    yield
+    for at, pod, change in reversed(moves):
+        pods.count(at, pod, -change)

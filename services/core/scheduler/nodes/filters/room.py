@@ -1,0 +1,86 @@
+"""Whether a node has the amounts that a shape asks for."""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import Amounts, At, Mask, When
+from services.core.scheduler.nodes.device_rows import MANY
+from services.core.scheduler.nodes.filters.base import After, Filter, Moment
+from services.core.scheduler.nodes.node_classes import Failing
+from services.core.scheduler.nodes.node_view import LARGE, USABLE, Stage
+from shared.model.reasons import Reason
+from shared.model.resources import go_map
+
+
+class Room(Filter):
+    """Free amounts: capacity less what is allocated, occupied and kept."""
+
+    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
+        found: Mask | None = None
+        for name, value in shape.resource.items():
+            if value > 0:
+                amounts = self._columns.amounts(name, when, at)
+                if amounts is None:
+                    number = at.stop if isinstance(at, slice) else at.size
+                    return np.zeros(number, dtype=np.bool_)
+                enough = amounts >= value
+                if found is None:
+                    found = enough
+                else:
+                    found &= enough
+        return found
+
+    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
+        room = node.available if when is When.NOW else room_of(node, when)
+        for name, value in shape.resource.items():
+            if value > 0 and value > room.get(name, 0):
+                return False
+        return True
+
+    def times(self, shape: Shape, when: When) -> Amounts:
+        """Return how often a shape goes into every row, MANY at most."""
+        found = np.full(len(self._columns.rows), MANY, dtype=np.int64)
+        for name, value in shape.resource.items():
+            if value > 0:
+                amounts = self._columns.amounts(name, when, self._columns.all)
+                np.minimum(found, 0 if amounts is None else amounts // value, out=found)
+        return np.maximum(found, 0)
+
+    def lacking(self, shape: Shape, left: Mask) -> dict[str, Mask]:
+        """Return by type the rows of those that are left that have too little of it now."""
+        found = {}
+        for name, value in shape.resource.items():
+            if value > 0:
+                amounts = self._columns.amounts(name, When.NOW, self._columns.all)
+                found[name] = left if amounts is None else left & (amounts < value)
+        return found
+
+    def why(self, shape: Shape, left: Mask) -> list[Failing]:
+        lacking = self.lacking(shape, left).items()
+        numbers = ((name, mask, int(np.count_nonzero(mask))) for name, mask in lacking)
+        return [Failing(name, mask, number) for name, mask, number in numbers if number]
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+        return Reason.NO_NODE_FITS, (
+            f"requested {go_map(shape.resource)}: 0 of {before.passed[USABLE]} matching nodes have "
+            f"the room now, {before.passed[LARGE]} could hold it when empty"
+        )
+
+
+def room_of(node: Node, when: Moment) -> Mapping[str, int]:
+    """Return what a node has free of every type: now, or at another moment."""
+    if when is When.EMPTY:
+        return node.capacity
+    room = dict(node.available)
+    if isinstance(when, After):
+        changes = [(one.resource_per_alloc, 1) for one in when.gone if one.node_id == node.node_id]
+        changes += [(one.resource_per_alloc, -1) for one in when.coming]
+    else:
+        changes = [(node.expected, 1)]
+    for amounts, sign in changes:
+        for name, value in amounts.items():
+            room[name] = room.get(name, 0) + sign * value
+    return room

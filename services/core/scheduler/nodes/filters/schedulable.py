@@ -1,0 +1,23 @@
+"""Whether a node is schedulable: not cordoned, not draining, ready."""
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import At, Mask, When
+from services.core.scheduler.nodes.filters.base import Filter, Moment
+from services.core.scheduler.nodes.node_view import Stage
+from shared.model.reasons import UNSCHEDULABLE, Reason
+
+
+class Schedulable(Filter):
+    """An ask that requires its node, a DaemonSet's, may go there all the same."""
+
+    on = UNSCHEDULABLE
+
+    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
+        return None if shape.constraints.required_node else self._columns.schedulable[at]
+
+    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
+        return node.schedulable or bool(shape.constraints.required_node)
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+        return Reason.NO_NODES, f"none of {before.number} nodes is schedulable"

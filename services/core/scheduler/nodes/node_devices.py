@@ -1,0 +1,230 @@
+"""The GPU devices of nodes: who has which, which a new pod is given, which are expected to be free.
+
+Rule 1: whoever is known to have a device has it; those that are only assumed to have some, as
+        nobody stated which, make way for it.
+Rule 2: a pod of another scheduler is assumed to have the last devices.
+Rule 3: as long as nobody has a share of a device, whole devices are free where as many GPUs are,
+        and devices decide nothing.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+
+from services.core.scheduler.model import devices
+from services.core.scheduler.model.rows import DeviceHolder, Node
+from services.core.scheduler.model.shapes import Demand, Shape, demand_of
+from services.core.scheduler.nodes.columns import Mask
+from services.core.scheduler.nodes.device_rows import DeviceRows, open_devices, places_on
+from shared.messages.interface import Allocation
+from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
+from shared.model.resources import Resource, ResourceView
+
+DeviceFor = Callable[[Node, Demand], Devices]
+
+
+class NodeDevices:
+    """The devices of all nodes."""
+
+    def __init__(self) -> None:
+        self.rows = DeviceRows()
+        self.are_shared = False  # whether nodes announce shares of their GPUs
+        self.are_read = False  # whether anybody reads the rows: shares do, or a score
+        self._choose: DeviceFor | None = None  # of a score that chooses devices too
+        self._coming: dict[Node, list[int]] = {}  # to devices, by the open statement
+
+    def need_of(self, shape: Shape) -> devices.Need | None:
+        """Return what a shape asks of devices, None where sums say as much."""
+        return shape.on_devices if self.are_shared else None
+
+    def of(self, node: Node, key: str) -> Devices:
+        """Return the devices that an allocation has on its node."""
+        return node.held_devices.get((False, key), ())
+
+    def share(self, *, are_shared: bool) -> None:
+        """Have nodes announce shares of their GPUs from now on, or no more."""
+        self.are_shared = are_shared
+        self.are_read = are_shared or self._choose is not None
+
+    def use(self, choose: DeviceFor | None) -> None:
+        """Have a score say which of a node's devices a new pod is given; None: the usual ones."""
+        self._choose = choose
+        self.are_read = self.are_shared or choose is not None
+
+    # --- what nodes announce --------------------------------------------------------------------
+
+    def announced(self, capacity: ResourceView) -> Resource:
+        """Return what a node announces, with the shares of its GPUs once anybody asks for some."""
+        announced = {name: value for name, value in capacity.items() if name != GPU_SHARE}
+        number = announced.get(GPU, 0)
+        if self.are_shared and 0 < number <= MAX_DEVICES:
+            announced[GPU_SHARE] = number * WHOLE
+        return announced
+
+    def count(self, node: Node) -> None:
+        """Bring a node's devices to what it announces, and to what is held of them."""
+        number = node.capacity.get(GPU, 0)
+        node.devices = [WHOLE] * (number if number <= MAX_DEVICES else 0)
+        for held in node.held_devices.values():
+            devices.change(node.devices, held, -1)
+
+    def write(self, node: Node, amounts: Mapping[str, int] | None = None) -> None:
+        """Bring a node's row up to date, if anybody reads it and ``amounts`` are of devices."""
+        if self.are_read and (amounts is None or GPU in amounts or GPU_SHARE in amounts):
+            self.rows.write(node)
+
+    # --- who has which --------------------------------------------------------------------------
+
+    def give_to(self, node: Node, allocation: Allocation, stated: Devices | None = None) -> None:
+        """Give an allocation its devices, those of a placeholder that it replaces if it can."""
+        need = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
+        if need is None:
+            return
+        wished = allocation.devices
+        if stated is None and wished and devices.is_held(wished, node.devices, need):
+            stated = wished if all(node.devices[at] >= size for at, size in wished) else None
+        demand = demand_of(allocation.resource_per_alloc, need)
+        self.give(node, allocation.allocation_key, demand, stated)
+
+    def give(self, node: Node, key: str, demand: Demand, stated: Devices | None = None) -> Devices:
+        """Give an allocation devices; its amount, and the node's row, are counted elsewhere.
+
+        ``stated`` are those that it is known to have, () where it has some that nobody knows: it
+        has them whatever else is there. None: it is new, and there are some for it.
+        """
+        holder, need = (False, key), (demand.size, demand.number)
+        if stated is None and self._choose is not None:
+            held = self._choose(node, demand)
+        elif stated is None:
+            held = devices.choose(open_devices(node), need)
+        elif devices.is_held(stated, node.devices, need):
+            _make_way(node, stated)
+            held = stated
+        else:
+            held = ()
+            node.assumed_devices[holder] = None
+        held = held or _assumed(node, need)
+        _give(node, holder, held)
+        return held
+
+    def give_last(self, node: Node, foreign: Allocation) -> None:
+        """Count a pod that another scheduler placed on the last devices: which, nobody knows."""
+        need = devices.need_of(foreign.resource_per_alloc, foreign.constraints)
+        if need is not None:
+            holder = (True, foreign.allocation_key)
+            node.assumed_devices[holder] = None
+            _give(node, holder, devices.choose_last(node.devices, need))
+
+    def take(self, node: Node, key: str, *, is_foreign: bool = False) -> None:
+        """Give the devices back that one holds, if any."""
+        held = node.held_devices.pop((is_foreign, key), None)
+        if held is not None:
+            node.assumed_devices.pop((is_foreign, key), None)
+            devices.change(node.devices, held, 1)
+
+    # --- what an open statement expects ---------------------------------------------------------
+
+    def expect(self, node: Node, held: Devices, change: int) -> None:
+        """Expect devices to come free (1), or to be taken of what comes (-1)."""
+        if held:
+            coming = self._coming.setdefault(node, [0] * len(node.devices))
+            devices.change(coming, held, change)
+            if not any(coming):
+                del self._coming[node]
+
+    @property
+    def is_any_expected(self) -> bool:
+        """Return whether an open statement expects any device."""
+        return bool(self._coming)
+
+    def expected(self, node: Node) -> list[int]:
+        """Return what a node's devices will have free when what is expected has come."""
+        free = open_devices(node)
+        coming = self._coming.get(node)
+        return free if coming is None else [*map(int.__add__, free, coming)]
+
+    def rows_expected(self, need: devices.Need, count: int) -> Mask:
+        """Return which of the first rows will have the devices for a pod."""
+        found = self.rows.holding(need, slice(count))
+        for node in self._coming:
+            found[node.row] = devices.holds(self.expected(node), need)
+        return found
+
+    def to_come(self, node: Node, need: devices.Need | None) -> Devices:
+        """Return the devices that a pod would be given of those that are free then, if any.
+
+        Whole ones that are free already come first: what is to go may come back to its own.
+        """
+        if need is None or not node.devices:
+            return ()
+        expected = self.expected(node)
+        if need[0] == WHOLE:
+            idle = [*map(min, open_devices(node), expected)]
+            if found := devices.choose(idle, need):
+                return found
+        return devices.choose(expected, need)
+
+    def may_stay(self, node: Node, key: str) -> bool:
+        """Return whether the devices of a pod that was to go are for nobody else by now."""
+        free = self.expected(node)
+        held = self.of(node, key)
+        return all(at >= len(free) or free[at] >= amount for at, amount in held)
+
+    def holds_after(
+        self,
+        node: Node,
+        need: devices.Need,
+        gone: Iterable[Allocation],
+        coming: Iterable[Allocation],
+    ) -> bool:
+        """Return whether devices would hold a pod once some are gone and others have come.
+
+        Of who is gone only those on the node count; who has come is given the devices that a new
+        one would be, in order.
+        """
+        if not node.devices:
+            return places_on(node, need) > 0
+        free = list(open_devices(node))
+        for allocation in gone:
+            if allocation.node_id == node.node_id:
+                devices.change(free, self.of(node, allocation.allocation_key), 1)
+        for allocation in coming:
+            other = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
+            if other is not None:
+                devices.change(free, devices.choose(free, other), -1)
+        return devices.holds(free, need)
+
+
+def left_by(node: Node, need: devices.Need, times: int) -> list[int]:
+    """Return what so many like pods would leave of a node's devices."""
+    free = list(open_devices(node))
+    for _ in range(times):
+        devices.change(free, devices.choose(free, need), -1)
+    return free
+
+
+def _give(node: Node, holder: DeviceHolder, held: Devices) -> None:
+    node.held_devices[holder] = held
+    devices.change(node.devices, held, -1)
+
+
+def _assumed(node: Node, need: devices.Need) -> Devices:
+    """Return the devices that one is taken to have which runs, nobody knows where."""
+    return devices.choose(node.devices, need) or devices.choose_last(node.devices, need)
+
+
+def _make_way(node: Node, stated: Devices) -> None:
+    """Have those make way for who is known to have a device that were only assumed to have it."""
+    crowded = {at for at, amount in stated if node.devices[at] < amount}
+    if not crowded:
+        return
+    movable = [
+        holder
+        for holder in node.assumed_devices
+        if any(at in crowded for at, _ in node.held_devices[holder])
+    ]
+    devices.change(node.devices, stated, -1)
+    for holder in movable:
+        was = node.held_devices[holder]
+        devices.change(node.devices, was, 1)
+        need = (was[0][1], len(was))
+        _give(node, holder, devices.choose(node.devices, need) or was)
+    devices.change(node.devices, stated, 1)

@@ -1,0 +1,218 @@
+"""Which of the nodes that take a shape comes first.
+
+Order: what the ask would rather have, the scores of plugins, the configured score, the node's id.
+Less is better. Where nothing but the last two matters, and they are followed by an index, the first
+node is found without reading all of them.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import Amounts, Mask, NodeColumns
+from services.core.scheduler.nodes.filters import NodeFilters
+from services.core.scheduler.nodes.filters.plugins import NodeHooks
+from services.core.scheduler.nodes.node_devices import NodeDevices
+from services.core.scheduler.nodes.node_index import NodeIndex, Ranks
+from services.core.scheduler.nodes.node_view import NodeNumber, NodeViews
+from services.core.scheduler.nodes.pod_topology import PodIndex
+from services.core.scheduler.nodes.scores import DEFAULT_WEIGHTS, SCORES
+from services.core.scheduler.nodes.scores.base import NodeScore, Scored
+from services.core.scheduler.nodes.scores.plugins import PluginScore
+from services.core.scheduler.nodes.scores.preferences import Preferences
+from services.core.scheduler.nodes.scores.recent import RecentAsks
+from shared.model.names import BINPACKING, FAIR
+
+_BY_ITSELF = BINPACKING  # where the score looks at the ask: what a node scores by itself
+
+
+class RowScore(Protocol):
+    """A score that comes before the configured one."""
+
+    def matters(self, shape: Shape) -> bool:
+        """Return whether nodes may score differently for a shape."""
+
+    def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[Any]:
+        """Return what some rows score; less is better, and infinity is never taken."""
+
+
+class NodeOrder:
+    """The scores in use, the index that follows them, and the first node by them."""
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        views: NodeViews,
+        filters: NodeFilters,
+        devices: NodeDevices,
+        pods: PodIndex,
+    ) -> None:
+        self._columns, self._views, self._filters = columns, views, filters
+        self._devices = devices
+        self.has_room, self.is_free = filters.has_room.holds, filters.indexed.holds
+        self.ranks = Ranks()
+        self.index = NodeIndex(self)
+        self.recent = RecentAsks(self.index.outdate)
+        self._preferences = Preferences(columns, views, pods)
+        self._before: list[RowScore] = []
+        self._hooks: NodeHooks | None = None
+        self.use_hooks(None)
+        self.use_policy(FAIR, {})
+
+    def use_policy(self, policy: str, weights: Mapping[str, float]) -> None:
+        """Order by a score from now on. Weights replace the defaults whole."""
+        self.policy, self.weights = policy, dict(weights) or dict(DEFAULT_WEIGHTS)
+        scored = Scored(
+            self._columns,
+            self._views,
+            self._devices,
+            self.recent,
+            lambda: self.index.logged,
+            self.weights,
+        )
+        self.score: NodeScore = SCORES.get(policy, SCORES[_BY_ITSELF])(scored)
+        by_itself = SCORES[_BY_ITSELF](scored) if self.score.looks_at_ask else self.score
+        self.of_node = by_itself.of_node  # by itself, whatever is asked for
+        self._devices.use(self.score.device_for if self.score.chooses_devices else None)
+        self.index.order_by_shape(is_by_shape=self.score.looks_at_ask)
+
+    def use_hooks(self, hooks: NodeHooks | None) -> None:
+        """Take in the scores of plugins, and what they say of nodes."""
+        self._hooks = hooks
+        number = 0 if hooks is None else len(hooks.score)
+        self.of_plugins = [
+            PluginScore(self._columns, self._views, hooks, at)
+            for at in range(number)
+            if hooks is not None
+        ]
+        self._before = [self._preferences, *self.of_plugins]
+        numbers: list[NodeNumber] = [self._preferences.of_nodes, self._preferences.of_taints]
+        fixed = [score for score in self.of_plugins if score.is_fixed]
+        self._filters.use(hooks)
+        self._views.watch(self._filters.of_node, [*numbers, *fixed])
+
+    # --- the first node -------------------------------------------------------------------------
+
+    def best(self, shape: Shape, *, backfill: bool = False) -> Node | None:
+        """Return the first node, in order, that has the room and matches, or None.
+
+        Claimed nodes are left out; with ``backfill`` one is taken where the claims do not lack what
+        the shape takes, if no other node will do. Nodes that are held for the lane's gang come
+        first for a shape that ends before they are needed.
+        """
+        filters = self._filters
+        if filters.lane.nodes_held and filters.lane.may_backfill(shape):
+            node = self.best_held(shape)
+            if node is not None:
+                return node
+        if self._is_indexed(shape):
+            node = self.index.first(shape)
+        else:
+            node = self._first_open(shape) or self.first(filters.open.mask(shape), shape)
+        if node is None and backfill and self._is_any_claimed:
+            return self.first(filters.backfill.mask(shape), shape)
+        return node
+
+    def best_held(self, shape: Shape) -> Node | None:
+        """Return the first of the nodes that the lane holds, in order, that takes a shape."""
+        return self.first(self._filters.held.mask(shape), shape)
+
+    @property
+    def _is_any_claimed(self) -> bool:
+        reserved = self._columns.reserved[self._columns.all]
+        return bool(self._filters.lane.nodes_held or reserved.any())
+
+    def _is_indexed(self, shape: Shape) -> bool:
+        """Return whether the order of two nodes is the same whatever others may be had, or pods."""
+        return not (
+            self._filters.pods.matters(shape)
+            or self._preferences.matters(shape)
+            or (self._hooks is not None and self._hooks.needs_scan)
+        )
+
+    def _first_open(self, shape: Shape) -> Node | None:
+        """Return the first node, in order, that pods leave open to a shape; None: not found.
+
+        The first few that take it otherwise are asked one by one: it is mostly one of them.
+        """
+        if self._hooks is not None or self.score.looks_at_ask or self._preferences.matters(shape):
+            return None
+        return self.index.first_open(shape, self._filters.between_pods.prober(shape))
+
+    def first(self, mask: Mask, shape: Shape) -> Node | None:
+        """Return the first of some rows, None where there is none."""
+        rows = np.flatnonzero(mask)
+        for score in self._before:
+            if rows.size and score.matters(shape):
+                numbers = score.of_rows(rows, shape)
+                least = numbers.min()
+                rows = rows[(numbers == least) & (numbers < np.inf)]
+        if not rows.size:
+            return None
+        scores = self.score.of_rows(rows, shape)
+        ties = rows[scores == scores.min()]
+        if ties.size > 1:
+            ties = ties[[int(np.argmin(self.ranks.of(ties)))]]
+        return self._columns.rows[int(ties[0])]
+
+    def first_by_plugins(self, rows: Amounts, shape: Shape) -> Amounts:
+        """Return those of some rows that plugins put first; none where they score no row."""
+        for score in self.of_plugins:
+            numbers = score.of_rows(rows, shape)
+            rows = rows[(numbers == numbers.min(initial=np.inf)) & (numbers < np.inf)]
+        return rows
+
+    def led_by(self, node: Node, shape: Shape) -> object | None:
+        """Return the index that a node leads, so that it stays the first while it takes what comes.
+
+        What is used of it grows, so that the fullest stays the first; None: it may not be.
+        """
+        if self.policy != BINPACKING or node.is_closed or not self._is_indexed(shape):
+            return None
+        if any(weight < 0 for weight in self.weights.values()):
+            return None
+        return self.index.led_by(node, shape)
+
+    @staticmethod
+    def is_led(index: object, shape: Shape) -> bool:
+        """Return whether a shape is looked up in an index."""
+        return shape.candidates is index
+
+    # --- what the index asks --------------------------------------------------------------------
+
+    @property
+    def rows(self) -> Sequence[Node]:
+        """All nodes, each at its row."""
+        return self._columns.rows
+
+    @property
+    def judges_amounts(self) -> bool:
+        """Return whether amounts decide about more than room: plugins look at them."""
+        return self._hooks is not None
+
+    def free_rows(self, shape: Shape, among: Amounts | None = None) -> Amounts:
+        """Return the rows that take a shape now, pods aside, and are not claimed."""
+        mask = self._filters.indexed.mask(shape, among=among)
+        return np.flatnonzero(mask) if among is None else among[mask]
+
+    def scores_of(self, shape: Shape, rows: Amounts) -> NDArray[Any]:
+        """Return what some rows score for a shape that they have the room for; less is better."""
+        return self.score.of_rows(rows, shape)
+
+    def scores_of_few(self, shape: Shape, nodes: Sequence[Node]) -> list[Any]:
+        """Return the same of a few nodes, where scores look at what is asked for."""
+        return self.score.of_few(nodes, shape)
+
+    def first_rows(self, shape: Shape, rows: Amounts, amount: int) -> Amounts:
+        """Return the first of some rows by score and node id, in any order; there are more."""
+        scores = self.scores_of(shape, rows)
+        least = scores.min() if amount == 1 else np.partition(scores, amount - 1)[amount - 1]
+        before, ties = rows[scores < least], rows[scores == least]
+        missing = amount - before.size
+        if ties.size > missing:
+            ties = ties[np.argpartition(self.ranks.of(ties), missing - 1)[:missing]]
+        return np.concatenate((before, ties))

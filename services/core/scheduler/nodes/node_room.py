@@ -1,0 +1,207 @@
+"""For how many asks the nodes have room, and what they lack for one more."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model import devices
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import Amounts, Mask, NodeColumns, When
+from services.core.scheduler.nodes.filters import NodeFilters
+from services.core.scheduler.nodes.filters.base import failing
+from services.core.scheduler.nodes.filters.plugins import NodeHooks
+from services.core.scheduler.nodes.node_classes import Failing, NodeClasses
+from services.core.scheduler.nodes.node_devices import NodeDevices, left_by
+from services.core.scheduler.nodes.node_index import Ranks
+from services.core.scheduler.nodes.node_view import ROOM, Stage
+from shared.model.gpus import GPU, GPU_SHARE, WHOLE
+from shared.model.reasons import PLUGIN, NodeEvidence, Reason, Refusal
+from shared.model.resources import Resource
+
+
+class NodeRoom:
+    """What the nodes have room for, in numbers."""
+
+    def __init__(
+        self,
+        columns: NodeColumns,
+        filters: NodeFilters,
+        of_devices: NodeDevices,
+        ranks: Ranks,
+        classes: NodeClasses,
+    ) -> None:
+        self._columns, self._filters = columns, filters
+        self._devices, self._ranks, self._classes = of_devices, ranks, classes
+        self.hooks: NodeHooks | None = None
+
+    def places(self, shape: Shape, *, backfill: bool = False, when_empty: bool = False) -> Amounts:
+        """Return, row by row, for how many asks of a shape there is the room; pods aside.
+
+        Rows that may not be used have none, nor have reserved ones but with ``backfill``: an ask
+        that requires its node does not backfill it. ``when_empty``: for how many there would be if
+        nothing were on the nodes, nor kept for anybody.
+        """
+        filters = self._filters
+        when, usable = When.NOW, filters.counted_open
+        if when_empty:
+            when, usable = When.EMPTY, filters.counted
+        elif backfill and not shape.constraints.required_node:
+            usable = filters.counted_backfill
+        found = self._times(shape, when)
+        found[~usable.mask(shape)] = 0
+        return found
+
+    def _times(self, shape: Shape, when: When) -> Amounts:
+        found = self._filters.room.times(shape, when)
+        on_devices = self._filters.devices.times(shape, when)
+        return found if on_devices is None else np.minimum(found, on_devices)
+
+    def expected(self, names: Sequence[str]) -> Amounts:
+        """Return what every node will have left of some types; closed ones have nothing."""
+        return self._of_open(self._columns.table_of(names, When.EXPECTED))
+
+    def capacities(self, names: Sequence[str]) -> Amounts:
+        """Return what every node can hold of some types; closed ones can hold nothing."""
+        return self._of_open(self._columns.table_of(names, When.EMPTY))
+
+    def capacity_of(self, name: str) -> Amounts:
+        """Return what every node can hold of a type."""
+        return self._columns.table_of((name,), When.EMPTY)[:, 0]
+
+    def _of_open(self, found: Amounts) -> Amounts:
+        found[~self._columns.schedulable[self._columns.all]] = 0
+        return found
+
+    # --- what is in the way ---------------------------------------------------------------------
+
+    def refusal(self, shape: Shape) -> Refusal:
+        """Return why no node takes a shape now, with the numbers behind it."""
+        large, too_small = self._filters.large(shape)
+        if too_small is not None:
+            return Refusal(*too_small, nodes=self._evidence(large.failures))
+        now, closed = self._filters.now(shape, large)
+        failures = now.failures
+        if now.number and self.hooks is not None:
+            failures = failures + failing(PLUGIN, now.left)
+        nearest = None if now.passed[ROOM] else self._nearest(shape, large, now)
+        reason, message = closed or self._not_chosen(shape, now)
+        return Refusal(reason, message, nodes=self._evidence(failures, nearest))
+
+    def _not_chosen(self, shape: Shape, now: Stage) -> tuple[Reason, str]:
+        """Return why none of the nodes is chosen that take a shape."""
+        if self.hooks is None:
+            return self._filters.claims.reason(shape, now)
+        nodes = [self._columns.rows[row] for row in np.flatnonzero(now.left).tolist()]
+        return Reason.PLUGIN, self.hooks.why_closed(nodes, shape)
+
+    def why_closed(self, node: Node, shape: Shape) -> str:
+        """Return which plugins close a node to a shape."""
+        return self.hooks.why_closed([node], shape) if self.hooks is not None else ""
+
+    def evidence(self, shape: Shape) -> NodeEvidence:
+        """Return what the nodes lack, by class, for more asks than they have room for."""
+        large, _ = self._filters.large(shape)
+        now, _ = self._filters.now(shape, large)
+        return self._evidence(now.failures, self._nearest(shape, large, now))
+
+    def _evidence(
+        self, failures: list[Failing], nearest: tuple[Node, Resource] | None = None
+    ) -> NodeEvidence:
+        return self._classes.evidence(len(self._columns.rows), failures, nearest)
+
+    def _nearest(self, shape: Shape, large: Stage, now: Stage) -> tuple[Node, Resource] | None:
+        """Return the nearest of the nodes that could hold a shape, if there is one."""
+        if not large.number:
+            return None
+        lacking = dict.fromkeys(each.on for each in now.failures[len(large.failures) :])
+        return self.nearest(shape, large.left, None if now.passed[ROOM] else list(lacking))
+
+    def nearest(
+        self,
+        shape: Shape,
+        among: Mask | None = None,
+        short_of: Sequence[str] | None = None,
+    ) -> tuple[Node, Resource] | None:
+        """Return the node that lacks least for one more ask than it has places, and what it lacks.
+
+        None where no node, or none ``among`` some, may be used for the shape. Shares of what is
+        asked are compared. ``short_of``: none of them has a place, and only of these has one too
+        little.
+        """
+        mask = self._filters.counted.mask(shape) if among is None else among
+        if not mask.any():
+            return None
+        amounts = {name: value for name, value in shape.resource.items() if value > 0}
+        times = np.ones(mask.size, dtype=np.int64)
+        if short_of is None:
+            times += self._times(shape, When.NOW)
+        total = np.zeros(mask.size)
+        if short_of is not None and len(short_of) == 1:  # the node with the most of it
+            most = self._columns.amounts(short_of[0], When.NOW, self._columns.all)
+            total -= 0 if most is None else most.astype(np.float64)
+        else:
+            for name in amounts if short_of is None else short_of:
+                total += self._missing(name, amounts[name], times)
+        total[~mask] = np.inf
+        ties = np.flatnonzero(total == total.min())
+        row = int(ties[0] if ties.size == 1 else ties[np.argmin(self._ranks.of(ties))])
+        node = self._columns.rows[row]
+        return node, self._lacking(node, shape, int(times[row]))
+
+    def _lacking(self, node: Node, shape: Shape, times: int) -> Resource:
+        """Return what a node lacks for so many asks, the last of them on its devices."""
+        lacks = {
+            name: times * value - node.available.get(name, 0)
+            for name, value in shape.resource.items()
+            if value > 0
+        }
+        need = self._devices.need_of(shape)
+        if need is not None and node.devices:
+            name = GPU if need[0] == WHOLE else GPU_SHARE
+            on_devices = devices.lacking(left_by(node, need, times - 1), need)
+            lacks[name] = max(lacks[name], on_devices)
+        return {name: lack for name, lack in lacks.items() if lack > 0}
+
+    def _missing(self, name: str, amount: int, times: Amounts) -> NDArray[np.float64]:
+        """Return what every row lacks of a type for so many times an amount, as shares of one."""
+        wanted = times.astype(np.float64) * amount
+        available = self._columns.amounts(name, When.NOW, self._columns.all)
+        if available is not None:
+            wanted -= available
+        return np.maximum(wanted, 0.0) / amount
+
+    # --- which node to reserve ------------------------------------------------------------------
+
+    def tightest(self, shape: Shape) -> Node | None:
+        """Return the unclaimed node that could hold a shape and whose room is the tightest."""
+        rows = np.flatnonzero(self._filters.reservable.mask(shape))
+        if not rows.size:
+            return None
+        looseness = self._looseness(rows, shape)
+        ties = rows[looseness == looseness.min()]
+        return self._columns.rows[int(ties[np.argmin(self._ranks.of(ties))])]
+
+    def nearest_to_hold(self, shape: Shape, most: int) -> list[Node]:
+        """Return unclaimed nodes that could hold a shape, those first that lack least of it."""
+        rows = np.flatnonzero(self._filters.reservable.mask(shape))
+        lack = np.zeros(rows.size, dtype=np.float64)
+        for name in self._columns.numbers:
+            wanted, room = shape.resource.get(name, 0), self._columns.amounts(name, When.NOW, rows)
+            if wanted > 0 and room is not None:
+                lack += np.maximum(0, wanted - room) / wanted
+        order = np.lexsort((self._ranks.of(rows), lack))
+        return [self._columns.rows[row] for row in rows[order[:most]].tolist()]
+
+    def _looseness(self, rows: Amounts, shape: Shape) -> NDArray[np.float64]:
+        """Return how much room would be left over: a share of every type, 1 where none is asked."""
+        total = np.zeros(rows.size, dtype=np.float64)
+        for name, column in self._columns.numbers.items():
+            room = self._columns.available[rows, column]
+            wanted = shape.resource.get(name, 0)
+            if wanted <= 0:
+                total += room != 0
+            else:
+                total += np.where(room > wanted, (room - wanted) / np.maximum(room, 1), 0.0)
+        return total

@@ -1,0 +1,19 @@
+"""Which node comes first: a file for each score.
+
+``SCORES`` are the orders that ``nodesortpolicy`` may name; ``shared/model/names.py`` has their
+names. Before the configured one come what an ask would rather have, and the scores of plugins.
+"""
+
+from services.core.scheduler.nodes.scores.base import NodeScore
+from services.core.scheduler.nodes.scores.fgd import Fgd
+from services.core.scheduler.nodes.scores.gpu_binpacking import GpuBinpacking
+from services.core.scheduler.nodes.scores.usage import Binpacking, Fair
+from shared.model.names import BINPACKING, FAIR, FGD, GPU_BINPACKING
+
+SCORES: dict[str, type[NodeScore]] = {
+    FAIR: Fair,
+    BINPACKING: Binpacking,
+    GPU_BINPACKING: GpuBinpacking,
+    FGD: Fgd,
+}
+DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}
