@@ -22,7 +22,8 @@ ROOMS = ("model/", "nodes/", "statement/", "place/", "policies/", "evict/", "act
 SMALL = 25  # methods, or fields, of a class with one idea
 MANY_FIELDS = ("shared/messages/", "shared/runtime/settings.py", CORE + "model/settings.py")
 # What a filter reads of a node. A function with a shape that reads two of them combines filters.
-FACTS = ("schedulab", "reserv", "held", "room", "device", "hook", "pods", "view")
+FACTS = ("schedulab", "reserv|held", "room", "device", "hook", "pods", "view")
+COMBINED = NODES + "filters/combined.py"  # any other file of the folder is about one fact
 KEPT_ROOM = {  # a kind is there as long as a line of the core begins so
     "a reservation": r"class Reservation\b",
     "a preemptor's": r"    PREEMPTOR = ",
@@ -111,14 +112,14 @@ def _takes_shape(function: ast.FunctionDef) -> bool:
 
 
 def choosing_modules() -> set[str]:
-    """Return the modules that ask the node table for a node: outside its room, for a shape."""
+    """Return the modules that ask the room of nodes for a node: outside of it, for a shape."""
     choosers = {
         function.name
         for tree in _trees(NODES).values()
         for owner in _classes(tree)
-        if owner.name == "NodeTable"
         for function in _functions(owner)
-        if _takes_shape(function)
+        if not function.name.startswith("_")
+        and _takes_shape(function)
         and function.returns
         and re.search(r"\bNode\b", ast.unparse(function.returns))
     }
@@ -133,7 +134,13 @@ def _calls(tree: ast.Module, names: set[str]) -> Iterator[bool]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = ast.unparse(node.func.value)
-            yield node.func.attr in names and owner.rpartition(".")[2].strip("_") == "nodes"
+            yield node.func.attr in names and re.search(r"\bnodes(\.\w+)?$", owner) is not None
+
+
+def _facts_in(function: ast.FunctionDef) -> int:
+    text = ast.unparse(ast.Module(function.body, []))
+    text = re.sub(r"filters\.[\w.]+|_views\b", "", text)  # to ask a list of filters is no fact
+    return sum(re.search(fact, text) is not None for fact in FACTS)
 
 
 def combining_functions() -> list[str]:
@@ -142,8 +149,9 @@ def combining_functions() -> list[str]:
         f"{name}: {function.name}"
         for name, tree in _trees(NODES).items()
         for function in _functions(tree)
-        if _takes_shape(function)
-        and sum(fact in ast.unparse(ast.Module(function.body, [])) for fact in FACTS) > 1
+        if (name == COMBINED or not name.startswith(NODES + "filters/"))
+        and _takes_shape(function)
+        and (name == COMBINED or _facts_in(function) > 1)
     ]
 
 

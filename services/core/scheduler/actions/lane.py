@@ -156,7 +156,7 @@ def look(partition: Partition) -> None:
         return
     _look(partition, lane)
     _tell(partition, lane)
-    is_due = 0 < lane.start_ns <= partition.now_ns and lane.tried != partition.nodes.changes
+    is_due = 0 < lane.start_ns <= partition.now_ns and lane.tried != partition.nodes.order.changes
     if is_due and lane.application.refusal is not None:
         queueing.activate(lane.application)
 
@@ -234,7 +234,7 @@ def was_tried(partition: Partition, application: Application, *, is_own: bool) -
     if _still_waits(partition, lane):
         _look(partition, lane)
         if is_own:
-            lane.was_tried(partition.nodes.changes)
+            lane.was_tried(partition.nodes.order.changes)
     else:
         _choose(partition)
 
@@ -266,7 +266,7 @@ def _look(partition: Partition, lane: Lane) -> None:
     nodes, now_ns = partition.nodes, partition.now_ns
     improved: dict[Node, None] = {}
     longest_ns = nodes.lane.backfill_ns
-    changed = nodes.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
+    changed = nodes.order.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
     if changed is None:
         _count_all(partition, lane)
         is_other = True
@@ -276,10 +276,10 @@ def _look(partition: Partition, lane: Lane) -> None:
         is_other = False
         for node in found:
             is_other |= _count(partition, lane, node) or node.is_held
-    lane.seen = nodes.changes
+    lane.seen = nodes.order.changes
     if is_other:
         improved = _plan(partition, lane)
-        lane.seen = nodes.changes
+        lane.seen = nodes.order.changes
     is_promised = lane.start_ns and not _is_somebody_before(partition, lane)
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised

@@ -95,7 +95,7 @@ def reserve_for_the_old(partition: Partition) -> None:
     is_for_heads = _is_for_heads(partition)
     if is_for_heads and _give_up_the_late(partition):
         return  # as below
-    most = partition.settings.max_reserved_nodes(partition.nodes.schedulable_count())
+    most = partition.settings.max_reserved_nodes(partition.nodes.columns.schedulable_count())
     last = partition.reserved_nodes.last
     if len(partition.reserved_nodes) >= most and (
         last is None or partition.root.highest <= -last.rank[0]
@@ -158,7 +158,7 @@ class _Look:
 
 
 def _is_for_heads(partition: Partition) -> bool:
-    return partition.settings.is_for_heads(partition.nodes.schedulable_count())
+    return partition.settings.is_for_heads(partition.nodes.columns.schedulable_count())
 
 
 def _expected_ns(partition: Partition, node: Node, shape: Shape) -> int:

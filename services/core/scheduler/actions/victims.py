@@ -92,7 +92,7 @@ def has_devices_without(
         return True
     gone = [*victims, *_going(partition, node)]
     after = After(gone, [*_coming(partition, node), *more])
-    return partition.nodes.filters.devices.holds(node, shape, after)
+    return partition.nodes.filters.facts.devices.holds(node, shape, after)
 
 
 def _coming(partition: Partition, node: Node) -> list[Allocation]:

@@ -102,6 +102,14 @@ class NodeColumns:
         """Return the rows of all nodes."""
         return slice(len(self.rows))
 
+    def schedulable_count(self) -> int:
+        """Return how many nodes are schedulable."""
+        return int(np.count_nonzero(self.schedulable[self.all]))
+
+    def reserved_nodes(self) -> list[Node]:
+        """Return the nodes that are reserved, in the order of their rows."""
+        return [self.rows[row] for row in np.flatnonzero(self.reserved[self.all]).tolist()]
+
     def amounts(self, name: str, when: When, at: At) -> Amounts | None:
         """Return what some rows have of a type; None where no node has ever had any."""
         number = self.numbers.get(name)

@@ -129,7 +129,7 @@ class NodeOrder:
     def _is_indexed(self, shape: Shape) -> bool:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""
         return not (
-            self._filters.pods.matters(shape)
+            self._filters.facts.pods.matters(shape)
             or self._preferences.matters(shape)
             or (self._hooks is not None and self._hooks.needs_scan)
         )
@@ -181,6 +181,19 @@ class NodeOrder:
     def is_led(index: object, shape: Shape) -> bool:
         """Return whether a shape is looked up in an index."""
         return shape.candidates is index
+
+    @property
+    def changes(self) -> int:
+        """Return how many changes of nodes have been logged."""
+        return self.index.logged
+
+    def changed_since(self, seen: int) -> list[Node] | None:
+        """Return the nodes that are there and have changed since so many changes.
+
+        None where that is not known any more.
+        """
+        nodes = self.index.changed_since(seen)
+        return None if nodes is None else [node for node in nodes if node.changed >= 0]
 
     # --- what the index asks --------------------------------------------------------------------
 

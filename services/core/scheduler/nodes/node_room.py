@@ -54,8 +54,8 @@ class NodeRoom:
         return found
 
     def _times(self, shape: Shape, when: When) -> Amounts:
-        found = self._filters.room.times(shape, when)
-        on_devices = self._filters.devices.times(shape, when)
+        found = self._filters.facts.room.times(shape, when)
+        on_devices = self._filters.facts.devices.times(shape, when)
         return found if on_devices is None else np.minimum(found, on_devices)
 
     def expected(self, names: Sequence[str]) -> Amounts:
@@ -92,7 +92,7 @@ class NodeRoom:
     def _not_chosen(self, shape: Shape, now: Stage) -> tuple[Reason, str]:
         """Return why none of the nodes is chosen that take a shape."""
         if self.hooks is None:
-            return self._filters.claims.reason(shape, now)
+            return self._filters.facts.claims.reason(shape, now)
         nodes = [self._columns.rows[row] for row in np.flatnonzero(now.left).tolist()]
         return Reason.PLUGIN, self.hooks.why_closed(nodes, shape)
 

@@ -8,8 +8,6 @@ them comes first, ``order``; what they have room for and lack, ``room``.
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.nodes.columns import NodeColumns
 from services.core.scheduler.nodes.filters import NodeFilters
@@ -157,10 +155,6 @@ class NodeTable:
         if self.hooks is not None:
             self.hooks.facts += 1
 
-    def schedulable_count(self) -> int:
-        """Return how many nodes are schedulable."""
-        return int(self.columns.schedulable[self.columns.all].sum())
-
     # --- moves ----------------------------------------------------------------------------------
 
     def place(self, node: Node, allocation: Allocation, stated: Devices | None = None) -> None:
@@ -236,11 +230,6 @@ class NodeTable:
             node.is_held = self.columns.held[node.row] = is_held
             self.touch(node)
 
-    def reserved(self) -> list[Node]:
-        """Return the nodes that are reserved, in the order of their rows."""
-        rows = np.flatnonzero(self.columns.reserved[self.columns.all])
-        return [self.rows[row] for row in rows.tolist()]
-
     # --- keeping what is beside the ledgers -----------------------------------------------------
 
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
@@ -301,19 +290,6 @@ class NodeTable:
         """Have the indexes look at a node again: of what it holds something is being released."""
         self._index.changed(node)
         self.columns.changed[node.row] = node.changed
-
-    @property
-    def changes(self) -> int:
-        """Return how many changes of nodes have been logged."""
-        return self._index.logged
-
-    def changed_since(self, seen: int) -> list[Node] | None:
-        """Return the nodes that are there and have changed since so many changes.
-
-        None where that is not known any more.
-        """
-        nodes = self._index.changed_since(seen)
-        return None if nodes is None else [node for node in nodes if node.changed >= 0]
 
 
 def _soft_taints(node: Node) -> int:

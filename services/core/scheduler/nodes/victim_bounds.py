@@ -53,7 +53,7 @@ class NodeBounds:
     def follow(self) -> None:
         """Bring every row up to date."""
         table = self._table
-        nodes = table.changed_since(self._seen) if self._seen >= 0 else None
+        nodes = table.order.changed_since(self._seen) if self._seen >= 0 else None
         missing = len(table.rows) - self._rows.shape[1]
         if missing > 0:
             self._rows = np.pad(self._rows, ((0, 0), (0, missing + len(table.rows))))
@@ -61,7 +61,7 @@ class NodeBounds:
             self._fill()
         elif nodes:
             self._rows[:, [node.row for node in nodes]] = np.array([*map(self._row, nodes)]).T
-        self._seen = table.changes
+        self._seen = table.order.changes
 
     def _fill(self) -> None:
         """Make the rows of all nodes; where sums may be large, one by one."""

@@ -312,7 +312,7 @@ def _under_way(
         is_for_its_own = key in application.covering or key in application.replacing
         if node is not None and not is_for_its_own:
             yield Statement._expect, node, allocation
-    for node in partition.nodes.reserved():
+    for node in partition.nodes.columns.reserved_nodes():
         for reservation in node.reservations.values():
             if not reservation.is_ordinary:
                 yield Statement._come, node, reservation.ask

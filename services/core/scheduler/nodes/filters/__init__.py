@@ -1,6 +1,7 @@
 """Which nodes may take an ask: a file for each fact, and which facts each question is about."""
 
 from collections.abc import Mapping
+from typing import NamedTuple
 
 import numpy as np
 
@@ -63,6 +64,18 @@ class OfNode(Filter):
         return True
 
 
+class Facts(NamedTuple):
+    """The filters of every question; those of the node alone and of plugins come beside them."""
+
+    schedulable: Schedulable
+    claims: OpenTo
+    room: Room
+    devices: FreeDevices
+    size: Size
+    volumes: Volumes
+    pods: OtherPods
+
+
 class NodeFilters:
     """The filters of one table of nodes, as lists: each is a question that is asked of nodes."""
 
@@ -76,13 +89,16 @@ class NodeFilters:
     ) -> None:
         self._columns, self._views, self._devices = columns, views, free_devices
         self.lane = lane = Lane()
-        self._schedulable = Schedulable(columns)
-        self.room = Room(columns)
-        self.devices = FreeDevices(columns, free_devices)
-        self._size = Size(columns, self.room, self.devices)
-        self.pods = OtherPods(columns, views, pods, nodes)
-        self.volumes = Volumes(columns, pods, nodes)
-        self.claims = OpenTo(columns, lane)
+        room, devices = Room(columns), FreeDevices(columns, free_devices)
+        self.facts = Facts(
+            Schedulable(columns),
+            OpenTo(columns, lane),
+            room,
+            devices,
+            Size(columns, room, devices),
+            Volumes(columns, pods, nodes),
+            OtherPods(columns, views, pods, nodes),
+        )
         self.of_node: list[NodeFilter] = []
         self._moving: list[Filter] = []
         # The questions: a node ...
@@ -117,12 +133,13 @@ class NodeFilters:
 
     def choose(self) -> None:
         """Make the lists: devices are among them where shares of GPUs are announced."""
-        schedulable, claims, moving = self._schedulable, self.claims, self._moving
+        schedulable, claims, room, devices, size, volumes, pods = self.facts
+        moving = self._moving
         node, unclaimed = OfNode(self._columns, self._views, self.of_node), Unclaimed(self._columns)
-        has_room: list[Filter] = [self.room]
+        has_room: list[Filter] = [room]
         if self._devices.are_shared:
-            has_room.append(self.devices)
-        others: list[Filter] = [self.volumes, self.pods]
+            has_room.append(devices)
+        others: list[Filter] = [volumes, pods]
         self.has_room.set(*has_room)
         self.admits.set(node, *moving)
         self.fits.set(schedulable, *has_room, node, *moving)
@@ -132,22 +149,22 @@ class NodeFilters:
         self.held.set(*self.takes.filters, Held(self._columns))
         self.backfill.set(*self.takes.filters, LeavesEnough(self._columns))
         self.indexed.set(schedulable, unclaimed, *has_room, node)
-        self.could_hold.set(schedulable, self._size, node, *moving)
-        self.could_start.set(schedulable, self._size, node, *others)
+        self.could_hold.set(schedulable, size, node, *moving)
+        self.could_start.set(schedulable, size, node, *others)
         self.reservable.set(*self.could_hold.filters, unclaimed)
         self.counted.set(schedulable, node)
         self.counted_open.set(schedulable, node, claims)
         self.counted_backfill.set(schedulable, node, NotHeld(self._columns, self.lane))
         self._of_node_steps: Steps = [
-            (SCHEDULABLE, [self._schedulable]),
+            (SCHEDULABLE, [schedulable]),
             *((MATCHING, [each]) for each in self.of_node[: len(NODE_FILTERS)]),
             (USABLE, self.of_node[len(NODE_FILTERS) :]),
         ]
-        self._size_step: Steps = [(USABLE, moving), (LARGE, [self._size])]
+        self._size_step: Steps = [(USABLE, moving), (LARGE, [size])]
         self._steps: Steps = [
             (ROOM, has_room),
-            ("volumes", [self.volumes]),
-            ("pods", [self.pods]),
+            ("volumes", [volumes]),
+            ("pods", [pods]),
             ("claims", [claims]),
         ]
 
