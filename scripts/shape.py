@@ -134,7 +134,7 @@ def _calls(tree: ast.Module, names: set[str]) -> Iterator[bool]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             owner = ast.unparse(node.func.value)
-            yield node.func.attr in names and re.search(r"\bnodes(\.\w+)?$", owner) is not None
+            yield node.func.attr in names and re.search(r"(\b|_)nodes(\.\w+)?$", owner) is not None
 
 
 def _facts_in(function: ast.FunctionDef) -> int:
