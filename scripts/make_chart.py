@@ -92,13 +92,13 @@ _APART = """\
 """
 _OWN_COOKIE = (
     "umask 077 && cp -f /etc/rabbitmq/muster/erlang-cookie /var/lib/rabbitmq/.erlang.cookie && "
-    "chmod 400 /var/lib/rabbitmq/.erlang.cookie && exec docker-entrypoint.sh rabbitmq-server"
+    "chmod 400 /var/lib/rabbitmq/.erlang.cookie && exec rabbitmq-server"
 )
 # What several brokers have beside what one has, behind the line of the base that it follows.
 _OF_SEVERAL = {
     "  serviceName: rabbitmq\n": "  podManagementPolicy: Parallel  # each waits for the others\n",
     "          image: {{ .Values.rabbitmq.image }}\n": (
-        f'          command: [sh, -c]\n          args: ["{_OWN_COOKIE}"]\n'
+        f'          args: [sh, -c, "{_OWN_COOKIE}"]\n'
     ),
     '            - {name: RABBITMQ_LOGS, value: "-"}\n': (
         "            - {name: POD_NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}\n"

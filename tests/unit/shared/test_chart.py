@@ -252,7 +252,7 @@ def test_three_brokers_are_a_cluster_of_which_each_service_is_given_every_node(v
     assert places["/etc/rabbitmq/advanced.config"] == "advanced.config"
     cookie = base64.b64decode(objects["Secret", "broker"]["data"]["erlang-cookie"])
     assert len(cookie) >= 43
-    assert "/etc/rabbitmq/muster/erlang-cookie" in container["args"][0]
+    assert "/etc/rabbitmq/muster/erlang-cookie" in container["args"][2]
     (apart,) = pod["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     assert apart["topologyKey"] == "kubernetes.io/hostname"
     assert objects["PodDisruptionBudget", "rabbitmq"]["spec"]["maxUnavailable"] == 1

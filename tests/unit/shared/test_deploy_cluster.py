@@ -36,8 +36,6 @@ def test_there_are_three_brokers_each_with_a_name_and_data_of_its_own():
     assert said["cluster_formation.peer_discovery_backend"] == "classic_config"
     nodes = [value for key, value in said.items() if ".classic_config.nodes." in key]
     assert nodes == [f"rabbit@{name}" for name in BROKERS]
-    of_guest = {value for key, value in said.items() if key.startswith("default_permissions.")}
-    assert of_guest == {"^$"}
     volumes = {**ALONE["volumes"], **CLUSTER["volumes"]}
     for name in BROKERS:
         assert CLUSTER["services"][name]["hostname"] == name
@@ -52,16 +50,16 @@ def test_a_broker_may_no_more_than_the_one_alone_and_knows_the_others_by_a_cooki
         for key in ("image", "user", "read_only", "cap_drop", "security_opt", "tmpfs", "restart"):
             assert service[key] == alone[key], (name, key)
         assert "ports" not in service
-        assert "/etc/rabbitmq/muster/erlang-cookie" in service["command"][0]
+        assert "/etc/rabbitmq/muster/erlang-cookie" in service["command"][2]
+        assert service["healthcheck"]["test"] == alone["healthcheck"]["test"]
         assert mounts(name)["/etc/rabbitmq/muster"] == "secrets-rabbitmq:/etc/rabbitmq/muster:ro"
 
 
-def test_the_last_one_to_start_imports_the_topology_so_that_queues_have_members_everywhere():
-    """Whoever imports it alone makes queues of one member, which are away when it is."""
-    waits = {name: list(CLUSTER["services"][name].get("depends_on", {})) for name in BROKERS}
-    assert waits == {"rabbitmq": [], "rabbitmq-2": ["rabbitmq"], "rabbitmq-3": ["rabbitmq-2"]}
-    imports = [name for name in BROKERS if "/etc/rabbitmq/conf.d/20-muster.conf" in mounts(name)]
-    assert imports == ["rabbitmq-3"]
+def test_each_has_the_topology_and_queues_wait_for_the_third_so_that_they_have_members_everywhere():
+    """A queue that is made while there is one node has one member, which is away when it is."""
+    said = configuration("rabbitmq.compose.conf")
+    assert said["cluster_formation.target_cluster_size_hint"] == str(len(BROKERS))
+    assert all("/etc/rabbitmq/conf.d/20-muster.conf" in mounts(name) for name in BROKERS)
     assert all("/etc/rabbitmq/advanced.config" in mounts(name) for name in BROKERS)
     for name in BROKERS:
         for item in CLUSTER["services"][name]["volumes"]:
@@ -69,13 +67,21 @@ def test_the_last_one_to_start_imports_the_topology_so_that_queues_have_members_
             assert not source.startswith(".") or (DEPLOY / source).is_file()
 
 
-def test_each_service_knows_all_three_and_waits_for_the_last():
+def test_what_a_list_below_has_already_is_replaced_and_not_said_twice():
+    """Compose puts lists of two files one behind the other, and refuses a capability said twice."""
+    text = (DEPLOY / "compose.cluster.yaml").read_text()
+    for key in ("tmpfs", "security_opt", "cap_drop"):
+        assert f"  {key}: !override [" in text
+
+
+def test_each_service_knows_all_three_and_waits_for_them():
     for name in SERVICES:
         service = CLUSTER["services"][name]
         url = service["environment"]["MUSTER_BUS_URL"]
         user = user_of("muster", name)
         assert addresses_of(url) == tuple(f"amqp://{user}@{one}:5672/" for one in BROKERS)
-        assert service["depends_on"]["rabbitmq-3"] == {"condition": "service_healthy"}
+        for broker in BROKERS:
+            assert service["depends_on"][broker] == {"condition": "service_healthy"}
 
 
 def test_a_node_that_stands_still_is_given_up_soon_and_one_that_is_alone_serves_nobody():
