@@ -51,6 +51,7 @@ class Part:
     is_at_work: bool = False
     since_ns: int = 0
     doubled_ns: int = 0  # since when two instances work, 0 while none or one does
+    unheard_ns: int = 0  # since when none handles its heartbeats, 0 while one does
     is_reported: bool = False
 
     def __str__(self) -> str:
@@ -126,7 +127,10 @@ class Timing:
     # --- rule 1 ---------------------------------------------------------------------------------
 
     def _judge_part(self, part: Part, now_ns: int) -> None:
-        count = sum(map(_works, self._standing(part)))
+        standing = list(self._standing(part))
+        count = sum(map(_works, standing))
+        is_heard = any(host.is_at_work for host in standing)  # one that recovers is, too
+        part.unheard_ns = 0 if is_heard else part.unheard_ns or now_ns
         if bool(count) != part.is_at_work:
             part.is_at_work, part.since_ns, part.is_reported = bool(count), now_ns, False
         free_ns = max(part.since_ns, self._calm_ns(part.service))
@@ -190,7 +194,7 @@ class Timing:
             lasted_ns = min(now_ns - part.since_ns, now_ns - self._calm_ns(part.service))
             if shown is False and part.is_at_work and min(lasted_ns, listened_ns) > BOUND_NS:
                 self._report_once(part, f"the API shows no {part}, which works")
-            elif shown and not part.is_at_work and now_ns - part.since_ns > _SHOWN_AWAY_NS:
+            elif shown and part.unheard_ns and now_ns - part.unheard_ns > _SHOWN_AWAY_NS:
                 self._report_once(part, f"the API shows a {part} at work, where none is")
         for partition in self._deployment.partitions:
             self._judge_state(followed, partition)
