@@ -1,7 +1,7 @@
 """A broker that is short of memory or disk takes nothing from publishers, and says so.
 
 It says so on a connection as soon as one publishes there (``connection.blocked``), and again when
-it is over; readers go on. Nothing is lost by it, and no connection is: whoever publishes waits. So
+it is over; readers go on. Nothing is lost by it, and no connection is: publishers wait. So
 what waits for a confirm has no limit for as long as the broker says that it is blocked.
 """
 

@@ -2,7 +2,7 @@
 
 What is beyond that is taken off the wire piece by piece and forgotten, so that a foreign message
 of 100 MB costs a piece of memory, and not several times its length. How long it was then stands in
-a header of its own (LENGTH), for whoever judges or shows the message.
+a header of its own (LENGTH), for what judges or shows the message.
 """
 
 from collections.abc import Callable

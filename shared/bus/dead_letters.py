@@ -11,11 +11,11 @@ _PUT_ASIDE = Counter("muster_messages_dead_lettered", "Messages put aside", ["se
 
 _LYING = Gauge("muster_dead_letters", "Messages that lie in the dead-letter queues now")
 for _service in SERVICES:
-    _PUT_ASIDE.labels(_service)  # told from the start: an alert needs the step from 0 to 1
+    _PUT_ASIDE.labels(_service)  # exported from the start: an alert needs the step from 0 to 1
 
 
 def note_dead_letters(total: int) -> None:
-    """Note how many lie there, whoever put them there: the broker does so by itself as well."""
+    """Record how many dead letters there are, those of the broker included."""
     _LYING.set(total)
 
 

@@ -131,7 +131,7 @@ class MemoryBroker:
             self._put_into(inbox, envelope, body)
 
     def put_raw(self, to: Address, kind: str, body: bytes, message_id: str = "raw") -> None:
-        """Append bytes as they are, as a stranger on the broker could."""
+        """Append raw bytes, as a foreign client of the broker could."""
         self.put(Envelope(message_id, kind, None, to, "stranger"), body)
 
 

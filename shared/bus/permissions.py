@@ -2,7 +2,7 @@
 
 Rule 1: a user a service. It publishes what ``shared.messages.routes`` has it say and nothing else:
         the kind is a part of the routing key, which the broker compares; what a message calls
-        itself is compared with the key by whoever reads it (``shared.bus.amqp_message``).
+        itself is compared with the key by its reader (``shared.bus.amqp_message``).
 Rule 2: it reads its own inbox, and binds it to the keys of its own address. The API's reads the
         feeds, the trace and all dead letters.
 Rule 3: it declares and deletes nothing: exchanges and inboxes stand in the definitions. But what

@@ -82,7 +82,7 @@ def _away(what: str) -> Iterator[None]:
     """Raise BusUnavailableError for whatever a lost connection throws at those who wait for it.
 
     A connection that is closed cancels the confirms that are pending on it. The CancelledError
-    that comes of it asks nobody to stop: it is told from one that does by the task itself.
+    that comes of it asks no task to stop: the task itself tells it from one that does.
     What waits otherwise gets the reason of the end, or where there is none a bare ``Exception``. It
     gets that too when it is asked to stop in the same moment: then it stops.
     A DeliveryError passes: the connection stands, the broker refused one message.
@@ -151,7 +151,7 @@ class _Underlay(UnderlayConnection):
 
 
 class _Connection(aio_pika.Connection):
-    """A connection that whoever opened it closes.
+    """A connection that is closed by what opened it.
 
     The library's own is closed by the collector, too, with a coroutine: it runs nowhere when the
     collector runs in a thread without a loop, and there is nothing to close of one that failed.
@@ -507,7 +507,7 @@ class RabbitBus:
     async def _declare_partitions(self, envelopes: Sequence[Envelope]) -> None:
         """Declare the inboxes of further partitions that are said something, or said to be there.
 
-        Where inboxes are given, only the latter: whoever says so may, and nobody else.
+        Where inboxes are given, only those, and only their own reader may.
         """
         for envelope in envelopes:
             if isinstance(envelope.message, Partitions):
@@ -563,7 +563,7 @@ class RabbitBus:
     async def _lost(self, connections: list[AbstractConnection]) -> None:
         """Drop connections that failed, unless others have taken their place since.
 
-        A connection that was reset does not call itself closed: whoever sees it fail says so.
+        A connection that was reset does not report itself closed: the call that fails does.
         """
         if self._connections is connections:
             self._go_on()

@@ -15,7 +15,7 @@ Every argument is stated: brokers' defaults differ between versions
 (docs/rules/rabbitmq.md#topology). Limits: MAX_INBOX_MESSAGES (publishers are refused, and try
 again), MAX_DEAD_LETTERS of MAX_DEAD_BYTES (the oldest go), MAX_TRACE_BYTES and MAX_TRACE_AGE (the
 oldest segments go). The delivery limit is as good as off, because it counts messages that were only
-prefetched; poison is told by decoding, and by the host's own count of crashes. It is a large number
+prefetched; poison is found by decoding, and by the host's count of crashes. It is a large number
 and not -1: RabbitMQ 3.10 takes -1 for "dead-letter at the first redelivery" (docs/adr/0005).
 """
 
@@ -90,7 +90,7 @@ def inbox_arguments() -> dict[str, Any]:
     """Return every argument of a durable inbox's queue.
 
     It has no dead-letter exchange: what cannot be handled is dead-lettered by its reader, with the
-    reason, and what expires unread is a heartbeat, which says nothing to anybody any more.
+    reason, and what expires unread is a heartbeat, which means nothing any more.
     """
     return {
         "x-queue-type": "quorum",

@@ -1,6 +1,6 @@
 """Items of one kind kept by the field, as they travel: what is alike is there once.
 
-A sequence that is as good as a tuple of the items: it makes one when somebody asks for it. Who
+A sequence that is as good as a tuple of the items: it makes one when asked for it. Who
 needs a key alone reads the column of the keys, and no item is made. Columns are never changed.
 """
 

@@ -154,9 +154,9 @@ class AddApplicationRequest:
     allocated, or the nodes first refused one, so that the placeholder timeout keeps its first
     start (0: not yet), and
     ``execution_start_ns`` when the application ran first; ``state`` is the state that the resource
-    manager was last told ("": none), ``state_since_ns`` since when.
+    manager was last sent ("": none), ``state_since_ns`` since when.
 
-    ``submission`` tells two submissions of one id apart: whatever is said of the application as a
+    ``submission`` distinguishes two submissions of one id: a message about the application as a
     whole repeats it, so that news of one that has gone is not taken for the next one's (0: unsaid).
     """
 

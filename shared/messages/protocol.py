@@ -14,7 +14,7 @@ MAX_EPOCH = 2**62  # an epoch that does not follow the last; a message above it 
 class Heartbeat:
     """A message a second into an inbox.
 
-    The first one that an instance sees tells it that it is the active one.
+    The first one that an instance receives means that it is the active one.
     """
 
     instance: str
@@ -74,7 +74,7 @@ class Partitions:
 
 @dataclass(frozen=True, slots=True)
 class PartitionsRequest:
-    """Somebody new asks which partitions there are; all are told, if there are several."""
+    """A new instance asks which partitions there are; all get the answer, if there are several."""
 
     instance: str
 

@@ -19,7 +19,7 @@ from shared.model.memo import once_per_class
 
 MAX_ITEMS_PER_MESSAGE = 1_000  # what is too large all the same is taken apart by the bus
 _MOST_APPLICATIONS_PER_RECORD = 64
-_MOST_REASONS = 3  # that are told of an application in one message
+_MOST_REASONS = 3  # of an application in one message
 _SUBJECTS = ("allocation_key", "timer_id")
 _MOST_OF_A_STORY = 2  # names: the application's, and that of what has none
 

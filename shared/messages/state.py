@@ -1,4 +1,4 @@
-"""State events: what the core tells the API so that it can answer without asking.
+"""State events: what the core publishes, so that the API answers without asking it.
 
 A StateDelta carries the new value of whatever changed; applying all of them in order of ``seq``
 (in the envelope) gives the core's present state. ``reset`` starts again: a snapshot.
@@ -127,7 +127,7 @@ class QueueState:
 
 @record
 class NodeState:
-    """A node's sums; its allocations are told one by one."""
+    """A node's sums; its allocations are published one by one."""
 
     node_id: str
     attributes: Mapping[str, str]
@@ -176,9 +176,9 @@ class UsedResource:
 
 @record
 class ApplicationSummary:
-    """An application's own values; its asks and allocations are told one by one.
+    """An application's own values; its asks and allocations are published one by one.
 
-    ``submission`` tells two submissions of one application id apart. ``group`` is the one of the
+    ``submission`` distinguishes two submissions of one application id. ``group`` is the one of the
     user's groups whose limits count for it, "" for none.
     """
 
@@ -224,7 +224,7 @@ class AskState:
     """An ask that is not allocated; ``removed`` when it ended or was allocated.
 
     ``why`` it ended is a TerminationType, "" when it was allocated. ``triggered_scale_up``: it was
-    told to the resource manager as one that more nodes would help.
+    reported to the resource manager as one that more nodes would help.
     """
 
     allocation_key: str
@@ -239,7 +239,7 @@ class AskState:
     shape: str = ""
     removed: bool = False
     required_node: str = ""
-    log: tuple[LogEntry, ...] = ()  # of what it was told when it was tried, the latest last
+    log: tuple[LogEntry, ...] = ()  # of why it was refused when it was tried, the latest last
     why: str = ""
     triggered_preemption: bool = False
     triggered_scale_up: bool = False
@@ -292,7 +292,7 @@ class UsageState:
 
 @record
 class UserState:
-    """A user or a group, and what it uses by queue. Whose an application is, that one tells."""
+    """A user or a group, and what it uses by queue. An application's user is in its own state."""
 
     name: str
     is_group: bool
@@ -316,7 +316,7 @@ class EventState:
 
 @record
 class EvictionState:
-    """A pod was evicted: whose, where, under which law, and for whom ("": for nobody).
+    """A pod was evicted: its application, node, policy and preemptor ("": none).
 
     ``message`` is what it was told.
     """

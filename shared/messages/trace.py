@@ -17,7 +17,7 @@ ROOT_CAUSE = ""  # in place of a step: nothing but the submission itself
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
-    """One step: what came, from whom, when, what was decided, and what led to it.
+    """One step: a message, its sender and time, the decision, and its causes.
 
     ``queued_ns`` is the time from publish to handling, ``handled_ns`` the time the handling took.
     What follows ``applications`` is parallel to it, up to ``causes``: the identities of steps, of

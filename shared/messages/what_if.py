@@ -63,7 +63,7 @@ class ForecastApplication:
 
 @dataclass(frozen=True, slots=True)
 class ForecastVictim:
-    """A pod that would be evicted: whose, where, for whom and under which law."""
+    """A pod that would be evicted: its application, node, preemptor and policy."""
 
     allocation_key: str
     name: str

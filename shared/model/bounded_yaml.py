@@ -16,7 +16,7 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 STRING, LIST, MAP, NULL, MERGE, TIMESTAMP = (
     f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map", "null", "merge", "timestamp")
 )
-# What a plain scalar may be by its first character; numbers and truths are not told apart here.
+# What a plain scalar may be by its first character; numbers and truths are not distinguished here.
 _RESOLVERS: dict[str, list[tuple[str, Any]]] = {
     first: [(tag, pattern) for tag, pattern in found if tag in (NULL, MERGE, TIMESTAMP)]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()

@@ -21,7 +21,7 @@ class Pattern(Protocol):
 
 
 _QUIET = re2.Options()
-_QUIET.log_errors = False  # on stderr; the caller tells of it
+_QUIET.log_errors = False  # on stderr; the caller reports it
 
 
 def compile_pattern(text: str) -> Pattern | None:

@@ -65,7 +65,7 @@ def parse_config_quantity(name: str, text: str) -> int:
 def parse_pod_quantity(name: str, value: object) -> int:
     """Return the amount of a Kubernetes quantity: milli for cpu and vcore, else rounded up.
 
-    Numbers are accepted beside text, as in JSON. The sign is kept: whoever needs a positive
+    Numbers are accepted beside text, as in JSON. The sign is kept: a caller that needs a positive
     amount must say so. Raises QuantityError.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):

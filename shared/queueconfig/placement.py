@@ -1,4 +1,4 @@
-"""Placement rules: names, filters, and the paths that can be told without an application.
+"""Placement rules: names, filters, and the paths that are known without an application.
 
 Source: docs/rules/queues.md#checks and docs/rules/placement.md#rules.
 """

@@ -73,7 +73,7 @@ def read_configuration(text: str) -> SchedulerConfig:
 
 
 def _check_texts(root: yaml.Node) -> None:
-    """Refuse half a character, which an escape can write: nothing could tell of it again."""
+    """Refuse half a character, which an escape can write: nothing could write it again."""
     nodes, seen = [root], {id(root)}
     while nodes:
         node = nodes.pop()

@@ -40,7 +40,7 @@ class LimitSpec:
 
 @dataclass(slots=True)
 class FilterSpec:
-    """For whom a placement rule is."""
+    """The users and groups of a placement rule."""
 
     type: str = ""
     users: list[str] = field(default_factory=list)

@@ -72,13 +72,13 @@ class VirtualClock:
         await future
 
     def next_due_ns(self) -> int | None:
-        """Return the first moment that somebody sleeps for, or None."""
+        """Return the earliest end of a sleep, or None."""
         while self._sleepers and self._sleepers[0][2].done():
             heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None
 
     def move_to(self, moment_ns: int) -> None:
-        """Move on, and wake whoever slept until then or earlier."""
+        """Move on, and wake the sleeps that end by then."""
         self._now_ns = max(moment_ns, self._now_ns)
         while self._sleepers and self._sleepers[0][0] <= self._now_ns:
             _, _, future = heappop(self._sleepers)

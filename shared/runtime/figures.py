@@ -53,5 +53,5 @@ REGISTRY.register(_FIGURES)
 
 
 def tell_figures_of(source: Figured) -> None:
-    """Tell the figures of somebody from now on, for as long as it is there."""
+    """Export the figures of an object from now on, for as long as it exists."""
     _FIGURES.sources.add(source)

@@ -12,8 +12,8 @@ Rule 4: an exception from a machine is a bug, and stops the host, which starts o
         down.
 Rule 5: what is said in answer to the messages of one batch is said together where it can be.
 Rule 6: an item that cannot be sent is set aside, and what was to be sent beside it is sent. The
-        machine hears of it (``set_aside``) and tells whoever the item came from. So it does of a
-        command or an answer that somebody waits for.
+        machine is informed (``set_aside``) and reports to the item's sender. So it does of a
+        command, or an answer that a request waits for.
 Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
         there is: a connection whose heartbeats stop has lost its place. So it does between the
         slices that a machine cuts one message into. For the same reason a
@@ -81,7 +81,7 @@ MAX_CRASHES = 3
 MAX_SLICE_ITEMS = 2_000
 MAX_BATCH_ITEMS = 20_000  # items handled together; what comes beyond is a batch of its own
 MAX_INJECTED = 1_000
-MISSED_BEATS = 3  # heartbeats in a row; whoever has handled none of them does not work
+MISSED_BEATS = 3  # heartbeats in a row; a host that has handled none of them does not work
 WAY_NS = seconds(2)  # that a heartbeat may be on its way, and wait to be handled, besides
 _MOST_SHOWN = 300
 _RETRY_FIRST_SECONDS = 0.1
@@ -107,15 +107,15 @@ class _StuckError(Exception):
 class Machine(Protocol):
     """What a host drives. ``handle`` takes a message in, ``flush`` ends a batch.
 
-    One that ``recovers`` knows nothing that others do not tell a new one: its messages may be lost.
+    One that ``recovers`` gets everything it knows from others: its messages may be lost.
 
     One with ``prepare(envelope)`` returns what has to be worked out before it is handled, or None:
     it runs in a thread, while heartbeats go on, and messages keep their order.
     One with ``slices(envelope, now_ns, said)`` does the same as ``handle`` by and by: it adds the
     answers to ``said``, and yields where the loop may go on; until it ends none is said. It must
-    be of the machine's own class: whoever wraps one, and hands the rest through, sees ``handle``.
+    be of the machine's own class: a wrapper that hands the rest through sees ``handle``.
     One with ``is_flush_long()`` says whether the next flush takes longer than heartbeats can wait;
-    it then runs in a thread, and touches nothing that anybody but the host reads.
+    it then runs in a thread, and changes nothing that others than the host read.
     One with ``set_aside(envelope, item, reason, now_ns)`` hears of what could not be sent, and
     returns what is to be said of it; ``item`` is None for the whole message.
     """
@@ -135,7 +135,7 @@ class Injected:
 class HostOptions:
     """How a host runs. ``heartbeat_ns`` 0: one at the start and no more (scenarios).
 
-    ``hold_tap_ns`` is how long what it did may wait before it is told; decisions never wait.
+    ``hold_tap_ns`` is how long its trace may wait to be sent; decisions never wait.
     ``silent_ns`` is how long one's own heartbeats may stay away until the place is lost (rule 11):
     as long as a broker takes to miss a client.
     """
@@ -306,7 +306,7 @@ class Host:
         return dropped
 
     async def send_to_inbox(self, message: object) -> None:
-        """Publish a message for whoever is active at this inbox.
+        """Publish a message to the active reader of this inbox.
 
         Raises BusUnavailableError or BusClosedError when it could not be confirmed.
         """
@@ -324,7 +324,7 @@ class Host:
     # --- the loop -------------------------------------------------------------------------------
 
     def give_up(self) -> None:
-        """Give the place up after what is in hand, to whoever stands next; stand last in line."""
+        """Give up being active after what is in hand; stand last in line."""
         self._gives_up = True
 
     async def _run_connected(self) -> None:
@@ -458,7 +458,7 @@ class Host:
     ) -> None:
         """Handle what came as one batch, if it is not too much; what came before, one by one.
 
-        So a message that crashes its reader is told from those that were only read beside it.
+        So a message that crashes its reader is distinguished from those read beside it.
         """
         if any(delivery.delivery_count for delivery in deliveries):
             for delivery in deliveries:
@@ -518,7 +518,7 @@ class Host:
             self._unanswered = None
         await replays.settle()
         for message_id, envelope in handled.items():
-            if not isinstance(envelope.message, TraceRecords):  # a new machine is told them again
+            if not isinstance(envelope.message, TraceRecords):  # a new machine gets them again
                 self._handled.add(message_id)
             if (
                 isinstance(envelope.message, Heartbeat)
@@ -698,7 +698,7 @@ class Host:
         """Publish in parts, message by message; return what was set aside.
 
         Raises PoisonError, having published nothing, for a message of one piece that nobody waits
-        for an answer to: there is nobody to tell.
+        for an answer to: no receiver waits.
         """
         fitted: list[list[Envelope]] = []
         aside: list[SetAside] = []
@@ -716,7 +716,7 @@ class Host:
         return aside
 
     async def _tell_set_aside(self, aside: list[SetAside], now_ns: int) -> list[Envelope]:
-        """Let the machine tell whoever is concerned by what was not sent."""
+        """Let the machine report what was not sent to its senders."""
         answers: list[Envelope] = []
         for at, item in enumerate(aside):
             self.metrics.set_aside()
@@ -768,7 +768,7 @@ class Host:
         log.warning("publishing again", service=self.inbox.service, error=_why(attempts))
 
     async def _beat(self) -> None:
-        """Put a heartbeat into the own inbox: whoever is active sees that it is."""
+        """Put a heartbeat into the own inbox: the active reader learns that it is active."""
         while True:
             stop_if_told()
             self._entered += 1

@@ -9,7 +9,7 @@ Rule 3: the one with the most gives up half of what it has more than the one wit
 Rule 4: one whose turn it becomes, while another has fewer, does the same, once in PASS_BEATS: what
         it knows of others may be old.
 So every partition is read by one process, and who it is follows from nothing that has to agree: the
-bus has one reader an inbox, and the epoch fences whoever it was before.
+bus has one reader an inbox, and the epoch fences the one before.
 Limit: MAX_MEMBERS others are known; of more nothing is heard.
 """
 
@@ -90,7 +90,7 @@ class Members:
         return [name for name, host in self.hosts.items() if host.is_active and host.is_connected]
 
     async def run(self) -> None:
-        """Run until cancelled, or until a host ends: whoever runs the process starts it again."""
+        """Run until cancelled, or until a host ends: the process is then restarted from outside."""
         self._tasks[""] = asyncio.create_task(self._follow(), name=f"{self.service} members")
         for name in list(self.hosts):
             self._start(name)
@@ -214,7 +214,7 @@ class Members:
         return {name: count for name, (_, count) in self._others.items()}
 
     def _surplus(self, held: list[str]) -> list[str]:
-        """Return what to give up: whoever has the most does, of several the last by name."""
+        """Return what to give up: the process that has most does, of several the last by name."""
         counts = self._counts()
         if not counts:
             return []

@@ -29,7 +29,7 @@ class HostMetrics:
         self.published_total = 0
         self.handled_total = 0
         for counter in (_PUBLISHED, _REPEATED, _SET_ASIDE):
-            counter.labels(service)  # told from the start: an alert needs the step from 0 to 1
+            counter.labels(service)  # exported from the start: an alert needs the step from 0 to 1
 
     def started(self) -> int:
         """Return the moment at which a measurement starts."""

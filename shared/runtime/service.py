@@ -77,7 +77,7 @@ def run_service(
     beside: Beside | None = None,
     is_ready: Callable[[Host], bool] = attrgetter("is_ready"),
 ) -> None:
-    """Run a service until it is told to stop. ``beside`` runs next to the host (HTTP, say).
+    """Run a service until it is stopped. ``beside`` runs next to the host (HTTP, say).
 
     ``is_ready`` is what its health port answers of a host.
     """
@@ -90,7 +90,7 @@ def run_service(
 
 
 def run_members(service: str, make_machine: Callable[[str, str], Machine]) -> None:
-    """Run a process of a service that has a machine a partition, until it is told to stop.
+    """Run a process of a service that has a machine a partition, until it is stopped.
 
     ``make_machine`` returns the machine of an instance, of a partition.
     """

@@ -1,4 +1,4 @@
-"""What a service is told by its environment.
+"""The settings of a service, from its environment.
 
 Every variable starts with MUSTER_; ones that are not known are errors, so that a misspelt one is
 not silently a default.
@@ -104,7 +104,7 @@ class Settings(BaseSettings):
     oidc_algorithms: str = Field(
         default="RS256,ES256", description="the signatures that are taken, with commas between"
     )
-    oidc_name_claim: str = Field(default="sub", description="the claim that names somebody")
+    oidc_name_claim: str = Field(default="sub", description="the claim with the user's name")
     oidc_role_claim: str = Field(
         default="roles", description="the claim that holds their roles, dots between what is nested"
     )

@@ -2,8 +2,8 @@
 
 A step is a span in the trace of every application it is about, from publish to the end of its
 handling, with the wait and the handling below it. A step that is about none is a trace of its own.
-What led to a step beside its parent is linked. The submission's span is told by whoever first says
-the application to the core, and links to the trace of whoever submitted it.
+Causes of a step beside its parent are links. The submission's span is made by the service that
+first sends the application to the core, and links to the trace of the submitter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -176,7 +176,7 @@ def _incoming(record: TraceRecord) -> SpanContext:
 
 
 def _led(name: str, step: str, members: tuple[str, ...]) -> list[SpanContext]:
-    """Return the spans of a step: in the trace of an application, or else of whom it is about."""
+    """Return the spans of a step: in the trace of an application, or else of what it is about."""
     if name in members:
         return [_context(name, step)]
     return [_context(other, step) for other in members[:_MOST_LINKED] or (step,)]

@@ -58,7 +58,7 @@ class Step:
 
     @property
     def is_told(self) -> bool:
-        """Return whether it is told of though nothing came of it."""
+        """Return whether it is recorded though nothing came of it."""
         return not self.is_decision and not isinstance(self.envelope.message, UNTOLD)
 
 
@@ -71,7 +71,7 @@ class Closed:
 
 
 class Steps:
-    """The steps of one host: those of the batch in hand, and what was heard last of whom."""
+    """The steps of one host: of the batch in hand, and the last message of each application."""
 
     def __init__(self, service: str) -> None:
         self.service = service

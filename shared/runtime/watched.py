@@ -60,7 +60,7 @@ class WatchedFile(Generic[T]):
 
 
 def signature(path: Path) -> tuple[int, int, int] | None:
-    """Return what tells one content of a file from another; None while there is no file."""
+    """Return what distinguishes one content of a file from another; None while there is no file."""
     try:
         found = path.stat()
     except OSError:

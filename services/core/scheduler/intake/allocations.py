@@ -6,7 +6,7 @@ Rule 2: the same key again with another resource is a pod that was resized in it
         Where it was decided to be on another node than it is, it goes there: a decision may cross
         the news that another scheduler was first.
 Rule 3: one that could not be bound goes back to being an ask, at the place that it had in its
-        queue; no node, queue or user counts it any more, and nobody is made to end for it.
+        queue; no node, queue or user counts it any more, and nothing is evicted for it.
 """
 
 from services.core.scheduler.actions import quota_preemption

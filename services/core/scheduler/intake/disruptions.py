@@ -2,7 +2,7 @@
 
 Rule 1: what the resource manager says of an allocation holds until it says something else: one that
         is barred is no victim, one under a budget is one after all others.
-Rule 2: an eviction that was refused is taken back, whoever it was for: it counts in its queue as
+Rule 2: an eviction that was refused is undone, whatever it was for: it counts in its queue as
         before, and the ask that it was for looks for victims again.
 Rule 3: of one budget no more are chosen than it allows (``nodes/victim_budgets.py``).
 News of what is no allocation (any more) changes nothing.

@@ -4,8 +4,8 @@ Rule 1: they are judged one by one and in order. One that is plain is held at on
         into the sums with those that came before and after it.
 Rule 2: whatever is not plain finds everything before it counted. Plain is a new real one that
         nothing follows from but sums: no other size, ask, state, timer, order or limit changes.
-Rule 3: of a recovery they are counted once, before anything else than allocations is heard: nobody
-        reads a sum before.
+Rule 3: of a recovery they are counted once, before anything else than allocations is handled: no
+        sum is read before.
 """
 
 from collections.abc import Callable, Sequence

@@ -5,7 +5,7 @@ Rule 1: a foreign allocation has no application and no queue. It adds to what is
 Rule 2: the same key again is an update of its resource. Whether it may be preempted, which its tag
         says, is settled when it first comes.
         One that was nominated for a node, and has come, has no tag of that any more.
-Rule 3: nothing is told to the resource manager, but why one was refused.
+Rule 3: nothing is sent to the resource manager, but why one was refused.
 Source: docs/rules/foreign-pods.md; cases F-01 and F-02.
 """
 

@@ -114,7 +114,7 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
 def add_application(partition: Partition, request: AddApplicationRequest) -> None:
     """Accept an application into its queue, or reject it with the reason.
 
-    One that must be taken in and has no user is nobody's (docs/rules/quotas.md).
+    One that must be taken and has no user gets the user ``nobody`` (docs/rules/quotas.md).
     """
     if is_forced(request) and not request.ugi.user:
         request = replace(request, ugi=UserGroupInformation("nobody", ("nogroup",)))
@@ -178,7 +178,7 @@ def path_of(partition: Partition, request: AddApplicationRequest) -> tuple[str, 
 
 
 def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
-    """Return in a sentence that access was the reason: root lets nobody in unless it says so."""
+    """Return the sentence of an access refusal: by default the root admits no user."""
     if not denied:
         return ""
     return (

@@ -1,4 +1,4 @@
 """What there is: nodes, queues, applications, asks and users, with the sums over them.
 
-Nothing here decides anything, and nothing here is told to anybody.
+Nothing here decides or reports anything.
 """

@@ -9,7 +9,7 @@ _EVERYBODY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Users and groups that an ACL names. Empty: nobody."""
+    """Users and groups that an ACL names. Empty: none."""
 
     everybody: bool = False
     users: frozenset[str] = frozenset()

@@ -61,7 +61,7 @@ def choose(free: Sequence[int], need: Need) -> Devices:
 
 
 def choose_last(free: Sequence[int], need: Need) -> Devices:
-    """Return the devices that a pod of somebody else is taken to have: the last that hold it.
+    """Return the devices that a foreign pod is assumed to have: the last that hold it.
 
     It runs, so that it has some whatever is free.
     """
@@ -121,7 +121,7 @@ def change(free: list[int], held: Devices, times: int) -> None:
 
 
 def left_over(free: Sequence[int], kept: Mapping[str, int]) -> list[int]:
-    """Return what is free once room that is kept for somebody, nobody knows where, is not.
+    """Return what is free less reserved room of which the devices are not known.
 
     Of what is wholly free the last is kept for whole devices; for shares the fullest device that
     holds all of them, or else what has most free.

@@ -3,7 +3,7 @@
 An eviction without a winner, of a stale gang, is for a cause: the gang is not ended again for the
 same cause before it has been whole in between.
 
-The rules alone keep it from happening: room belongs to whom it was freed for, and who was evicted
+The rules alone keep it from happening: freed room is its preemptor's, and what was evicted
 does not get it back by the same rules. Should it happen all the same, by changing configurations
 or controllers that make pods again, it is counted, stopped for HOLD_NS, and said.
 Limit: MAX_PAIRS pairs are remembered, the oldest go.
@@ -20,7 +20,7 @@ MAX_PAIRS = 10_000
 
 @dataclass(slots=True)
 class EvictionWatch:
-    """Who was evicted for whom, and which pairs are held until when."""
+    """Victims with their preemptors, and which pairs are held until when."""
 
     held_until_ns: dict[frozenset[str], int] = field(default_factory=dict)
     cycles: int = 0

@@ -1,6 +1,6 @@
 """Searches for victims that found nothing: they are not repeated before something has changed.
 
-Rule 1: whatever the core is told, decides or releases is a change, be it a pod, a node, a queue, a
+Rule 1: whatever the core receives, decides or releases is a change, be it a pod, a node, a queue, a
         priority or a disruption budget; a heartbeat, a question and the timer of the next look are
         none. Any change drops what is remembered.
 Rule 2: what a search may find by time alone is said with it, as the moment at which it is tried

@@ -2,10 +2,10 @@
 
 Rule 1: all hooks of a kind are asked, in the order of registration, until one refuses.
 Rule 2: a hook that raises, or answers what it may not, has refused, and the refusal names its
-        plugin; in an order it says that the application comes last. Every such error is counted,
-        the first of each hook reported. What it could not be told it was not told.
-Rule 3: whoever a hook has refused is let try again when what the hook says it reads has changed; if
-        it says nothing, at every cycle, and again at the end of one that has placed anything.
+        plugin; in an order its application comes last. Every such error is counted, the first of
+        each hook reported. A notification that failed is not repeated.
+Rule 3: what a hook refused is requeued when what the hook declares that it reads has changed; if
+        it declares nothing, at every cycle, and again at the end of one that has placed anything.
         Answers that rest on what nodes are, and no more, are kept until that changes.
 Source: docs/adr/0037.
 """
@@ -99,7 +99,7 @@ class Hooks:
         """Return a hook's answer as it is to be read, None where there is none."""
         try:
             return read(hook.call(*about))
-        except Exception as error:  # noqa: BLE001 - it is somebody else's code, and the core goes on
+        except Exception as error:  # noqa: BLE001 - foreign code: the core goes on
             hook.errors += 1
             if not hook.error:
                 hook.error = f"{type(error).__name__}: {error}"[:MAX_SENTENCE]
@@ -274,7 +274,7 @@ def registered(
         policy = Policy()
         try:
             find(name)(policy)
-        except Exception as error:  # noqa: BLE001 - it is somebody else's code, and the core goes on
+        except Exception as error:  # noqa: BLE001 - foreign code: the core goes on
             raised = f"register raised {type(error).__name__}: {error}"
             why = (error.why if isinstance(error, PluginError) else raised)[:MAX_SENTENCE]
             refused.append(f"plugin {name}: {why}; nothing is started without it")

@@ -14,14 +14,14 @@ Moments = NDArray[np.int64]  # a row a node: when it has the room for its first 
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """Who has the lane since when, and what is expected.
+    """The gang that has the lane, since when, and what is expected.
 
     ``start_ns`` is when the nodes that are held are expected to be free (0: not known), ``told_ns``
-    the same where nobody who comes before the gang waits as well; ``nodes`` are those, each for how
+    the same if no earlier gang waited as well; ``nodes`` are those, each for how
     many members of which shape; ``rooms``,
     by shape, when each node has the room for how many members; ``next_end_ns``, by row, when the
     first of its pods is expected to end; ``gathers``, by row, whether it becomes free bit by bit,
-    at moments that nobody has stated. ``seen`` is how many changes of nodes are in them. ``spare``
+    at times that are not known. ``seen`` is how many changes of nodes are in them. ``spare``
     is what the gang leaves of each node, while it is tried itself and none is held.
     """
 

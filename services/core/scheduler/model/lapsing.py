@@ -1,4 +1,4 @@
-"""A heap whose entries lapse: the first that counts is found in O(log n), whoever comes or goes."""
+"""A heap with lazy deletion: the first valid entry is found in O(log n)."""
 
 from collections.abc import Callable, Iterator
 from heapq import heapify, heappop, heappush
@@ -18,7 +18,7 @@ class Lapsing(Generic[Item]):
     def __init__(self, stamp_of: Callable[[Item], int]) -> None:
         self._stamp_of = stamp_of
         self._heap: list[Entry[Item]] = []
-        self._pushed = 0  # tells entries of one key apart
+        self._pushed = 0  # breaks ties of one key
         self._compact_at = SMALL_HEAP
 
     def push(self, key: tuple[Any, ...], stamp: int, item: Item) -> None:

@@ -3,7 +3,7 @@
 A table holds keys and what each needs, in the order in which they came. It answers which of them
 fit a room; it knows nothing of what keys or rooms are. Amounts beyond int64 count as the number
 nearest to them, which can only name a key too many: who asks compares the few that are named by
-the ledgers. ``Waiters`` adds those of whom no need is known.
+the ledgers. ``Waiters`` adds those without a known need.
 """
 
 from collections.abc import Iterator
@@ -94,7 +94,7 @@ class NeedTable(Generic[K]):
 
 
 class Waiters(Generic[K]):
-    """Who waits on one list: those of whom it is known how much room they need, and others."""
+    """One waiting list: those with a known need of room, and others."""
 
     def __init__(self) -> None:
         self._by_need: NeedTable[K] = NeedTable()
@@ -114,7 +114,7 @@ class Waiters(Generic[K]):
         self._others.pop(key, None)
 
     def to_try(self, room: ResourceView) -> list[K]:
-        """Return whom a room might be enough for; it has any amount of a type it does not name."""
+        """Return those that a room might hold; a type that it does not name is unlimited."""
         return [*self._others, *self._by_need.fitting(room, unnamed=INT64_MAX)]
 
     def __iter__(self) -> Iterator[K]:

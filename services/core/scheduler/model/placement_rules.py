@@ -14,9 +14,9 @@ RULE_NAMES = (PROVIDED, USER, FIXED, TAG)
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """For whom a rule is: names, or one pattern each; ``allows`` False turns it round.
+    """The users and groups of a rule: names, or one pattern each; ``allows`` False inverts it.
 
-    One that names nobody is for everybody, and turned round for nobody
+    Without names it matches all users, and inverted none
     (docs/rules/placement.md#rules).
     """
 
@@ -28,7 +28,7 @@ class RuleFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the filter names nobody."""
+        """Return whether the filter has no names."""
         return not (self.users or self.groups or self.user_pattern or self.group_pattern)
 
     def lets_through(self, user: str, groups: tuple[str, ...]) -> bool:

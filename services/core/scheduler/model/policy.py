@@ -67,7 +67,7 @@ class Policy:
     node's own score, ``node.score``, the smaller first. ``capacity``: why an application may not
     take an amount now, "" if it may; for a gang it is asked about the whole, then about each.
     ``victim``: whether an action may take a victim for an application; ``scenario``: whether
-    all that it would take may go. ``on_allocate`` and ``on_deallocate`` are told of every
+    all that it would take may go. ``on_allocate`` and ``on_deallocate`` are called for every
     allocation that comes to a node or leaves it, those of a trial and of its end like any other.
 
     Of a shape hooks read the ``resource`` and the ``constraints``: asks that agree in these are

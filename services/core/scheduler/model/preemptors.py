@@ -36,7 +36,7 @@ class Preemptors:
         self.delay_ns = delay_ns
         self._asks = asks
         self._rooms_lost = 0
-        self._pushed = 0  # tells entries of one moment apart
+        self._pushed = 0  # breaks ties of one moment
         self._begin()
 
     def _begin(self) -> None:

@@ -61,7 +61,7 @@ class Turns(Generic[Q]):
     """The order of a queue's active children, as far as it has been worked out.
 
     ``heap`` has an entry for every child with a ``turn``, and lapsed ones: a key, a number that
-    tells entries apart, the child. ``unordered`` are those that have changed since.
+    breaks ties, the child. ``unordered`` are those that have changed since.
     """
 
     heap: list[tuple[OrderKey, int, Q]] = field(default_factory=list)

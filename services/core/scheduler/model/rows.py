@@ -104,14 +104,14 @@ class Node:
     spare: Resource = field(default_factory=dict)  # where it is: what that gang leaves of it
     devices: list[int] = field(default_factory=list)  # GPUs: what each has free, in thousandths
     held_devices: dict[DeviceHolder, Devices] = field(default_factory=dict)
-    assumed_devices: dict[DeviceHolder, None] = field(default_factory=dict)  # nobody stated them
+    assumed_devices: dict[DeviceHolder, None] = field(default_factory=dict)  # assumed, not stated
     score: float = 0.0  # its place in the order: smaller is better
     changed: int = -1  # when its row changed last, by the index's log
     volume_limits: dict[str, int] = field(default_factory=dict)  # by driver; of others any number
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it is kept for somebody: reserved, or held for the lane's gang."""
+        """Return whether it is reserved for one ask, or held for the lane's gang."""
         return self.is_held or bool(self.reservations)
 
 
@@ -130,7 +130,7 @@ class Reservation:
     since_ns: int
     is_required: bool = False
     has_preempted: bool = False
-    reported_ns: int = 0  # when users were told that nobody can be preempted for it
+    reported_ns: int = 0  # when its event said that no victim was found
     waits_at: "Gate | None" = None
     rank: Rank = (0, 0, 0)
     expected_ns: int = 0
@@ -303,7 +303,7 @@ class Bucket:
     queued: EntryKey | None = None
     stamp: int = 0
     _heap: list[tuple[EntryKey, int, int, AskGroup]] = field(default_factory=list)
-    _pushed: int = 0  # tells entries of one key apart
+    _pushed: int = 0  # breaks ties of one key
     _compact_at: int = SMALL_HEAP
     _by_run_time: "Lapsing[AskGroup] | None" = None  # from when it is asked for
 
@@ -519,7 +519,7 @@ class Home(Protocol):
     """Where a class waits."""
 
     def forget(self, waiting: "EquivalenceClass") -> None:
-        """Forget a class in which nobody is left."""
+        """Remove an empty class."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -572,7 +572,7 @@ class EquivalenceClass:
         return self.members.get(entry[2]) == entry[1]
 
     def forget_if_over(self) -> None:
-        """Have the class forgotten when nobody is left in it."""
+        """Remove the class when it is empty."""
         if not self.members and self.tried is None:
             self.home.forget(self)
 
@@ -582,7 +582,7 @@ class Gate:
     """Who waits for more room: buckets, classes of applications, reservations.
 
     ``queue`` is whose room it is, where a need can be compared with it: not a user's, and not the
-    root's, of which the size is what the nodes are told of.
+    root's, whose size is the sum of the nodes.
     """
 
     queue: "Queue | None" = None
@@ -600,7 +600,7 @@ class Gate:
         self.classes.add(waiting, None)
 
     def forget(self, waiting: EquivalenceClass) -> None:
-        """Forget a class in which nobody is left."""
+        """Remove an empty class."""
         self.by_key.pop(waiting.key, None)
         self.classes.discard(waiting)
 
@@ -622,8 +622,8 @@ class PluginGate(Gate):
 class Queue(QueueLedger):
     """One queue: its ledger, and what waits in it and at its gate.
 
-    Rule: whoever is refused by a queue waits at its gate, and is checked again only when that
-    queue has more room than before.
+    Rule: what a queue refused is on its waiting list, and is tried again only when that queue has
+    more room than before.
     """
 
     applications: dict[str, "Application"] = field(default_factory=dict)
@@ -824,10 +824,10 @@ class Application:
     refusal: Refusal | None = None
     refused_since_ns: int = 0
     waits_in: EquivalenceClass | None = None  # with those who are refused alike
-    trying_for: EquivalenceClass | None = None  # those for whom it is to be considered
+    trying_for: EquivalenceClass | None = None  # the class that it is tried for
     patience_due_ns: int = 0  # when it will have waited too long, if that is being watched
     backoff_until_ns: int = 0
-    cannot_run: tuple[str, ...] = ()  # by whom users were told that it may not start yet
+    cannot_run: tuple[str, ...] = ()  # whose limits its event named, that it may not start yet
     succeeded: int = 0  # pods that ran to their end, and well
     stale_since_ns: int = 0  # since when a gang that ran is below its minimum; 0: it is not
     reservation_start_ns: int = 0

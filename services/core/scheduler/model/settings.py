@@ -51,7 +51,7 @@ MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more
 _SHOWN = 60  # characters of what was found
 MAX_NAMES = 100  # names of actions or plugins in a setting; more are as one that there is not
 MAX_NAMES_CHARACTERS = 10_000  # of these names together; more are as one that there is not
-MAX_REFUSED = 50  # sentences about settings that do not hold; of the others it tells how many
+MAX_REFUSED = 50  # sentences about invalid settings; of the others only the number is given
 _WINDOW = re.compile(r"[0-9]{1,6}")
 
 
@@ -132,8 +132,8 @@ class Settings:
     mixture; ``actions`` which are tried, in their order. Consolidation and stale gang eviction take
     nothing from a queue and may be named under either; reclaim is ``kai``'s. ``plugins`` are asked
     under either, in their order; one that is installed and not named does nothing.
-    ``stuck_after_ns``: the room of a victim that has not gone by then is nobody's, and another
-    victim may be taken for it (negative: never).
+    ``stuck_after_ns``: a victim that has not gone by then is not waited for, and another may be
+    taken for it (negative: never).
     ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
     ``refused`` says which names and values do not hold, ``renamed`` which names are old ones, a
     sentence each.
@@ -292,7 +292,7 @@ def _refused_order(*, is_refused: bool) -> tuple[str, ...]:
 
 
 def _in_short(refused: tuple[str, ...]) -> tuple[str, ...]:
-    """Return what is told of the settings that do not hold, however many they are."""
+    """Return the sentences about invalid settings, bounded."""
     if len(refused) <= MAX_REFUSED:
         return refused
     return (*refused[:MAX_REFUSED], f"and {len(refused) - MAX_REFUSED} more do not hold")

@@ -41,7 +41,7 @@ class Shape:
     resource: dict[str, int]
     constraints: Constraints
     labels: Labels = ()  # those that constraints of any pod ask about
-    run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or nobody asks
+    run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or not used
     expected_ns: int = 0  # for how long by prediction, where the shortest come first; 0: as above
     on_devices: Need | None = field(init=False)  # None: it asks for no GPU
     asked_for: AskedFor = field(init=False)  # what it is in the recent mix
@@ -57,7 +57,7 @@ class Shape:
 
 @dataclass(slots=True)
 class LogLine:
-    """One text of an ask's allocation log: how often it was said, when last, when last told."""
+    """One sentence of an ask's allocation log: how often, when last, when last published."""
 
     count: int = 0
     last_ns: int = 0
@@ -75,13 +75,13 @@ class Ask:
     shape: Shape
     sequence: int
     created_ns: int = 0
-    lacks_headroom_by: str = ""  # whose limit users were told has no headroom for it
+    lacks_headroom_by: str = ""  # whose limit its event named for want of headroom
     has_preempted: bool = False
     preemption_checked_ns: int = 0
-    has_kept_room: bool = False  # in the queues on the path, which nobody else may take
+    has_kept_room: bool = False  # reserved in the queues on its path
     is_marked: bool = False  # Unschedulable, at the resource manager: more nodes would help
     log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
-    told_of_nodes_ns: int = 0  # when users were told last what the nodes fail on, but for room
+    told_of_nodes_ns: int = 0  # when its event last said what nodes fail on, but for room
     is_covered: bool = False  # by placeholders that go for it
     is_mismatch_reported: bool = False  # to users, that it is larger than its placeholder
     key: str = field(init=False)

@@ -18,7 +18,7 @@ class TaskGroupCount:
     real: int = 0  # its real pods that run and are not being released
     min_resource: Resource = field(default_factory=dict)
     held: dict[str, None] = field(default_factory=dict)  # allocated and not released
-    unclaimed: dict[str, None] = field(default_factory=dict)  # going, and for nobody
+    unclaimed: dict[str, None] = field(default_factory=dict)  # releasing, not for a replacement
 
     @property
     def members(self) -> int:

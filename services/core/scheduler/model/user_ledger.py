@@ -140,7 +140,7 @@ class UserLedger:
     def take_back(
         self, queue: QueueLedger, application_id: str, amount: ResourceView, *, is_last: bool
     ) -> None:
-        """Take usage off that was only tried: nobody is woken."""
+        """Subtract usage that was only tried: nothing is requeued."""
         for level in queue.lineage():
             subtract_into(self.usage[level.path], amount)
             if is_last:

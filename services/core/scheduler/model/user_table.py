@@ -71,7 +71,7 @@ class UserTable:
             group.keep(queue, cover.in_queues)
 
     def _count_out(self, application: Application, group: Tracker) -> None:
-        """Count nothing of an application for a group any more; nobody is woken."""
+        """Stop counting an application for a group; nothing is requeued."""
         queue = application.queue
         for cover in application.covers.values():
             group.keep_no_more(queue, cover.in_queues)

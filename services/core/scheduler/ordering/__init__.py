@@ -1,4 +1,4 @@
-"""Whose turn it is: queues in order, and who of those that wait is considered when there is room.
+"""The order of queues, and the waiting lists: which asks are tried when there is room.
 
-Nothing is placed or refused here; what fits is the ledgers' and the nodes' to say.
+Nothing is placed or refused here: the ledgers and the nodes judge what fits.
 """

@@ -1,22 +1,21 @@
-"""Who waits for more room, and who of them is considered when there is some.
+"""The waiting lists, and which of their asks are tried when room is freed.
 
-A queue, a user and a group have a waiting list each. When their room grows, the list is requeued,
-and only those who waited on it are checked again.
+A queue, a user and a group have a waiting list each. When their headroom grows, the list is
+requeued, and nothing else is tried again.
 
-Rule 1: buckets and reservations that wait are each tried again. Who is refused by the own max of a
-        queue is not, as long as its need is more than that leaves, found for all in one comparison;
-        but only where nobody preempts: there each refusal sets the moment of the next look.
-Rule 2: applications that wait are classed. Who is in one class is refused alike: whatever refuses
-        one of them refuses all, as long as nothing is placed in between (``class_key``). Of a
-        class only the first in the order of its leaf is tried. Refused as before, it goes back,
-        and the others sleep on; whatever else comes of it (it starts, ends, has changed, is
-        refused for another reason), the next is tried at once. One that is not considered in a
-        cycle, because those of its shape are refused already, keeps nobody asleep either.
+Rule 1: waiting buckets and reservations are tried one by one. One that a queue's own max refused is
+        skipped while its request exceeds what that max leaves, which one comparison finds for all;
+        but only where nothing preempts: there each refusal sets the time of the next attempt.
+Rule 2: waiting applications are classed. A class is refused alike: what refuses one of it refuses
+        all, as long as nothing is placed in between (``class_key``). Of a class only the first in
+        the order of its leaf is tried. Refused as before, it is blocked again with the others;
+        if it starts, ends, changes or is refused for another reason, the next is tried at once. One
+        that a cycle skips, because its shape is refused already, does not block the others either.
 Rule 3: an application whose key is no longer that of its class leaves it and is tried by itself.
-        To be tried once too often costs time, to be left asleep a start: in doubt it is tried.
-Rule 4: a group is entered in its leaf's bucket only while ``may_schedule`` lets it be. Until its
-        gang is admitted as a whole it is entered in the leaf's ``to_admit`` instead, so that what
-        refuses single asks of its shape does not keep the gang from being considered.
+        An attempt too many costs time, one too few a start: in doubt it is tried.
+Rule 4: a group is queued in its leaf's bucket only while ``may_schedule`` allows it. Until its gang
+        is admitted as a whole it is queued in the leaf's ``to_admit`` instead, so that a refusal of
+        single asks of its shape does not block the gang.
 Source: ADR 30, docs/rules/gangs.md#the-course.
 """
 
@@ -91,7 +90,7 @@ def class_of(
 
 
 def requeue(gate: Gate) -> None:
-    """Let those who wait here be considered again, of like applications the first."""
+    """Requeue a waiting list: every bucket, and the first application of each class."""
     if gate.buckets:
         room = gate.queue.own_room() if gate.queue is not None else {}
         for bucket in gate.buckets.to_try(room):
@@ -109,7 +108,7 @@ def requeue(gate: Gate) -> None:
 
 
 def _ask_again(gate: PluginGate) -> None:
-    """Have the groups that a plugin refused considered again."""
+    """Requeue the groups that a plugin refused."""
     groups, gate.groups = gate.groups, {}
     for group in groups:
         group.refused = None
@@ -120,7 +119,7 @@ def _ask_again(gate: PluginGate) -> None:
 
 
 def requeue_all(gate: Gate) -> None:
-    """Let those be considered too whose need is more than there is: all may be different."""
+    """Requeue those too whose request exceeds the headroom: requests may have changed."""
     for bucket in list(gate.buckets):
         requeue_bucket(bucket)
     for waiting in list(gate.classes):
@@ -129,7 +128,7 @@ def requeue_all(gate: Gate) -> None:
 
 
 def requeue_class(waiting: EquivalenceClass) -> None:
-    """Let the first be considered for all, unless one that comes before it already is."""
+    """Try the first of a class for all of it, unless an earlier one is being tried."""
     head = waiting.head()
     if head is None or (waiting.tried is not None and waiting.tried.order < head.order):
         return
@@ -156,7 +155,7 @@ def class_was_tried(waiting: EquivalenceClass) -> None:
 
 
 def requeue_bucket(bucket: Bucket) -> None:
-    """Let a bucket be considered; one that was blocked is so no longer."""
+    """Unblock a bucket and requeue it."""
     leaf = bucket.leaf
     if bucket.refusal is not None:
         leaf.root.requeued[leaf] = None
@@ -166,7 +165,7 @@ def requeue_bucket(bucket: Bucket) -> None:
 
 
 def enter_group(group: AskGroup) -> None:
-    """Let a group be considered, unless its bucket is blocked: then it waits with it."""
+    """Requeue a group, unless its bucket is blocked: then it waits with it."""
     bucket = group.bucket
     bucket.push(group)
     if bucket.refusal is None:
@@ -174,7 +173,7 @@ def enter_group(group: AskGroup) -> None:
 
 
 def wait_no_more_for(gang: Application) -> None:
-    """Let those behind a gang start, if it was the one that they had to wait for."""
+    """Requeue what waited behind a starved gang, if this was it."""
     leaf = gang.queue
     if leaf.overdue_gang is gang:
         leaf.overdue_gang = None
@@ -214,19 +213,19 @@ def set_unschedulable(
 
 
 def activate(application: Application) -> None:
-    """Let the application be considered again: what refused it may have changed."""
+    """Requeue the application: the cause of its refusal may have changed."""
     _forget_refusal(application)
     enter(application)
 
 
 def was_tried(application: Application) -> None:
-    """Let those for whom the application was considered sleep, if it is back, or be next."""
+    """Keep the application's class blocked if it was refused again, else try the next of it."""
     if application.trying_for is not None:
         class_was_tried(application.trying_for)
 
 
 def wait_no_more(application: Application) -> None:
-    """Leave those who wait: the application ends."""
+    """Leave all waiting lists: the application ends."""
     _leave_class(application)
     was_tried(application)
 
@@ -249,14 +248,14 @@ def _forget_refusal(application: Application) -> None:
 
 
 def enter(application: Application) -> None:
-    """Enter every group that may be scheduled now, and withdraw the others."""
+    """Queue every group that may be scheduled now, and withdraw the others."""
     _review_waiting(application)
     for group in application.groups.values():
         _enter_where_it_waits(application, group)
 
 
 def _enter_where_it_waits(application: Application, group: AskGroup) -> None:
-    """Enter a group in its bucket or in one of its leaf, or withdraw it."""
+    """Queue a group in its bucket or in one of its leaf, or withdraw it."""
     if application.is_refused_for(Reason.GANG_PATIENCE):
         application.queue.behind.push(group)
     elif not application.may_schedule or hold(application, group) is not None:
@@ -320,7 +319,7 @@ def _not_next(application: Application, group: AskGroup) -> Refusal | None:
 
 
 def _review_waiting(application: Application) -> None:
-    """Stop waiting for what the application needs no more, and let others pass one that does.
+    """Stop waiting for what the application no longer needs, and requeue what may pass it.
 
     Asks that came or went, an allocation or another state may have changed that.
     """
@@ -344,7 +343,7 @@ def _review_waiting(application: Application) -> None:
 
 
 def _is_like_others(application: Application, key: Hashable) -> bool:
-    """Return whether whoever is tried for a class is still tried for this application."""
+    """Return whether the representative of its class still stands for this application."""
     return application.refusal is not None and key == class_key(application, application.refusal)
 
 
@@ -369,7 +368,7 @@ def requeue_rest(
 def ask_removed(
     application: Application, group: AskGroup, ask: Ask, order_before: tuple[object, ...]
 ) -> None:
-    """Give the rest of a group its place without an ask; all of the application if that moved."""
+    """Requeue the rest of a group after an ask left; the whole application if its key changed."""
     head = group.head()
     if application.order != order_before:
         enter(application)
@@ -388,7 +387,7 @@ def requeue_group(
 
 
 def reorder(application: Application) -> None:
-    """Work out again where the application stands among those of its leaf."""
+    """Recompute the application's place in the order of its leaf."""
     before, application.order = application.order, application.order_at(application.in_use())
     if application.order != before:
         _find_place_in_class(application)
@@ -397,7 +396,7 @@ def reorder(application: Application) -> None:
 
 
 def _find_place_in_class(application: Application) -> None:
-    """Have the first of those who are refused alike be the one that is tried for them."""
+    """Make the first of a class its representative."""
     if application.waits_in is not None:
         application.waits_in.add(application)
     for waiting in (application.waits_in, application.trying_for):
@@ -406,7 +405,7 @@ def _find_place_in_class(application: Application) -> None:
 
 
 def admit(application: Application) -> None:
-    """Let the placeholders start, and keep the room for those not yet allocated."""
+    """Admit the gang: its placeholders may start, and what is outstanding is reserved."""
     application.gang_admitted = True
     reorder(application)
     keep_promise(application)
@@ -414,7 +413,7 @@ def admit(application: Application) -> None:
 
 
 def withdraw_admission(application: Application) -> None:
-    """Have a gang wait for its admission again; its promise is void."""
+    """Make a gang wait for admission again, and drop its reserved room."""
     application.gang_admitted = False
     reorder(application)
     keep_promise(application)
@@ -422,7 +421,7 @@ def withdraw_admission(application: Application) -> None:
 
 
 def keep_promise(application: Application) -> None:
-    """Bring the promise to what is outstanding; who reserves no more has none."""
+    """Set the reserved room to what is outstanding; without a reservation it is 0."""
     reserves = application.gang_admitted and application.is_reserving
     after = application.outstanding() if reserves else {}
     before = application.promise
@@ -451,13 +450,13 @@ def release(queue: Queue, amount: ResourceView) -> None:
 
 
 def keep_no_more(queue: Queue, amount: ResourceView) -> None:
-    """Give kept room back, from a queue to the root."""
+    """Free reserved room, from a queue to the root."""
     queue.keep_no_more(amount)
     _requeue_path(queue)
 
 
 def set_max(queue: Queue, limit: Resource | None) -> None:
-    """Change a queue's own limit; whoever it refused is checked again."""
+    """Change a queue's own limit, and requeue what it refused."""
     queue.set_max(limit)
     requeue(queue.gate)
 
@@ -465,13 +464,13 @@ def set_max(queue: Queue, limit: Resource | None) -> None:
 def count_out(
     tracker: Tracker, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool
 ) -> None:
-    """Take a user's usage off; whoever the limit refused tries again."""
+    """Subtract a user's usage, and requeue what its limit refused."""
     tracker.take_back(queue, application_id, amount, is_last=is_last)
     requeue(tracker.gate)
 
 
 def keep_no_more_for(tracker: Tracker, queue: Queue, amount: ResourceView) -> None:
-    """Give back what is kept of a user's limits, from a queue to the root."""
+    """Free what is reserved of a user's limits, from a queue to the root."""
     tracker.keep_no_more(queue, amount)
     requeue(tracker.gate)
 

@@ -1,10 +1,10 @@
-"""Whose turn it is: of the queues below one that have something to schedule, the first in order.
+"""The order of a queue's children that have something to schedule: the first is served.
 
 Rule 1: the order is that of ``Queue.order_of_children``. What a child's place hangs on is worked
         out when it has changed, and not again for every decision: a change of a queue's sums or
         priority concerns its own place, and those of the queues above it.
 Rule 2: a change of what queues are promised, the maxima (the cluster's size is one), guarantees and
-        settings, moves all; it is told by ``Queue.forget_turns``.
+        settings, moves all: ``Queue.forget_turns``.
 Cost: a decision sifts the entries of its path in heaps, whatever the number of queues.
 """
 
@@ -48,7 +48,7 @@ def next_child(queue: Queue) -> Queue | None:
 
 
 def _order_all(queue: Queue) -> None:
-    """Order the active children again: what they are promised has changed."""
+    """Sort the active children again: what they are promised has changed."""
     turns, fair_max = queue.turns, queue.fair_max()
     turns.version = queue.tree.version
     turns.heap.clear()

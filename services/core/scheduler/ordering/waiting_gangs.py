@@ -1,4 +1,4 @@
-"""Gangs that have no place on the nodes, and which of them a change of the nodes could help."""
+"""Gangs without places on the nodes, and which of them a change of the nodes could help."""
 
 from collections.abc import Hashable
 
@@ -30,13 +30,13 @@ class WaitingGangs:
         return len(self._lacking)
 
     def add(self, application: Application, lacking: dict[Shape, int]) -> None:
-        """Let a gang wait until one of some shapes has so many places; none: till it changes."""
+        """Make a gang wait until one of some shapes has so many places; none: until it changes."""
         application.waiting_among = self
         application.refused_needs = application.placeholder_needs()
         self._lacking[application] = lacking
 
     def remove(self, application: Application) -> None:
-        """Forget a gang; one that does not wait is no error."""
+        """Remove a gang; one that does not wait is no error."""
         application.waiting_among = application.refused_needs = None
         self._lacking.pop(application, None)
 
@@ -61,7 +61,7 @@ class WaitingGangs:
         return found
 
     def forget(self, waiting: EquivalenceClass) -> None:
-        """Forget a class in which nobody is left."""
+        """Remove an empty class."""
         self._classes.pop(waiting.key, None)
         self._forget_lacking(waiting)
 
@@ -80,7 +80,7 @@ class WaitingGangs:
         return list(self._lacking)
 
     def requeue_for_node(self, nodes: NodeTable, node: Node, *, backfill: bool) -> None:
-        """Have the gangs tried that a node which has improved could help."""
+        """Requeue the gangs that a node with more room could help."""
         if not self._by_shape or (node.reservations and not backfill):
             return
         shapes = [
@@ -91,7 +91,7 @@ class WaitingGangs:
         self._requeue(nodes, shapes, backfill=backfill)
 
     def requeue_for_pods(self, nodes: NodeTable, *, backfill: bool) -> None:
-        """Have the gangs tried that a change of pods on any node could help."""
+        """Requeue the gangs that a change of pods on any node could help."""
         shapes = [s for s in self._by_shape if s.labels or s.constraints.asks_about_pods]
         self._requeue(nodes, shapes, backfill=backfill)
 

@@ -149,7 +149,7 @@ def _drain(partition: Partition, queue: Queue) -> None:
 
 
 def _find_owner(partition: Partition, application: Application) -> None:
-    """Find out whom limits concern now, and say so where that has changed."""
+    """Find the users and groups that limits concern, and record changes."""
     before = application.trackers
     if application_moves.find_group(partition, application):
         partition.journal.record(ApplicationChanged(application))
@@ -161,7 +161,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
 
 
 def _order_anew(partition: Partition) -> None:
-    """Let everything be checked again: limits, order and whom limits concern have changed."""
+    """Requeue everything: limits, order and the users they concern have changed."""
     _consider_all(partition)
     for queue in partition.queues.values():
         partition.journal.record(QueueChanged(queue))
@@ -185,7 +185,7 @@ def _order_anew(partition: Partition) -> None:
 
 
 def _consider_all(partition: Partition) -> None:
-    """Let nobody wait any more with those who were refused alike."""
+    """Dissolve all classes of applications that were refused alike."""
     for application in partition.applications.values():
         if application.waits_in is not None:
             queueing.activate(application)
