@@ -43,6 +43,7 @@ UNDO = {
     "what is supposed of victims": r"class Supposed\b",
 }
 VICTIM_SEARCH = {"by choice": r"def choose_victims\(", "by simulation": r"def solve\("}
+NOTHING = "nothing is found: this measure has to follow the code"
 AMOUNTS = {"by name": r"Resource: TypeAlias = dict", "by position": r"Amount(: TypeAlias)? = tuple"}
 
 
@@ -69,11 +70,13 @@ def main(arguments: list[str]) -> int:
         counted = row.count()
         which = [] if isinstance(counted, int) else sorted(counted)
         now = counted if isinstance(counted, int) else len(which)
-        if row.is_reached and now > row.wanted:
+        is_blind = now == 0 < row.wanted  # what is counted is called otherwise by now
+        if row.is_reached and (now > row.wanted or is_blind):
             over += 1
-            print(f"{row.name}: {now}, at most {row.wanted}: {', '.join(which)}")
+            print(f"{row.name}: {now}, wanted {row.wanted}: {', '.join(which) or NOTHING}")
         elif not checks:
-            bound = "holds" if row.is_reached else "reached" if now <= row.wanted else ""
+            state = "reached" if now <= row.wanted else ""
+            bound = NOTHING if is_blind else "holds" if row.is_reached else state
             print(f"{row.name:{width}}  {now:7,}  {row.wanted:7,}  {bound}".rstrip())
             print("".join(f"    {item}\n" for item in which if "--which" in arguments), end="")
     return min(over, 1)

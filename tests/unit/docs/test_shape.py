@@ -74,5 +74,13 @@ def test_what_is_reached_is_a_bound_and_what_is_not_fails_nothing(now, status, m
     )
     monkeypatch.setattr(shape, "ROWS", rows)
     assert shape.main(["--check"]) == status
-    assert capsys.readouterr().out == ("" if not status else "reached: 4, at most 3: 0, 1, 2, 3\n")
+    assert capsys.readouterr().out == ("" if not status else "reached: 4, wanted 3: 0, 1, 2, 3\n")
     assert shape.main([]) == status
+
+
+def test_a_measure_that_finds_nothing_of_what_is_wanted_does_not_hold(monkeypatch, capsys):
+    monkeypatch.setattr(shape, "ROWS", (shape.Row("blind", list, 1, is_reached=True),))
+    assert shape.main(["--check"]) == 1
+    assert shape.NOTHING in capsys.readouterr().out
+    monkeypatch.setattr(shape, "ROWS", (shape.Row("none wanted", list, 0, is_reached=True),))
+    assert shape.main(["--check"]) == 0
