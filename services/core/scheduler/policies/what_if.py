@@ -4,8 +4,8 @@ Rule 1: what is asked about is done: applications are submitted, nodes added, a 
         applied, by the same intake as for good. Then the cycle runs, as it does after every batch,
         and what it has placed is the answer. All of it is tentative: nothing of it stays.
 Rule 2: where asks are left that wait, the clock is moved to when the last of them may preempt, and
-        the victims are those that the policy's own search then takes (``_look``). The queues that
-        are to give back what is over their max do so last.
+        the victims are those that the policy's own search then takes. The queues that are to give
+        back what is over their max do so last.
 Rule 3: of a node that is drained, all pods but those that must be there end, and are asked for
         again at once.
 Rule 4: for what is submitted and would wait, the expected start is looked for: the clock moved on
