@@ -220,9 +220,10 @@ def _no_headroom(
         text = allocation_log.USER_QUOTA
         allocation_log.note(partition, application, ask, text)
         return Refusal(Reason.USER_QUOTA, f"{text}: {limit}", limit=limit), tracker.gate
-    fixed = over_quota(application, amount, amount if ask.has_kept_room else {})
-    if fixed is not None:
-        return fixed
+    if application.is_fixed:
+        over = over_quota(application, amount, amount if ask.has_kept_room else {})
+        if over is not None:
+            return over
     short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
     if short is not None:
         queue, limit = short

@@ -809,6 +809,8 @@ class Application:
     starts_in_part: bool = False  # the whole gang need not fit for its placeholders to start
     starts_placed: bool = False  # every one of them must have a place on the nodes
     keeps_minimum: bool = False  # a gang that has fallen below it starts again as a whole
+    tree: GangTree | None = None  # of a gang that starts without placeholders
+    has_topology: bool = False  # pods of that are to be in one domain of the nodes
     is_kai: bool = False  # under the policy kai: it grows by turns, and within its quota
     is_fixed: bool = False  # it is, and of its pods one may not be preempted
     fixed: Resource = field(default_factory=dict)  # what its queues count of it as such
@@ -838,19 +840,17 @@ class Application:
     keys_follow_use: bool = False
 
     def __post_init__(self) -> None:
-        for name, least in (self.tree.minima() if self.tree is not None else {}).items():
-            self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
+        if self.request.gang.subgroups and not self.is_gang:
+            self._plant()
         self.order = self.order_at(self.in_use())
 
-    @cached_property
-    def tree(self) -> GangTree | None:
-        """Return the tree of a gang that starts without placeholders; None: it is none."""
-        return None if self.is_gang else tree_of(self.request.gang)
-
-    @cached_property
-    def has_topology(self) -> bool:
-        """Return whether its pods are to be in one domain of the nodes, or some of them."""
-        return self.tree is not None and self.tree.has_topology
+    def _plant(self) -> None:
+        """Take over the tree of a gang that starts without placeholders, and its minimums."""
+        tree = self.tree = tree_of(self.request.gang)
+        assert tree is not None
+        self.has_topology = tree.has_topology
+        for name, least in tree.minima().items():
+            self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
 
     @cached_property
     def id(self) -> str:
@@ -1148,22 +1148,24 @@ class Application:
                 (priority, shares) if self.queue.settings.priority_sorting else (shares, priority)
             )
         elif self.queue.settings.priority_sorting:
-            first = (priority, *self._turn, self.submission_time_ns)
+            first = (priority, self.submission_time_ns)
         else:
-            first = (*self._turn, self.submission_time_ns, priority)
+            first = (self.submission_time_ns, priority)
+        if self.is_kai and self.queue.settings.sort_policy != FAIR:
+            first = self._with_turn(first)
         if self.keys_before is not None:
             first = (*self.keys_before(self), *first)
         return (*first, self.sequence)
 
-    @property
-    def _turn(self) -> tuple[int, ...]:
-        """Return what comes before age under kai: below the minimum, at it, above it.
+    def _with_turn(self, first: tuple[object, ...]) -> tuple[object, ...]:
+        """Return the keys with what comes before age under kai: below the minimum, at it, above it.
 
         A pod that is of no gang is a gang of one that has not started.
         """
-        if not self.is_kai:
-            return ()
-        return (-1 if self.tree is None else self.tree.elasticity(self.real_pods()),)
+        turn = -1 if self.tree is None else self.tree.elasticity(self.real_pods())
+        if self.queue.settings.priority_sorting:
+            return (first[0], turn, *first[1:])
+        return (turn, *first)
 
     @property
     def expected_ns(self) -> int:

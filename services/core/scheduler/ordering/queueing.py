@@ -32,6 +32,7 @@ from services.core.scheduler.model.rows import (
     Tracker,
 )
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.task_groups import TaskGroupCount
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, ResourceView
 
@@ -289,15 +290,17 @@ def hold(application: Application, group: AskGroup) -> Refusal | None:
             Reason.GANG_PLACEHOLDERS_PENDING,
             "none of the placeholders of the gang has been asked for yet",
         )
-    return _awaits_others(application, group)
+    counts = application.task_groups.get(group.task_group_name)
+    return None if counts is None else _awaits_others(application, group, counts)
 
 
-def _awaits_others(application: Application, group: AskGroup) -> Refusal | None:
+def _awaits_others(
+    application: Application, group: AskGroup, counts: TaskGroupCount
+) -> Refusal | None:
     """Return why real pods wait for others of their gang, or for placeholders, or None."""
     if application.tree is not None:
         return _not_next(application, group)
-    counts = application.task_groups.get(group.task_group_name)
-    if counts is not None and not counts.is_used_up:
+    if not counts.is_used_up:
         if group.unplaced is not None:
             return group.unplaced
         left = counts.count - counts.replaced - counts.timedout
@@ -312,7 +315,7 @@ def _not_next(application: Application, group: AskGroup) -> Refusal | None:
     """Return why pods of a gang wait for others of it, or None: they are next."""
     following = application.next_pods()
     name = group.task_group_name
-    if not following or name in following or name not in application.task_groups:
+    if not following or name in following:
         return None
     wanted = ", ".join(f"{count} of {part}" for part, count in following.items())
     return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, f"other pods of the gang come first: {wanted}")

@@ -23,7 +23,8 @@ def add_ask(application: Application, ask: Ask) -> None:
         )
         application.found(group)
     application.join(group, ask)
-    note_fixed(application, request)
+    if application.is_kai:
+        note_fixed(application, request)
     count_waiting(application, request.resource_per_alloc, request.priority, 1)
     _member_came_or_went(application, ask)
     _was_there_at(application, request.create_time_ns)
@@ -82,7 +83,8 @@ def rejoin_buckets(application: Application) -> bool:
 def add_allocation(application: Application, allocation: Allocation) -> None:
     """Count an allocation in; the queue's ledger is the caller's to keep."""
     application.allocations[allocation.allocation_key] = allocation
-    note_fixed(application, allocation)
+    if application.is_kai:
+        note_fixed(application, allocation)
     application.note_began(allocation)
     if allocation.placeholder:
         add_into(application.allocated_placeholder, allocation.resource_per_alloc)
@@ -150,7 +152,8 @@ def usage_changed(application: Application) -> None:
 
     What it has decides whether it may start: one that waits is not like others any more.
     """
-    count_fixed(application)
+    if application.is_fixed:
+        count_fixed(application)
     for name, value in application.allocated.items():
         if value > application.max_allocated.get(name, 0):
             application.max_allocated[name] = value
@@ -169,7 +172,7 @@ def note_fixed(application: Application, item: Allocation | AllocationAsk) -> No
 
     Only under kai, where that is a matter of quotas.
     """
-    if application.is_kai and not (application.is_fixed or item.allow_preempt_self):
+    if not (application.is_fixed or item.allow_preempt_self):
         application.is_fixed = True
         count_fixed(application)
 
