@@ -10,7 +10,12 @@ from enum import StrEnum
 
 from shared.messages.commands import CommandResult, PodSpec, SubmitResult, TaskGroupSpec
 from shared.messages.constraints import Taint
-from shared.messages.interface import DEFAULT_PLACEHOLDER_TIMEOUT_MS, DisruptionState
+from shared.messages.interface import (
+    DEFAULT_PLACEHOLDER_TIMEOUT_MS,
+    NO_TERMS,
+    DisruptionState,
+    GangTerms,
+)
 from shared.model.gpus import Devices
 from shared.model.names import DEFAULT_PARTITION, NODE_PARTITION
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, timeout_ms
@@ -169,6 +174,7 @@ class ApplicationRecord:
     placeholder_timeout_seconds: int = 0
     execution_timeout_seconds: int = 0
     task_groups: tuple[TaskGroupSpec, ...] = ()
+    gang: GangTerms = NO_TERMS
     created_ns: int = 0
     priority: int = 0
     priority_class: str = ""

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from shared.model import queue_properties
 from shared.model.names import GPU_NODE_SCORES
 from shared.model.numbers import parse_int32
 from shared.queueconfig.schema import PartitionSpec, QueueSpec, SchedulerConfig
@@ -36,6 +37,7 @@ def partition_warnings(partition: PartitionSpec) -> Iterator[tuple[int, str]]:
         if not root.submitacl and not root.adminacl and not _lets_anybody_in(root):
             yield root.line, "nobody may submit: no queue has a submitacl or an adminacl"
         yield from _without_effect(root)
+        yield from _that_do_not_hold(root, root.name)
         for queue in root.queues or []:
             found: list[tuple[int, str]] = []
             _highest(queue, f"{root.name}.{queue.name}", found)
@@ -55,6 +57,14 @@ def _without_effect(root: QueueSpec) -> Iterator[tuple[int, str]]:
     for name in ("priority.policy", "preemption.policy"):
         if _is_fence(root, name):
             yield root.line, f"{name} {_FENCE} of {root.name} {where}"
+
+
+def _that_do_not_hold(queue: QueueSpec, path: str) -> Iterator[tuple[int, str]]:
+    """Yield the properties of the policy kai that do not hold, of a queue and of those below."""
+    for name, text, why in queue_properties.refused(queue.properties):
+        yield queue.line, f"{name} {text!r} of queue {path} is {why}"
+    for child in queue.queues or []:
+        yield from _that_do_not_hold(child, f"{path}.{child.name}")
 
 
 def _offset(queue: QueueSpec) -> int:

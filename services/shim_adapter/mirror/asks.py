@@ -11,6 +11,7 @@ from shared.messages.interface import (
     Allocation,
     AllocationAsk,
     Disruption,
+    GangTerms,
     NodeAction,
     NodeInfo,
     UserGroupInformation,
@@ -78,7 +79,14 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         state_since_ns=application.core_state_ns,
         execution_start_ns=application.execution_start_ns,
         submission=application.submission,
+        gang=_terms(application),
     )
+
+
+def _terms(application: ApplicationRecord) -> GangTerms:
+    """Return what holds for a gang; one that is over has no minimums."""
+    gang = application.gang
+    return replace(gang, subgroups=()) if application.is_gang_over and gang.subgroups else gang
 
 
 def _milliseconds(seconds: int) -> int:

@@ -72,6 +72,7 @@ def _unknown_group(application: ApplicationRecord, pod: PodRecord) -> str:
     """Return in a sentence that a pod's task group is none of its application's ("": it is)."""
     wanted = pod.spec.task_group_name
     groups = [group.name for group in application.task_groups]
+    groups += [part.name for part in application.gang.subgroups if not part.is_group]
     if not wanted or wanted in groups or (application.message and not groups):
         return ""
     name = application.application_id

@@ -425,6 +425,7 @@ def application_from_pod(spec: PodSpec, submission: int, created_ns: int) -> App
         style=spec.style,
         placeholder_timeout_seconds=spec.placeholder_timeout_seconds,
         task_groups=spec.task_groups,
+        gang=spec.gang,
         created_ns=created_ns,
         priority=spec.priority,
         priority_class=spec.priority_class,

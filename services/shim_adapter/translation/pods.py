@@ -24,6 +24,8 @@ from services.shim_adapter.translation.task_groups import (
     task_groups_of,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.messages.interface import GangTerms
+from shared.model.duration import parse_go_duration
 from shared.model.names import (
     DEFAULT_PARTITION,
     DNS_LABEL_ERROR,
@@ -54,6 +56,8 @@ USER_INFO = "yunikorn.apache.org/user.info"
 APP_ID = "yunikorn.apache.org/app-id"
 QUEUE = "yunikorn.apache.org/queue"
 ALLOW_PREEMPTION = "yunikorn.apache.org/allow-preemption"
+PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
+STALENESS_GRACE = "kai.scheduler/staleness-grace-period"
 TRUE_OR_FALSE = ("true", "false")  # what that may say; else it is as if it said nothing
 NOBODY = "nobody"
 MAX_LABEL = 63
@@ -122,16 +126,15 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
     _check_scheduler(spec, where, reading)
     labels = texts(metadata.get("labels"), f"{where}metadata.labels")
     annotations = texts(metadata.get("annotations"), f"{where}metadata.annotations")
-    _check_sizes(labels, annotations, where)
+    _check_texts(labels, annotations, where)
     namespace = namespace_of(metadata, where)
-    _check_application_id(labels, annotations, where)
     groups, gang_error = _task_groups(annotations)
     timeout_seconds, style = parse_policy_parameters(annotations.get(POLICY_PARAMETERS, ""))
     user, user_groups = _user(annotations)
     priority_class = str(spec.get("priorityClassName") or "")
     known = reading.classes.get(priority_class, PriorityClass(0))
-    daemon = _is_daemon(metadata)
     resource, gpu_devices = requested(body, annotations, where)
+    daemon = _is_daemon(metadata)
     constraints = parse_constraints(spec, f"{where}spec", labels=labels, is_daemon=daemon)
     pod = PodSpec(
         name=name,
@@ -151,6 +154,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         annotations=annotations,
         task_groups=groups,
         task_groups_error=gang_error,
+        gang=_gang_terms(annotations),
         annotations_ignored=_ignored(annotations),
         style=style,
         placeholder_timeout_seconds=timeout_seconds,
@@ -187,6 +191,12 @@ def _pull_secrets(spec: dict[str, Any], where: str) -> tuple[str, ...]:
     if not isinstance(value, list) or not all(isinstance(item, dict) for item in value):
         raise ManifestError(f"{where}spec.imagePullSecrets", "a list of maps was expected")
     return tuple(str(item["name"]) for item in value if item.get("name"))
+
+
+def _check_texts(labels: dict[str, str], annotations: dict[str, str], where: str) -> None:
+    """Check how long labels and annotations are, and the application that they name."""
+    _check_sizes(labels, annotations, where)
+    _check_application_id(labels, annotations, where)
 
 
 def _check_sizes(labels: dict[str, str], annotations: dict[str, str], where: str) -> None:
@@ -250,7 +260,26 @@ def _ignored(annotations: dict[str, str]) -> str:
         found.append(f"{ALLOW_PREEMPTION}: {shown!r} is neither true nor false, and says nothing")
     if annotations.get(USER_INFO) and _user_stated(annotations) is None:
         found.append(f"{USER_INFO}: no user and groups are read of it: the pod is {NOBODY}'s")
+    for name in (PREEMPTION_DELAY, STALENESS_GRACE):
+        text = annotations.get(name, "")
+        if text and duration_ns(text) is None:
+            found.append(f"{name}: {text[:MAX_TEXT]!r} is no duration like 90s, and says nothing")
     return "; ".join(found)[:MAX_IGNORED]
+
+
+def duration_ns(text: str) -> int | None:
+    """Return a duration as Go writes it, in ns; -1 for one with a minus, None where it is none."""
+    found = parse_go_duration(text.removeprefix("-"))
+    return -1 if found and text.startswith("-") else found
+
+
+def _gang_terms(annotations: dict[str, str]) -> GangTerms:
+    """Return the times that an application's first pod states for it."""
+    delay_ns = duration_ns(annotations.get(PREEMPTION_DELAY, "")) or 0
+    return GangTerms(
+        preemption_delay_ns=max(0, delay_ns),
+        staleness_grace_ns=duration_ns(annotations.get(STALENESS_GRACE, "")),
+    )
 
 
 def _first(

@@ -443,11 +443,11 @@ async def test_kai_a_pod_group_says_the_queue_the_priority_and_the_least_of_ever
 @pytest.mark.parametrize(
     ("spec", "words"),
     [
-        ({"minSubGroup": 1, "subGroups": [{"name": "a"}, {"name": "b"}]}, "spec.minSubGroup"),
+        ({"subGroups": [{"name": "a", "parent": "b"}]}, "spec.subGroups[a].parent"),
         ({"topologyConstraint": {"requiredTopologyLevel": "rack"}}, "requiredTopologyLevel"),
         ({"minMember": -1}, "spec.minMember"),
-        ({"preemptionDelay": "5m"}, "spec.preemptionDelay"),
-        ({"stalenessGracePeriod": "-1s"}, "spec.stalenessGracePeriod"),
+        ({"preemptionDelay": "soon"}, "spec.preemptionDelay"),
+        ({"stalenessGracePeriod": "60"}, "spec.stalenessGracePeriod"),
     ],
 )
 async def test_kai_what_is_not_supported_has_the_pods_wait_and_say_so(muster, kinds, spec, words):
@@ -455,6 +455,27 @@ async def test_kai_what_is_not_supported_has_the_pods_wait_and_say_so(muster, ki
     await make(muster.kubectl, KAI, "k", **spec)
     await muster.kubectl.pod(of_kai("w0"))
     await until_waits(muster.kubectl, "w0", words)
+
+
+async def test_kai_a_gang_starts_with_one_of_two_subgroups_and_has_no_placeholders(muster, kinds):
+    await kinds.serve(*groups.KAI)
+    subgroups = [{"name": "a", "minMember": 2}, {"name": "b", "minMember": 2}]
+    times = {"preemptionDelay": "5m", "stalenessGracePeriod": "-1s"}
+    await make(
+        muster.kubectl, KAI, "k", queue="root.a", minSubGroup=1, subGroups=subgroups, **times
+    )
+    await muster.kubectl.pod(of_kai("a0", subgroup="a"))
+    await muster.kubectl.pod(of_kai("b0", subgroup="b"))
+    await until_waits(muster.kubectl, "b0", "2 of a, 2 of b start at once")
+    await muster.kubectl.pod(of_kai("b1", subgroup="b"))
+    await until_running(muster, "b0", "b1")
+    assert "a0" not in muster.kubelets.ran
+    application = muster.world.applications["default-podgroup-k"]
+    assert application.gang.preemption_delay_ns == 300 * 10**9
+    assert application.gang.staleness_grace_ns == -1
+    assert not any(pod.spec.placeholder for pod in muster.world.all_pods())
+    await muster.kubectl.pod(of_kai("a1", subgroup="a"))
+    await until_running(muster, "a0", "a1")
 
 
 @pytest.mark.parametrize(

@@ -8,10 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.shim_adapter.records import NodeRecord
+from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.manifests import translate
 from services.shim_adapter.translation.namespaces import namespace_quota, namespace_tags
+from services.shim_adapter.translation.workloads.pod_groups import kai_pod_group
 from shared.messages.commands import ManifestDocument
 from shared.messages.constraints import Taint
+from shared.messages.interface import GangTerms, SubGroup
 
 
 def submit(*bodies, nodes=()):
@@ -246,7 +249,9 @@ def test_a_pod_group_is_the_gang_of_the_pods_that_name_it_and_of_no_others():
     named["metadata"]["annotations"] = {"pod-group-name": "w"}
     job = doc("batch/v1", "Job", completions=3, template=named)
     made = pods(group, job)
-    assert minimum(made[0]) == {"batch": 2}
+    assert minimum(made[0]) == {}  # a gang of KAI's has no placeholders
+    assert made[0].gang.subgroups == (SubGroup("w", "", 2),)
+    assert {(pod.task_group_name, pod.application_id) for pod in made} == {("w", "podgroup-w")}
     assert made[0].queue_name == "root.k"
     ((_, error),) = submit(group).refused
     assert "no pod that is taken names the PodGroup 'w'" in error.message
@@ -303,7 +308,95 @@ def test_a_pod_group_says_of_priority_and_preemption_what_its_pods_do_not():
         job = doc("batch/v1", "Job", parallelism=2, template=named)
         made = pods(*classes, group, job)
         assert [(pod.priority, pod.allow_preempt_self) for pod in made] == [expected] * 2
-        assert minimum(made[0]) == {"batch": 2}
+        assert made[0].gang.subgroups == (SubGroup("w", "", 2),)
+
+
+def kai(*subgroups, annotations=None, **spec):
+    spec |= {"subGroups": list(subgroups)} if subgroups else {}
+    metadata = {"name": "w", "annotations": annotations or {}}
+    return {
+        "apiVersion": "scheduling.run.ai/v2alpha2",
+        "kind": "PodGroup",
+        "metadata": metadata,
+        "spec": spec,
+    }
+
+
+def job_of(subgroup, count, name="j"):
+    named = template()
+    named["metadata"]["annotations"] = {"pod-group-name": "w"}
+    named["metadata"]["labels"] = {"kai.scheduler/subgroup-name": subgroup}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name},
+        "spec": {"completions": count, "template": named},
+    }
+
+
+@pytest.mark.parametrize(
+    ("group", "wanted"),
+    [
+        (kai(), GangTerms((SubGroup("w"),))),
+        (kai(minMember=0), GangTerms((SubGroup("w", "", 0),))),
+        (kai({"name": "a"}, {"name": "b", "minMember": 2}, minSubGroup=1), GangTerms((SubGroup("a"), SubGroup("b", "", 2)), 1)),
+        (
+            kai({"name": "a", "parent": "g"}, {"name": "g", "minSubGroup": 1}, {"name": "b", "parent": "g", "minMember": 0}, minMember=9),
+            GangTerms((SubGroup("g", "", 1, True), SubGroup("a", "g"), SubGroup("b", "g", 0))),
+        ),
+        (kai({"name": "g"}, {"name": "a", "parent": "g"}), GangTerms((SubGroup("g", "", -1, True), SubGroup("a", "g")))),
+        (kai(preemptionDelay="5m", stalenessGracePeriod="-1s"), GangTerms((SubGroup("w"),), preemption_delay_ns=300 * 10**9, staleness_grace_ns=-1)),
+        (kai(preemptionDelay="-5m", stalenessGracePeriod="0s"), GangTerms((SubGroup("w"),), staleness_grace_ns=0)),
+        (
+            kai(annotations={"kai.scheduler/preemption-delay": "1s", "kai.scheduler/staleness-grace-period": "2s"}, stalenessGracePeriod="3s"),
+            GangTerms((SubGroup("w"),), preemption_delay_ns=10**9, staleness_grace_ns=3 * 10**9),
+        ),
+    ],
+    ids=["one pod", "none needed", "one of two", "nested", "all of a group", "times", "none and at once", "annotations"],
+)  # fmt: skip
+def test_a_group_of_kai_is_a_tree_of_minimums(group, wanted):
+    assert kai_pod_group(group, "w").terms == wanted
+
+
+@pytest.mark.parametrize(
+    ("group", "field", "sentence"),
+    [
+        (kai({"name": "a", "parent": "b"}), "spec.subGroups[a].parent", "no subgroup 'b'"),
+        (kai({"name": "a", "parent": "a"}), "spec.subGroups[a].parent", "in a circle"),
+        (kai({"name": "a", "parent": "b"}, {"name": "b", "parent": "a"}), "spec.subGroups[a].parent", "in a circle"),
+        (kai({"name": "a"}, {"name": "a"}), "spec.subGroups[1].name", "a name of its own"),
+        (kai({"minMember": 1}), "spec.subGroups[0].name", "a name of its own"),
+        (kai({"name": "a", "minSubGroup": 1}), "spec.subGroups[a].minSubGroup", "minMember is its minimum"),
+        (kai({"name": "g", "minMember": 1}, {"name": "a", "parent": "g"}), "spec.subGroups[g].minMember", "minSubGroup is its minimum"),
+        (kai({"name": "a"}, minSubGroup="1"), "spec.minSubGroup", "whole number"),
+        (kai(preemptionDelay="soon"), "spec.preemptionDelay", "a duration like 90s"),
+        (kai(stalenessGracePeriod=60), "spec.stalenessGracePeriod", "a duration like 90s"),
+        (kai(annotations={"kai.scheduler/preemption-delay": "soon"}), "metadata.annotations[kai.scheduler/preemption-delay]", "a duration"),
+        (kai({"name": "a", "topologyConstraint": {"requiredTopologyLevel": "rack"}}), "spec.subGroups[0].topologyConstraint.requiredTopologyLevel", "not supported"),
+    ],
+)  # fmt: skip
+def test_a_group_of_kai_that_does_not_hold_says_which_field(group, field, sentence):
+    with pytest.raises(ManifestError) as error:
+        kai_pod_group(group, "w")
+    assert (error.value.field_path, sentence in error.value.message) == (field, True), str(error)
+
+
+def test_pods_of_several_documents_are_of_one_group_of_kai():
+    group = kai({"name": "a"}, {"name": "b", "minMember": 2}, minSubGroup=1)
+    made = pods(group, job_of("a", 1, "j1"), job_of("b", 2, "j2"))
+    assert [pod.task_group_name for pod in made] == ["a", "b", "b"]
+    assert {pod.application_id for pod in made} == {"podgroup-w"}
+
+
+def test_an_application_s_first_pod_states_its_times():
+    named = template()
+    named["metadata"]["annotations"] = {
+        "kai.scheduler/preemption-delay": "10m",
+        "kai.scheduler/staleness-grace-period": "soon",
+    }
+    (pod,) = pods(doc("batch/v1", "Job", completions=1, template=named))
+    assert pod.gang == GangTerms(preemption_delay_ns=600 * 10**9)
+    assert "kai.scheduler/staleness-grace-period: 'soon' is no duration" in pod.annotations_ignored
 
 
 def test_a_priority_class_says_what_its_pods_do_not():
@@ -337,8 +430,7 @@ def test_a_priority_class_says_what_its_pods_do_not():
         (doc("sparkoperator.k8s.io/v1beta2", "SparkApplication", driver={"memory": "lots"}), "spec.driver.memory", "a size such as"),
         (doc("batch.volcano.sh/v1alpha1", "Job"), "spec.tasks", "No task specified"),
         (doc("batch.volcano.sh/v1alpha1", "Job", tasks=[{"name": "a", "replicas": 1, "minAvailable": 2, "template": template()}]), "spec.tasks[0].minAvailable", "should not be greater"),
-        (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": "a", "parent": "b"}]), "spec.subGroups[0]", "not supported"),
-        (doc("scheduling.run.ai/v2alpha2", "PodGroup", minSubGroup=1, subGroups=[{"name": "a"}, {"name": "b"}]), "spec.minSubGroup", "fewer than all"),
+        (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": "a", "parent": "b"}]), "spec.subGroups[a].parent", "no subgroup"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"}), "spec.topologyConstraint.requiredTopologyLevel", "not supported"),
         (doc("scheduling.k8s.io/v1alpha2", "PodGroup", schedulingPolicy={"gang": {"minCount": 2}}), "apiVersion", "are read on a cluster: name one of scheduling.x-k8s.io"),
         (doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", scheduleTimeoutSeconds="1"), "spec.scheduleTimeoutSeconds", "whole number"),

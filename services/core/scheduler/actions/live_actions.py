@@ -140,11 +140,22 @@ def _window_ends(partition: Partition) -> int:
     """Return when the next window ends: of a victim's first time, or of a preemption delay."""
     ends = list(map(delay_end_ns, partition.root.asking))
     for queue in partition.queues.values():
-        settings = queue.settings
-        windows = {settings.reclaim_min_runtime_ns or 0, settings.preempt_min_runtime_ns or 0}
-        for window_ns in windows - {0} if queue.is_leaf else ():
+        for window_ns in _windows(queue) if queue.is_leaf else ():
             ends += [each.began_ns + window_ns for each in queue.applications.values()]
     return min((end_ns for end_ns in ends if end_ns > partition.now_ns), default=INT64_MAX)
+
+
+def _windows(queue: Queue) -> dict[int, None]:
+    """Return all first times that a queue, or one above it, leaves to what runs."""
+    stated = (
+        window_ns
+        for level in queue.lineage()
+        for window_ns in (
+            level.settings.reclaim_min_runtime_ns,
+            level.settings.preempt_min_runtime_ns,
+        )
+    )
+    return dict.fromkeys(filter(None, stated))
 
 
 def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> None:

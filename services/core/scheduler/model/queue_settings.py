@@ -4,15 +4,20 @@ Properties are text; a value that does not hold is the default, never an error
 (docs/rules/queues.md#properties).
 """
 
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from typing import TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
 from shared.model.duration import parse_go_duration
 from shared.model.numbers import parse_int32, parse_uint64
-from shared.model.quantity import QuantityError, parse_config_quantity
+from shared.model.queue_properties import (
+    is_among_siblings,
+    of_types,
+    parse_deserved,
+    parse_weight,
+)
 from shared.model.resources import Resource
 from shared.model.units import seconds
 
@@ -22,9 +27,7 @@ STATE_AWARE = "stateaware"
 FENCE = "fence"
 DISABLED = "disabled"
 DIVISION_PRIORITY = 100
-UNLIMITED = -1
-OVERQUOTA_WEIGHT, DESERVED = "overquota.weight", "deserved"  # before a dot and a resource's name
-_WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+Value = TypeVar("Value", int, Fraction)
 DEFAULT_BACKOFF_NS = seconds(30)
 DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
 
@@ -37,7 +40,8 @@ class QueueSettings:
     ``division_priority`` first, by ``over_quota_weight``, or for some types by
     ``over_quota_weights``; ``deserved`` is what the queue is owed of a type in place of its
     guarantee (UNLIMITED: all there is); for how long a job keeps its minimum once it has begun,
-    None where a queue does not say and those above it may.
+    None where a queue does not say and those above it may; ``reclaim_by_queue``: what the victim's
+    own queue says of that counts, not the queue's where the two part.
     """
 
     sort_policy: str = FIFO
@@ -56,6 +60,7 @@ class QueueSettings:
     deserved: Mapping[str, int] = field(default_factory=dict)
     reclaim_min_runtime_ns: int | None = None
     preempt_min_runtime_ns: int | None = None
+    reclaim_by_queue: bool = False
 
     @property
     def has_min_runtime(self) -> bool:
@@ -82,9 +87,12 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         quota_preemption_delay_ns=_delay(properties, "quota.preemption.delay", 0),
         division_priority=_int_or(properties, "overquota.priority", DIVISION_PRIORITY),
         over_quota_weight=_weight(properties.get("overquota.weight", "")),
-        over_quota_weights=_weights(properties),
-        deserved=_deserved(properties),
+        over_quota_weights=_by_type(
+            of_types(properties, "overquota.weight.TYPE"), lambda _, text: parse_weight(text)
+        ),
+        deserved=_by_type(of_types(properties, "deserved.TYPE"), parse_deserved),
         reclaim_min_runtime_ns=parse_go_duration(properties.get("reclaim.min.runtime", "")),
+        reclaim_by_queue=properties.get("reclaim.min.runtime.of", "").lower() == "queue",
         preempt_min_runtime_ns=parse_go_duration(properties.get("preempt.min.runtime", "")),
     )
 
@@ -112,7 +120,7 @@ def inheritable(properties: dict[str, str]) -> dict[str, str]:
     child = dict(properties)
     if child.get("application.sort.priority", "").lower() != DISABLED:
         child.pop("application.sort.priority", None)
-    for name in [name for name in child if _is_among_siblings(name)]:
+    for name in [name for name in child if is_among_siblings(name)]:
         del child[name]
     for name, reset in (("priority.policy", "default"), ("priority.offset", "0")):
         if name in child:
@@ -120,36 +128,6 @@ def inheritable(properties: dict[str, str]) -> dict[str, str]:
     if child.get("preemption.policy", DISABLED).lower() != DISABLED:
         child["preemption.policy"] = "default"
     return child
-
-
-def _is_among_siblings(name: str) -> bool:
-    """Return whether a property is a queue's own, so that those below do not start with it."""
-    return name in ("overquota.priority", OVERQUOTA_WEIGHT) or name.startswith(
-        (f"{OVERQUOTA_WEIGHT}.", f"{DESERVED}.")
-    )
-
-
-def parse_weight(text: str) -> Fraction | None:
-    """Return a weight, exact: digits, and a point and more digits; None where it is none."""
-    return Fraction(text) if _WEIGHT.fullmatch(text) else None
-
-
-def parse_deserved(name: str, text: str) -> int | None:
-    """Return an amount of a type as queues.yaml writes it, or UNLIMITED; None: it is neither."""
-    if text == "unlimited":
-        return UNLIMITED
-    try:
-        return parse_config_quantity(name, text)
-    except QuantityError:
-        return None
-
-
-def of_types(properties: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
-    """Yield what a family of properties says, by the type that stands behind its name."""
-    start = f"{family}."
-    for name, text in properties.items():
-        if name.startswith(start) and len(name) > len(start):
-            yield name.removeprefix(start), text
 
 
 def _weight(text: str) -> Fraction:
@@ -160,14 +138,12 @@ def _weight(text: str) -> Fraction:
     return Fraction(1) if found is None else found
 
 
-def _weights(properties: Mapping[str, str]) -> dict[str, Fraction]:
-    found = ((kind, parse_weight(text)) for kind, text in of_types(properties, OVERQUOTA_WEIGHT))
-    return {kind: weight for kind, weight in found if weight is not None}
-
-
-def _deserved(properties: Mapping[str, str]) -> dict[str, int]:
-    found = ((kind, parse_deserved(kind, text)) for kind, text in of_types(properties, DESERVED))
-    return {kind: amount for kind, amount in found if amount is not None}
+def _by_type(
+    stated: Iterable[tuple[str, str]], read: Callable[[str, str], Value | None]
+) -> dict[str, Value]:
+    """Return what is stated of each type, but for what does not hold."""
+    found = ((kind, read(kind, text)) for kind, text in stated)
+    return {kind: value for kind, value in found if value is not None}
 
 
 def _int_or(properties: dict[str, str], name: str, default: int) -> int:

@@ -313,12 +313,14 @@ def _awaits_others(
 
 def _not_next(application: Application, group: AskGroup) -> Refusal | None:
     """Return why pods of a gang wait for others of it, or None: they are next."""
-    following = application.next_pods()
-    name = group.task_group_name
-    if not following or name in following:
+    following, name = application.next_pods(), group.task_group_name
+    if application.succeeded or application.is_gang_over or name in following:
         return None
     wanted = ", ".join(f"{count} of {part}" for part, count in following.items())
-    return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, f"other pods of the gang come first: {wanted}")
+    why = f"other pods of the gang come first: {wanted}"
+    if not wanted:
+        why = f"fewer pods of task group {name} wait than start together"
+    return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, why)
 
 
 def _review_waiting(application: Application) -> None:

@@ -9,8 +9,8 @@ Rule 2: what may not be preempted never takes more of a type than its queue, and
 Source: KAI's quotas (deserved), and its rule for jobs that are not preemptible.
 """
 
-from services.core.scheduler.model.queue_settings import UNLIMITED
 from services.core.scheduler.model.rows import Application, PluginGate, Queue, depth_first
+from shared.model.queue_properties import UNLIMITED
 from shared.model.reasons import Reason, Refusal, Shortage
 from shared.model.resources import Resource, ResourceView
 

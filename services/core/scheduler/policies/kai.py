@@ -156,9 +156,13 @@ class _Reclaim:
         return not within(allocated, theirs.all_allocatable)
 
     def _runtime_needed(self, other: Job) -> int:
-        """Return how long a victim must have run: set nearest to where the two queues part."""
+        """Return how long a victim must have run: set nearest to where the two queues part.
+
+        Or nearest to the victim, where its queue has it so.
+        """
         _, theirs = leveled(self.job.queue, other.queue)
-        return _min_runtime(theirs, "reclaim")
+        is_by_queue = other.queue.queue.settings.reclaim_by_queue
+        return _min_runtime(other.queue if is_by_queue else theirs, "reclaim")
 
     def _agrees(self, left: list[Unit]) -> bool:
         """Return whether every victim that is left may be taken, and siblings stay fairer off."""

@@ -202,9 +202,7 @@ class PodGroups:
             why = self._why_not(ref, group, self._now_ns)
         else:
             why = f"application {group.application} waits for room: muster why {group.application}"
-        minimum = 0 if isinstance(gang, str) else gang.minimum
-        if isinstance(gang, Gang) and gang.subgroups:
-            minimum = sum(gang.subgroups.values())
+        minimum = 0 if isinstance(gang, str) else sum(gang.minima().values())
         return Standing(
             minimum, len(group.members), len(group.placed), len(group.running), len(group.done), why
         )
@@ -345,14 +343,21 @@ class PodGroups:
             cause = f": {group.refused}" if group.refused else ""
             return f"{ref}: its gang has had no places, and is tried again later as a whole{cause}"
         if self._lacks(group, gang):
-            least = f"{gang.minimum} pods"
-            if gang.subgroups:
-                least = ", ".join(f"{least} of {name}" for name, least in gang.subgroups.items())
+            minima = gang.minima()
+            least = ", ".join(f"{least} of {name}" for name, least in minima.items() if name)
+            least = least or f"{gang.minimum} pods"
             return f"{ref}: {least} start at once, and are not all there yet"
         return f"{ref}: it waits for its gang"
 
     @staticmethod
     def _lacks(group: _Group, gang: Gang) -> bool:
+        tree = gang.tree
+        if tree is not None:
+            counts: dict[str, int] = {}
+            for subgroup, count in group.by_subgroup.items():
+                part = gang.part_of(subgroup)
+                counts[part] = counts.get(part, 0) + count
+            return tree.lacking({}, counts) is None
         if gang.subgroups:
             there = group.by_subgroup
             return any(there.get(name, 0) < least for name, least in gang.subgroups.items())
@@ -396,7 +401,7 @@ class PodGroups:
         """Return the task groups of the pods that start at once; "": it is one, or none."""
         shapes: dict[str, int] = {}
         names: dict[str, str] = {}
-        for view in self._first(group, gang):
+        for view in () if gang.tree is not None else self._first(group, gang):
             assert view.spec is not None
             shape = shape_of(view.spec, view.where, view.subgroup, ref)
             shapes[shape] = shapes.get(shape, 0) + 1
@@ -455,6 +460,9 @@ class PodGroups:
         spec = replace(spec, application_id=application)
         if isinstance(gang, Gang):
             spec = self._as_the_group_says(spec, gang)
+            if gang.tree is not None:
+                part = gang.part_of(view.subgroup)
+                spec = replace(spec, gang=gang.terms, task_group_name=part)
         annotations = {**spec.annotations, POD_GROUP: str(ref)}
         if not group.text or application != group.application:
             return replace(spec, annotations=annotations)

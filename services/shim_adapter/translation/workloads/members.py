@@ -54,14 +54,22 @@ def pods_of(workload: Workload, expansion: Expansion, reading: Reading) -> tuple
         _check_template(item)
     expansion = _with_named_gang(workload, expansion)
     _check_size(expansion)
+    gang = _named_gang(workload, expansion)
+    has_tree = gang is not None and gang.tree is not None
     is_gang = any(item.minimum for item in expansion.replicas)
+    own = _application_of(workload, workload.kind, workload.name) if is_gang else ""
+    if gang is not None and has_tree:  # which may have pods of several documents
+        own = _application_of(workload, "PodGroup", gang.name)
     reading = replace(
         reading,
         queue=expansion.queue or _label_queue(workload.metadata),
-        application_id=_own_application(workload) if is_gang else "",
+        application_id=own,
     )
     members = [(item, _read(workload, item, reading)) for item in expansion.replicas if item.names]
-    if is_gang and not any(pod.task_groups or pod.task_group_name for _, pod in members):
+    if has_tree:
+        assert gang is not None
+        members = [(item, _as_part(gang, item, pod)) for item, pod in members]
+    elif is_gang and not any(pod.task_groups or pod.task_group_name for _, pod in members):
         members = _as_gang(members)
     return tuple(pod for item, first in members for pod in _copies(item, first))
 
@@ -83,11 +91,11 @@ def _check_size(expansion: Expansion) -> None:
         )
 
 
-def _own_application(workload: Workload) -> str:
+def _application_of(workload: Workload, kind: str, name: str) -> str:
     """Return the id of a gang that does not name one."""
     namespace = str(workload.metadata.get("namespace") or "default")
     where = "" if namespace == "default" else f"{namespace}-"
-    return f"{where}{workload.kind.lower()}-{workload.name}"
+    return f"{where}{kind.lower()}-{name}"
 
 
 def _label_queue(metadata: Mapping[str, Any]) -> str:
@@ -181,10 +189,12 @@ def _copies(item: Replicas, first: PodSpec) -> list[PodSpec]:
 
 def _with_named_gang(workload: Workload, expansion: Expansion) -> Expansion:
     """Give pods that name a PodGroup of the submission its minimum and its queue."""
-    gangs = [_gang_of(workload, item) for item in expansion.replicas]
-    named = next((gang for gang in gangs if gang is not None), None)
+    named = _named_gang(workload, expansion)
     if named is None:
         return expansion
+    if named.tree is not None:
+        replicas = [replace(item, minimum=0) for item in expansion.replicas]
+        return Expansion(tuple(replicas), named.queue)
     replicas = [
         replace(item, group=_subgroup(item) or item.group or named.name)
         for item in expansion.replicas
@@ -196,6 +206,18 @@ def _with_named_gang(workload: Workload, expansion: Expansion) -> Expansion:
             named.queue,
         )
     return Expansion(with_minimum(replicas, named.minimum, where), named.queue)
+
+
+def _named_gang(workload: Workload, expansion: Expansion) -> Gang | None:
+    gangs = [_gang_of(workload, item) for item in expansion.replicas]
+    return next((gang for gang in gangs if gang is not None), None)
+
+
+def _as_part(gang: Gang, item: Replicas, pod: PodSpec) -> PodSpec:
+    """Return a pod as a member of such a gang, unless it has task groups of its own."""
+    if pod.task_groups or pod.task_group_name:
+        return pod
+    return replace(pod, gang=gang.terms, task_group_name=gang.part_of(_subgroup(item)))
 
 
 def _least(gang: Gang, item: Replicas, where: str) -> int:

@@ -15,11 +15,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from services.shim_adapter.translation.errors import ManifestError
-from services.shim_adapter.translation.pods import mapping
+from services.shim_adapter.translation.pods import (
+    PREEMPTION_DELAY,
+    STALENESS_GRACE,
+    duration_ns,
+    mapping,
+)
 from services.shim_adapter.translation.task_groups import TASK_GROUP_NAME, TASK_GROUPS
 from services.shim_adapter.translation.workloads.replicas import (
     Gang,
-    duration_ns,
     inner,
     items,
     text,
@@ -40,8 +44,6 @@ VOLCANO_DEFAULT = "default"  # the queue of a PodGroup that names none, as its d
 QUEUE_LABEL = "kai.scheduler/queue"
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 POD_GROUP = "muster.io/pod-group"  # the annotation of a placeholder: whose pods' place it holds
-PREEMPTION_DELAY = "kai.scheduler/preemption-delay"
-STALENESS_GRACE = "kai.scheduler/staleness-grace-period"
 MAX_SUBGROUPS = 100  # subgroups of one PodGroup; one with more is refused
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _ALL_AT_ONCE = ("PodGroup", "All")
@@ -160,7 +162,12 @@ def _stated(
     where, value = f"spec.{key}", spec.get(key)
     if value in (None, ""):
         where, value = f"metadata.annotations[{annotation}]", annotations.get(annotation)
-    return None if value in (None, "") else duration_ns(value, where)
+    if value in (None, ""):
+        return None
+    found = duration_ns(value) if isinstance(value, str) else None
+    if found is None:
+        raise ManifestError(where, f"a duration like 90s was expected, found {value!r}")
+    return found
 
 
 def _parts(spec: Mapping[str, Any], name: str) -> tuple[tuple[SubGroup, ...], int]:

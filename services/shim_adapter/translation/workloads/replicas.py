@@ -9,7 +9,6 @@ from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
 from shared.messages.gang_tree import GangTree, tree_of
 from shared.messages.interface import NO_TERMS, GangTerms
-from shared.model.duration import parse_go_duration
 
 MAX_PODS = 10_000
 
@@ -57,6 +56,13 @@ class Gang:
     def tree(self) -> GangTree | None:
         """Return the tree of minimums of one that starts without placeholders, else None."""
         return tree_of(self.terms)
+
+    def minima(self) -> dict[str, int]:
+        """Return the minimum of each of its subgroups, of one that has none under ""."""
+        tree = self.tree
+        if tree is not None and (tree.only is None or tree.only.name != self.name):
+            return tree.minima()
+        return dict(self.subgroups) or {"": self.minimum}
 
     def part_of(self, subgroup: str) -> str:
         """Return the name of the task group of its pods that name a subgroup ("": none)."""
@@ -142,15 +148,6 @@ def text(spec: Mapping[str, Any], key: str, where: str = "spec") -> str:
     if not isinstance(value, str):
         raise ManifestError(f"{where}.{key}", f"a text was expected, found {value!r}")
     return value
-
-
-def duration_ns(value: Any, where: str) -> int:
-    """Return a duration as Go writes it, in ns; -1 for one with a minus. Raises ManifestError."""
-    is_text = isinstance(value, str)
-    found = parse_go_duration(value.removeprefix("-")) if is_text else None
-    if found is None:
-        raise ManifestError(where, f"a duration like 90s was expected, found {value!r}")
-    return -1 if value.startswith("-") and found else found
 
 
 def numbered(name: str, count: int) -> tuple[str, ...]:

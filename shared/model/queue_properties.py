@@ -1,0 +1,91 @@
+"""Properties of queues under the policy kai, as queues.yaml writes them, and which do not hold.
+
+``overquota.weight`` and ``deserved`` are families: behind a dot stands a resource's name.
+"""
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from fractions import Fraction
+
+from shared.model.duration import parse_go_duration
+from shared.model.numbers import parse_int32
+from shared.model.quantity import QuantityError, parse_config_quantity
+
+UNLIMITED = -1
+OVERQUOTA_WEIGHT, OVERQUOTA_PRIORITY = "overquota.weight", "overquota.priority"
+DESERVED = "deserved"
+RECLAIM_OF, RECLAIM_OF_QUEUE = "reclaim.min.runtime.of", "queue"
+_RECLAIM_OF = ("lca", RECLAIM_OF_QUEUE)
+_WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
+_SHOWN = 40  # characters of a value that does not hold
+
+
+def is_among_siblings(name: str) -> bool:
+    """Return whether a property is a queue's own, so that those below do not start with it."""
+    return name in (OVERQUOTA_PRIORITY, OVERQUOTA_WEIGHT) or name.startswith(
+        (f"{OVERQUOTA_WEIGHT}.", f"{DESERVED}.")
+    )
+
+
+def parse_weight(text: str) -> Fraction | None:
+    """Return a weight, exact: digits, and a point and more digits; None where it is none."""
+    return Fraction(text) if _WEIGHT.fullmatch(text) else None
+
+
+def parse_deserved(name: str, text: str) -> int | None:
+    """Return an amount of a type as queues.yaml writes it, or UNLIMITED; None: it is neither."""
+    if text == "unlimited":
+        return UNLIMITED
+    try:
+        return parse_config_quantity(name, text)
+    except QuantityError:
+        return None
+
+
+def of_types(properties: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
+    """Yield what a family of properties, written ``name.TYPE``, says of each type."""
+    start = family.removesuffix("TYPE")
+    for name, text in properties.items():
+        if name.startswith(start) and len(name) > len(start):
+            yield name.removeprefix(start), text
+
+
+def refused(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
+    """Yield those that do not hold: the name, what was found, and a sentence of what holds."""
+    for name, text in properties.items():
+        rule = _rule_of(name)
+        if text and rule is not None and not rule[0](text):
+            yield name, text[:_SHOWN], rule[1]
+
+
+def _rule_of(name: str) -> tuple[Callable[[str], bool], str] | None:
+    kind = name.removeprefix(f"{DESERVED}.")
+    if kind != name:
+        return (
+            lambda text: parse_deserved(kind, text) is not None,
+            "neither an amount nor unlimited: the guarantee holds",
+        )
+    return _RULES.get(OVERQUOTA_WEIGHT if name.startswith(f"{OVERQUOTA_WEIGHT}.") else name)
+
+
+def _is_duration(text: str) -> bool:
+    return parse_go_duration(text) is not None
+
+
+_NO_DURATION = "no duration like 10m: what the queue above says holds"
+_RULES: dict[str, tuple[Callable[[str], bool], str]] = {
+    OVERQUOTA_WEIGHT: (
+        lambda text: parse_weight(text) is not None,
+        "no number of 0 or more: the default holds",
+    ),
+    OVERQUOTA_PRIORITY: (
+        lambda text: parse_int32(text) is not None,
+        "no whole number: the default holds",
+    ),
+    "reclaim.min.runtime": (_is_duration, _NO_DURATION),
+    "preempt.min.runtime": (_is_duration, _NO_DURATION),
+    RECLAIM_OF: (
+        lambda text: text.lower() in _RECLAIM_OF,
+        f"none of {', '.join(_RECLAIM_OF)}: the first holds",
+    ),
+}
