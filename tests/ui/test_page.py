@@ -84,6 +84,16 @@ async def test_every_view_has_an_address_a_heading_and_nothing_to_complain_of(pa
     await expect(page.page.locator("nav a[aria-current]")).to_have_count(1)
 
 
+async def test_a_queue_shows_the_properties_that_it_has(page):
+    await page.open("queues/root.ml")
+    table = page.page.get_by_role("region", name="Property, Value")
+    await expect(table).to_contain_text("overquota.weight")
+    await expect(table).to_contain_text("3")
+    await page.open("queues/root.batch")
+    await expect(page.page.get_by_role("heading", level=1)).to_have_text("root.batch")
+    await expect(table).to_have_count(0)
+
+
 async def test_what_changes_is_shown_without_being_asked_for(page):
     await page.open("applications")
     row = page.page.locator(ROWS, has_text="train-5")

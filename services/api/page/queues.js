@@ -69,10 +69,11 @@ export function queuePage({ live, name, query, setQuery }) {
   const facts = h("p", { class: "facts-line" });
   const bars = h("div", {});
   const back = h("div", {});
+  const properties = h("div", {});
   const table = applicationTable(live, { query, setQuery, only: (item) => item.queue === name || item.queue.startsWith(`${name}.`), sort: "submitted", noun: `applications in ${name}` });
   const element = h("div", {},
     h("p", { class: "crumbs" }, h("a", { href: "#/queues" }, "Queues"), ...crumbs(name)),
-    h("h1", {}, name), facts, bars, back,
+    h("h1", {}, name), facts, bars, back, properties,
     h("h2", {}, "Applications, the oldest first"), table.element);
   const show = () => {
     const queue = live.queues.get(name);
@@ -80,6 +81,7 @@ export function queuePage({ live, name, query, setQuery }) {
       text(facts, "There is no such queue now.");
       fill(bars);
       fill(back);
+      fill(properties);
       return;
     }
     const said = [queue.isLeaf ? "leaf" : "parent", queue.isManaged ? "" : "dynamic", queue.status.toLowerCase(),
@@ -95,6 +97,7 @@ export function queuePage({ live, name, query, setQuery }) {
     }), { numbers: [2, 3, 4, 5] }) : h("p", { class: "empty" }, "Nothing is used, and nothing is limited."));
     fill(back, queue.waiting.length ? [h("h2", {}, "What holds it back"), smallTable(["Reason", "", "For"], queue.waiting.slice(0, 20).map(([, code, message, since]) =>
       [reason(code), message, since ? lasting(live.now() - since) : ""]), { numbers: [2] })] : []);
+    fill(properties, queue.properties.length ? [h("h2", {}, "Properties"), smallTable(["Property", "Value"], queue.properties)] : []);
   };
   const soon = atMostEvery(500, show);
   return {

@@ -12,7 +12,7 @@ time, 0 for none.
 
 Limits: MAX_ROWS changed rows of a kind in a frame (the others come with the next), MAX_LIVE and
 MAX_ENDED applications, MAX_EVENTS events a frame (the others are counted), MAX_TYPES types of
-resource, MAX_TEXT characters of a reason, MAX_WAITS refusals a queue.
+resource, MAX_TEXT characters of a reason, MAX_WAITS refusals and MAX_PROPERTIES properties a queue.
 """
 
 from collections.abc import Iterable, Mapping
@@ -35,6 +35,8 @@ MAX_LOOKED_AT = MAX_BESIDE
 MAX_TYPES = 64
 MAX_TEXT = 400
 MAX_WAITS = 200
+MAX_PROPERTIES = 30  # of a queue; of more the first by name are shown
+MAX_PROPERTY = 100  # characters of a queue's property, name and value each; the rest is cut
 _D = ChangeDetail
 _QUIET = (
     _D.NODE_ALLOC, _D.APP_ALLOC, _D.APP_REQUEST, _D.UG_APP_LINK, _D.UG_USER_RESOURCE,
@@ -227,6 +229,10 @@ class Feed:
             "maxRunningApps": queue.max_running_apps,
             "priority": queue.current_priority,
             "waiting": [_waiting(wait) for wait in queue.waiting[:MAX_WAITS]],
+            "properties": [
+                [name[:MAX_PROPERTY], text[:MAX_PROPERTY]]
+                for name, text in sorted(queue.properties.items())[:MAX_PROPERTIES]
+            ],
         }
 
     def _application(self, view: ApplicationView) -> Row:
