@@ -13,6 +13,9 @@ from services.core.scheduler.actions.live_actions import Step
 from services.core.scheduler.model import settings
 from services.core.scheduler.model.policy import Reads, reads
 from services.core.scheduler.model.rows import Node
+from services.core.scheduler.nodes import filters, scores
+from services.core.scheduler.nodes.filters.base import NodeFilter
+from services.core.scheduler.nodes.scores.base import NodeScore
 from services.core.scheduler.statement.journal import NodeAccepted, RowSet
 from services.core.scheduler.statement.trial import is_evictable
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
@@ -21,6 +24,7 @@ from services.shim_adapter.backends.kubernetes.observed import NodeSeen
 from services.shim_adapter.mirror.asks import NODE_ACTIONS, node_info
 from services.shim_adapter.mirror.world import World
 from shared.messages.interface import Allocation, NodeAction, NodeInfo
+from shared.queueconfig import validator
 from tests.builders import Core, config_of, section
 
 POD = {"vcore": 1, "pods": 1}
@@ -203,3 +207,55 @@ def test_annotations_of_a_node_are_bounded_and_those_of_others_are_not_read():
         text = "x" * (size - len(UNTIL))
         metadata = {"name": "n", "annotations": {UNTIL: text, "other": "o"}}
         assert node_record({"metadata": metadata}).annotations == ({UNTIL: text} if is_read else {})
+
+
+# --- the same two for everybody: a file in nodes/scores and in nodes/filters, and their lines -----
+
+
+class Alike(NodeScore):
+    """How many pods like the ask a node has."""
+
+    looks_at_ask = True
+
+    def of_node(self, node, shape):
+        held = node.allocations.values()
+        return float(sum(each.resource_per_alloc == shape.resource for each in held))
+
+
+class NotInMaintenance(NodeFilter):
+    """The node is not in maintenance."""
+
+    on = "maintenance"
+
+    def admits(self, node, shape):
+        return UNTIL not in node.attributes
+
+
+def test_a_score_that_looks_at_the_ask_is_an_order_of_nodes(monkeypatch):
+    monkeypatch.setitem(scores.SCORES, "alike", Alike)
+    monkeypatch.setattr(validator, "NODE_SCORES", (*validator.NODE_SCORES, "alike"))
+    queues = config_of("{name: a}")
+    core = Core(queues.replace("queues:", "nodesortpolicy: {type: alike}, queues:", 1))
+    assert core.partition.config_error == ""
+    for name in ("n0", "n1", "n2"):
+        core.node(name, vcore=90, pods=90)
+    core.application("app", "root.a")
+    for size in (1, 7):
+        keys = [f"{size}-{at}" for at in range(6)]
+        found = section(core.asks("app", keys, {"vcore": size}), "new_allocations")
+        assert set(Counter(item.node_id for item in found).values()) == {2}
+    core.check()
+
+
+def test_a_filter_that_looks_at_the_node_says_why_and_lets_who_waits_try_again(monkeypatch):
+    monkeypatch.setattr(filters, "NODE_FILTERS", (*filters.NODE_FILTERS, NotInMaintenance))
+    cluster = KubernetesCluster(World(), operate=lambda _: None, now_text=lambda: "t")
+    core = Core(config_of("{name: a}"))
+    core.update(nodes=seen(cluster, **{UNTIL: "tonight"}))
+    core.application("app", "root.a")
+    assert section(core.asks("app", ["k"], POD), "new_allocations") == []
+    (bucket,) = core.partition.queues["root.a"].buckets.values()
+    assert "maintenance" in bucket.refusal.message
+    (placed,) = section(core.update(nodes=seen(cluster)), "new_allocations")
+    assert placed.node_id == "n0"
+    core.check()
