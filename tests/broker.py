@@ -31,7 +31,7 @@ CLUSTER_ADVANCED = _DEPLOY / "rabbitmq.cluster.advanced.config"
 START_SECONDS = 240.0
 SERVING_PORTS = (20_000, 32_000)
 PULL_SECONDS = 600
-CONTROL_SECONDS = 30
+CONTROL_SECONDS = 100  # of rabbitmqctl, which is a virtual machine that starts
 LEADER_SECONDS = 120  # that a cluster may take to say who leads
 STATE = (
     ("list_queues", "name", "type", "state", "messages_ready", "messages_unacknowledged", "consumers"),

@@ -5,6 +5,7 @@ import uuid
 
 import pytest
 
+from services.api import machine
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus
@@ -13,7 +14,7 @@ from shared.messages.commands import ManifestDocument, SubmitManifests
 from shared.model.units import seconds
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import HostOptions
-from tests.patience import until
+from tests.patience import PATIENCE_SECONDS, until
 
 NODE = {"vcore": 10**9, "memory": 2**50, "pods": 10**6}
 
@@ -24,7 +25,8 @@ on_rabbitmq = pytest.mark.parametrize("cluster", [ON_RABBITMQ], indirect=True)
 
 
 @pytest.fixture(params=["memory", ON_RABBITMQ])
-async def cluster(request):
+async def cluster(request, monkeypatch):
+    monkeypatch.setattr(machine, "ANSWER_TIMEOUT_SECONDS", PATIENCE_SECONDS)
     prefix = f"large-{uuid.uuid4().hex[:8]}"
     if request.param == "memory":
         broker = MemoryBroker()
