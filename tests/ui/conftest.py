@@ -1,4 +1,4 @@
-"""Fixtures of the page's tests: one Chromium and one event loop for all of a file."""
+"""Fixtures of the page's tests: one Chromium and one event loop for all of them."""
 
 from collections.abc import AsyncIterator
 
@@ -19,7 +19,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.xdist_group("browser"))
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
+@pytest_asyncio.fixture(scope="session", loop_scope="session")
 async def browser() -> AsyncIterator[Browser]:
     async with chromium.browser() as found:
         yield found

@@ -17,7 +17,7 @@ from tests.broker import free_port
 from tests.patience import until
 from tests.ui.clusters import START_NS, Cluster, served
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 VIEWS = (
     "",
     "queues",
@@ -63,7 +63,7 @@ class Shown:
         return self.page.locator(selector)
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(browser):
     """Yield a page on a small cluster."""
     cluster = Cluster(nodes=5, pods=20, applications=6)

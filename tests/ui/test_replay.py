@@ -6,7 +6,7 @@ import pytest_asyncio
 from tests.unit.cli.test_replay_page import EVICTING, PICTURES, replayed
 from tools.replay.page.page import page_of
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 TITLES = ("Utilisation, %", "Jobs waiting", "Wait by size in GPUs", "Wait by queue",
           "Fragmentation, %", "Slowdown: how many jobs are at most so slow, %", "Evictions so far")  # fmt: skip
 # What is amiss with the words of pictures: any that stands on another one, or beyond the page.
@@ -22,7 +22,7 @@ AMISS = """() => [...document.querySelectorAll('.picture')].flatMap(picture => {
 })"""
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def opened(browser, tmp_path):
     """Yield a function that opens the page of two setups; complaints and requests fail the test."""
     file = tmp_path / "page.html"

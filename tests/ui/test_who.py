@@ -12,7 +12,7 @@ from services.api.access.tokens import TokensFile
 from shared.runtime import watched
 from tests.ui.clusters import Cluster, served
 
-pytestmark = pytest.mark.asyncio(loop_scope="module")
+pytestmark = pytest.mark.asyncio(loop_scope="session")
 READ = f"ada read {sha256(b'a-token').hexdigest()}\n"
 OTHER = f"bo read {sha256(b'other').hexdigest()}\n"
 
@@ -26,7 +26,7 @@ def tokens(tmp_path, monkeypatch):
     return path
 
 
-@pytest_asyncio.fixture(loop_scope="module")
+@pytest_asyncio.fixture(loop_scope="session")
 async def page(browser, tokens):
     """Yield a page of an API that asks; it is not signed in."""
     cluster = Cluster(nodes=5, pods=20, applications=6)
