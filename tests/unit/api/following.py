@@ -92,6 +92,8 @@ async def _asked(app: FastAPI, path: str, headers: dict[str, str]) -> httpx.Resp
 class _NoHost:
     """A host that only looks at what was put aside: an answer that only reads asks no service."""
 
+    now_ns = 0  # its clock stands still
+
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         return DeadLetters((), 0)
 

@@ -75,7 +75,7 @@ async def test_a_gang_that_waits_is_deleted_whole(system):
     answer = await system.post("/v1/manifests/delete", content=waits)
     assert answer.status_code == 200
     await system.cluster.ask(HoldConfirmations(held=False))
-    await until(system, "/v1/applications/gang", lambda a: a["hasEnded"])
+    await until(system, "/v1/applications/gang", lambda a: a["state"] == "Completing")  # for 30 s
     assert not [pod for pod in system.cluster.shim_machine.world.all_pods() if not pod.has_ended]
 
 
