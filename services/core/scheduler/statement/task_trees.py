@@ -9,7 +9,7 @@ Rule 3: what it gives is one task above a set's minimum, or one member more than
 Source: docs/rules/kai.md.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Generic, Protocol, TypeVar
@@ -104,13 +104,6 @@ class Group(Generic[Task]):
         if len(satisfied) > self.needed:
             return satisfied[-1].all_tasks(has)
         return []
-
-    def sets(self) -> Iterator["Group[Task]"]:
-        """Yield the sets of tasks in it, itself where it is one."""
-        if not self.members:
-            yield self
-        for member in self.members:
-            yield from member.sets()
 
     def all_tasks(self, holds: Holds[Task]) -> list[Task]:
         """Return its tasks for which something holds."""
