@@ -189,6 +189,9 @@ def places(stack, name):
     return {pod["name"]: pod["nodeID"] for pod in found}
 
 
+@pytest.mark.limit(
+    1800, "an image is built, a stack starts three times, each container ends and comes again"
+)
 def test_the_composed_stack_survives_crashes_and_down_and_leaves_nothing_when_told(stack):
     stack.up()
     assert {name: len(stack.containers(name)) for name in SCALE} == SCALE

@@ -48,6 +48,7 @@ KINDS_OF_THEN = {  # how many times kinds had come since the first when a seed w
     3: (117, 745, 5131, 6305),
 }
 IN_TWO = {
+    60: "with the first core's snapshot the last known state of the other partition was gone",
     70104: "in a partition whose only node had gone pods waited, and nobody said that",
 }
 IN_ONE = {
