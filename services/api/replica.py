@@ -60,7 +60,7 @@ class Replica:
         self._last: Projections | None = None  # that had a state
 
     def away(self) -> list[Away]:
-        """Return what does not work, the broker before whoever is heard by it; [] where all does.
+        """Return what does not work, the broker first; [] where all works.
 
         This is what readiness, the healthcheck, metrics, the page and commands go by.
         """
@@ -146,7 +146,7 @@ class Replica:
     def partitions(self) -> Projections:
         """Return the projections of all partitions, those of before while there are none yet.
 
-        A replica whose connection was lost begins anew: of each partition, until its core has sent
+        A replica whose connection was lost starts again: of each partition, until its core has sent
         a snapshot, what was known before is shown, with its age.
         """
         partitions = self._machine_of().partitions
@@ -209,7 +209,7 @@ def _no_state(partition: str) -> AnswerError:
 
 
 def whose_core(partition: str) -> str:
-    """Return how users are told of a partition's core."""
+    """Return the name of a partition's core in sentences."""
     return "the core" if partition == DEFAULT_PARTITION else f"the core of partition {partition}"
 
 

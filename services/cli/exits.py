@@ -19,9 +19,9 @@ EXITS = {
     Exit.DONE: "done; what was judged holds",
     Exit.REFUSED: "refused: it is not there, may not be, or does not hold; the sentence says why",
     Exit.USAGE: "typed wrong: an option, a name, or a scenario file that is malformed",
-    Exit.NO_ANSWER: "no answer: nobody at the API's address, or behind it in time, or no Muster; "
+    Exit.NO_ANSWER: "no answer: nothing at the API's address, or behind it in time, or no Muster; "
     "or a service is away, and what is shown is the last known state, with its age",
     Exit.WAITING: "handed in, and a service is away: it is carried out when that works again",
-    Exit.CONFIGURATION: "`muster up` cannot start as it was told: bus, port, queues.yaml, nodes",
+    Exit.CONFIGURATION: "`muster up` cannot start as configured: bus, port, queues.yaml, nodes",
     Exit.INTERRUPTED: "Ctrl-C, before it was done; `muster up` ends with 0 when it is stopped",
 }

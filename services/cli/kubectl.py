@@ -6,7 +6,7 @@ kubectl's own (`--context`, `--kubeconfig`, `--namespace`) are taken wherever th
 Rule 1: the API is reached as the person who asks: through `kubectl port-forward` to its Service, on
         a free port of this machine, for as long as the command runs. `--url`, or MUSTER_API_URL,
         goes there instead.
-Rule 2: the token is `--token`, else MUSTER_TOKEN, else what the Secret `api-tokens` has, for whom
+Rule 2: the token is `--token`, else MUSTER_TOKEN, else that of the Secret `api-tokens`, if the user
         may read it.
 Rule 3: a namespace is kubectl's: that of `--namespace`, else of the context. `pods` shows its pods
         (`--all-namespaces`: all), and `why NAME` means its pod or its Job of that name, before an

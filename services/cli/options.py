@@ -113,7 +113,7 @@ def asking(partition: str) -> dict[str, str]:
 
 
 def complete_applications(incomplete: str) -> list[str]:
-    """Return the applications' names that begin so; none when nobody answers at once."""
+    """Return the applications' names that begin so; none without an answer at once."""
     return _names("/v1/applications", "applicationID", incomplete)
 
 
@@ -158,7 +158,7 @@ def name_argument(metavar: str, text: str, complete: Callable[[str], list[str]])
 
 
 def complete_partitions(incomplete: str) -> list[str]:
-    """Return the partitions' names that begin so; none when nobody answers at once."""
+    """Return the partitions' names that begin so; none without an answer at once."""
     return _names("/ws/v1/partitions", "name", incomplete)
 
 

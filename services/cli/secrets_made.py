@@ -21,7 +21,7 @@ from shared.bus.permissions import definitions
 from shared.messages.routes import SERVICES
 
 _RANDOM_BYTES = 32
-_READABLE = 0o644  # by whoever the folder is given to; nobody else is given it
+_READABLE = 0o644  # by the owner of the folder, which is given to no one else
 
 
 def make_secrets(folder: Path, prefix: str) -> list[Path]:

@@ -1,7 +1,7 @@
 """A trace as a waterfall: a row a step, and on one scale of time when it waited and was handled.
 
 Pauses in which nothing happened are longer than all that did: they are folded, so that what is
-drawn can be told apart.
+drawn can be distinguished.
 """
 
 from collections.abc import Callable

@@ -1,4 +1,4 @@
-"""What users did: a line for each request that may change something, and for each "no" to nobody.
+"""The audit log: a line for each request that may change something, and for each refused one.
 
     {"logger": "muster.audit", "event": "request", "who": "ada", "role": "submit", "from": …,
      "method": "DELETE", "path": "/v1/applications/spark-pi", "status": 200, "what": …}
@@ -8,7 +8,7 @@ Rule 1: it is written when the answer is there, or there will be none: status 0,
 Rule 2: no level of the log silences it.
 Rule 3: what a route has to add stands in ``what`` (``note``): names of what was submitted, the
         checksum of a configuration. No body, no token, no key.
-Limits: MAX_PATH characters, MAX_NAMES names, MAX_UNKNOWN lines a minute of those who name nobody;
+Limits: MAX_PATH characters, MAX_NAMES names, MAX_UNKNOWN lines a minute without a user;
 how many were left out is on the next line.
 """
 

@@ -5,7 +5,7 @@ Rule 1: what a request needs is said by its method and path alone (``roles.py``)
 Rule 2: a token comes in one ``Authorization: Bearer`` header of at most MAX_TOKEN_BYTES, and from
         nowhere else: neither in an address, which is logged, nor in a cookie, which browsers send
         unasked.
-Rule 3: nobody: 401 with ``WWW-Authenticate``; somebody who may not: 403 with the role (RFC 6750).
+Rule 3: without a user 401 with ``WWW-Authenticate``; with too small a role 403 (RFC 6750).
 Rule 4: an answer without an end ends when its token does, or has been taken back: that is checked
         with what is sent, every AGAIN_SECONDS, and while nothing is, every QUIET_SECONDS.
 """
@@ -35,7 +35,7 @@ from services.api.web.answers import error_answer
 MAX_TOKEN_BYTES = 8_192  # a bearer token; 401
 AGAIN_SECONDS = 5.0
 QUIET_SECONDS = 5.0
-_END_SECONDS = 1.0  # for the end of an answer that nobody may read on
+_END_SECONDS = 1.0  # for the end of an answer whose reader has left
 _TOKEN = re.compile(r"[A-Za-z0-9._~+/-]+=*")
 _UNAUTHORIZED, _FORBIDDEN, _NOT_NOW = 401, 403, 503
 _HOW = "send `Authorization: Bearer TOKEN` (muster: --token, MUSTER_TOKEN)"
@@ -43,7 +43,7 @@ _HOW = "send `Authorization: Bearer TOKEN` (muster: --token, MUSTER_TOKEN)"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Whose tokens are taken; of nobody's: nobody is asked. ``metrics``: what these ask for."""
+    """The accepted issuers of tokens; without any all may do all. ``metrics``: their role."""
 
     authenticators: Sequence[Authenticator] = ()
     metrics: Role = Role.READ
@@ -53,7 +53,7 @@ class Access:
         return self.metrics if f"{method} {path}" in METRICS else role_of(method, path)
 
     async def identify(self, headers: Headers) -> Identity | None:
-        """Return who asks; None: nobody says so. Raises TokenError, KeysError."""
+        """Return the user; None without a token. Raises TokenError, KeysError."""
         given = headers.getlist("authorization")
         if not given:
             return None
@@ -71,7 +71,7 @@ class Access:
 
 
 class Guard:
-    """Lets through what may be done, and says in ``scope["user"]`` by whom."""
+    """Lets allowed requests through, with their user in ``scope["user"]``."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -122,7 +122,7 @@ def _refused(scope: Scope, status: int, said: str, more: str = "") -> Response:
 
 
 class _Watched:
-    """Sends an answer as long as whoever gets it may have it."""
+    """Sends an answer for as long as its reader's token holds."""
 
     def __init__(self, access: Access, scope: Scope, send: Send, needed: Role) -> None:
         self._access = access
@@ -149,7 +149,7 @@ class _Watched:
                 self._watching.cancel()
 
     async def __call__(self, message: Message) -> None:
-        """Send a part, or end the answer here. Raises OSError then: nobody reads any more."""
+        """Send a part, or end the answer here. Raises OSError then: the reader has left."""
         now = time.monotonic()
         if message.get("more_body") and self._watching is None:
             self._watching = asyncio.create_task(self._watch(), name="token-watch")

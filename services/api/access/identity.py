@@ -1,4 +1,4 @@
-"""Who asks, once that is known, and why a token names nobody."""
+"""The user of a request, and why a token has none."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,7 +7,7 @@ from services.api.access.roles import Role
 
 
 class TokenError(Exception):
-    """A token that names nobody here; the message says why, and never what it was."""
+    """A token without a user here; the message has the reason, and never the token."""
 
 
 class KeysError(Exception):
@@ -23,7 +23,7 @@ class Identity:
     until: int | None = None
 
 
-ANYBODY = Identity("anybody", Role.OPERATE)  # where nobody is asked
+ANYBODY = Identity("anybody", Role.OPERATE)  # without authentication
 
 
 class Authenticator(Protocol):

@@ -202,7 +202,7 @@ async def _fetched(client: httpx.AsyncClient, address: str) -> bytes:
 
 
 def is_safe_address(address: str) -> bool:
-    """Return whether nobody on the way can change what is read there."""
+    """Return whether an address cannot be tampered with on the way."""
     try:
         url = httpx.URL(address)
     except httpx.InvalidURL:

@@ -13,9 +13,9 @@ from services.api.web.unrouted import pattern_of
 
 
 class Role(IntEnum):
-    """What somebody may do; larger ones include smaller ones."""
+    """What a user may do; larger ones include smaller ones."""
 
-    OPEN = 0  # nobody is asked who they are
+    OPEN = 0  # no authentication
     READ = 1  # see what there is
     SUBMIT = 2  # submit manifests, delete applications
     OPERATE = 3  # change queues and nodes
@@ -26,7 +26,7 @@ class Role(IntEnum):
         return self.name.lower()
 
 
-NAMED = {role.label: role for role in Role if role is not Role.OPEN}  # that somebody may have
+NAMED = {role.label: role for role in Role if role is not Role.OPEN}  # that a user may have
 
 _PARTITION = "/ws/v1/partition/{partition}"
 _QUEUE = f"{_PARTITION}/queue/{{queue}}"

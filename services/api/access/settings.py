@@ -1,7 +1,7 @@
-"""What the environment says of who may: from settings to what guards the routes.
+"""Authentication from the environment: from settings to the guard of the routes.
 
-Rule 1: where a file of tokens or an issuer is named, everybody is asked who they are.
-Rule 2: where neither is, nobody is asked, and that holds on this machine's own addresses alone:
+Rule 1: where a file of tokens or an issuer is named, every request needs a token.
+Rule 2: where neither is, there is no authentication, on this machine's own addresses alone:
         elsewhere the API does not start, unless MUSTER_AUTHENTICATION=off says that a proxy asks.
 """
 

@@ -40,7 +40,7 @@ class TokensFile:
         self._file = WatchedFile(path, read_tokens, MAX_FILE_BYTES)
 
     async def identify(self, token: str) -> Identity | None:
-        """Return whose token it is. All are compared, in a time that tells nothing of them."""
+        """Return the token's user. All are compared, in constant time."""
         digest = sha256(token.encode()).digest()
         found = None
         for line in self._file.value:
@@ -66,7 +66,7 @@ def read_tokens(text: bytes) -> list[_Line]:
 
 
 def new_token(name: str, role: str) -> tuple[str, str]:
-    """Return a token that nobody can guess, and its line. Raises ValueError: a name, a role."""
+    """Return an unguessable token, and its line. Raises ValueError: a name, a role."""
     token = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     words = [name, role, sha256(token.encode()).hexdigest()]
     _read_line(1, words)

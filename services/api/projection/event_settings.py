@@ -1,7 +1,7 @@
 """The keys ``event.*`` of the ConfigMap, as far as the API goes by them.
 
 A value that does not hold is as if it were not there. ``event.requestCapacity`` is not among them:
-how many events a pod is told is bounded where they are told.
+how many events a pod gets is bounded where they are sent.
 
 Source: docs/rules/configuration.md#service-keys.
 """
@@ -22,7 +22,7 @@ MAX_STREAMS_PER_HOST = 15
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """Whether there are events, how many are held, and how many are told at once and to whom."""
+    """Whether there are events, how many are held, in one answer, and for how many readers."""
 
     is_tracking: bool = True
     capacity: int = MAX_EVENTS

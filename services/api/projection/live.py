@@ -1,6 +1,6 @@
 """What the live page is shown: the read model as rows; first all, then those that change.
 
-Rule 1: what changed is noted by name only while somebody follows; a row is made when it is asked
+Rule 1: what changed is noted by name only while a page follows; a row is made when it is asked
         for, so that a thousand changes of one row in between are one.
 Rule 2: frames are numbered from 1 on, a snapshot has the number of the frame that it stands for.
         Who has a snapshot and every later frame, in order, has what the read model has.
@@ -60,7 +60,7 @@ EVENT_COLUMNS = (
 
 @dataclass(slots=True)
 class Changes:
-    """What has changed since it was last taken, by name; nothing while nobody follows."""
+    """What has changed since it was last taken, by name; nothing while no page follows."""
 
     is_followed: bool = False
     is_whole: bool = True  # no part of a change is still to come

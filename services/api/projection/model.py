@@ -115,7 +115,7 @@ class Model:
         return bounded(room)
 
     def outstanding(self) -> list[AskState]:
-        """Return the asks that more nodes would help, as the resource manager was told."""
+        """Return the asks that more nodes would help, as reported to the resource manager."""
         return [
             ask
             for view in self.applications.values()
@@ -128,7 +128,7 @@ class Model:
         return sorted((q for q in self.queues.values() if q.parent == path), key=lambda q: q.path)
 
     def why(self, application: ApplicationView, ask: AskState) -> Waiting | None:
-        """Return why an ask is not allocated, or None when nobody has refused it yet.
+        """Return why an ask is not allocated, or None when it was not refused yet.
 
         What the application itself holds back comes first, then what its queue or the nodes
         refuse for its shape.

@@ -1,7 +1,7 @@
 """Events that the state says by itself: what came, changed and went.
 
-The core tells what is so now, once a batch; what it was before is in the read model. The events
-between the two are made here, so that nothing is told twice.
+The core publishes the present values, once a batch; the former ones are in the read model. The
+events between the two are made here, so that nothing is published twice.
 
 Order: within one change of the state the news of an application are put in the order of its life:
 it comes, asks, is accepted, gets its allocations, runs; what it had goes before it completes, fails
@@ -111,7 +111,7 @@ def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Ite
 
 
 def _looks_the_same(before: NodeState, after: NodeState) -> bool:
-    """Return whether nothing changed but what is on a node, as with nearly all that is told."""
+    """Return whether nothing changed but what is on a node, as in nearly all updates."""
     return (
         before.schedulable is after.schedulable
         and before.reservations == after.reservations

@@ -47,7 +47,7 @@ class Projections:
         return len(self._of)
 
     def get(self, name: str) -> Projection | None:
-        """Return a partition's projection, or None of a name that was not told, in any case.
+        """Return a partition's projection, or None of an unknown name, in any case.
 
         While it has no state yet, that of before is shown (``stand_in``).
         """
@@ -56,7 +56,7 @@ class Projections:
         return found if has_state else self._before.get(name.lower(), found)
 
     def stand_in(self, before: "Projections") -> None:
-        """Show what was known before of each partition, until its core has told of itself."""
+        """Show what was known before of each partition, until its core has published its state."""
         known = {**before._before, **before._of}
         self._before = {
             key: item for key, item in known.items() if item.model.partition is not None
@@ -74,7 +74,7 @@ class Projections:
 
     @property
     def models(self) -> list[Model]:
-        """Return the read models that there are: of partitions whose core has told of itself."""
+        """Return the read models: of partitions whose core has published its state."""
         shown = [self.get(key) for key in {**self._of, **self._before}]
         return [item.model for item in shown if item and item.model.partition is not None]
 
@@ -85,7 +85,7 @@ class Projections:
 
     @property
     def event_settings(self) -> EventSettings:
-        """Return what is set of events, of which every core tells the same."""
+        """Return the settings of events, which every core publishes alike."""
         return self.default.model.event_settings
 
     @property
@@ -139,7 +139,7 @@ class Projections:
         return outgoing + self._asked_once()
 
     def _asked_once(self) -> list[Outgoing]:
-        """Ask which partitions there are, the first time, unless somebody has told."""
+        """Ask which partitions there are, the first time, unless that is known."""
         if self._is_told:
             return []
         self._is_told = True

@@ -178,7 +178,7 @@ class Projection:
         self.is_ready = self._is_in_doubt = False
 
     def _count_submissions(self, delta: StateDelta) -> None:
-        """Count submissions when they are told of first, and what becomes of each once."""
+        """Count submissions when they are first published, and the outcome of each once."""
         counts = self.model.submissions
         for summary in delta.applications:
             view = self.model.applications.get(summary.application_id)
@@ -262,7 +262,7 @@ class Projection:
     def _tell(
         self, events: Iterator[EventState], row: tuple[EventType, str], *, is_gone: bool
     ) -> None:
-        """Put events into the ring; of what goes, only when all that was on it is told.
+        """Put events into the ring; of what goes, only when all that was on it is published.
 
         What comes again under its name comes after that.
         """
@@ -276,7 +276,7 @@ class Projection:
 
     def _on_event(self, event: EventState) -> None:
         view = None
-        if event.type == EventType.USERGROUP:  # limits, before whom they concern from now on
+        if event.type == EventType.USERGROUP:  # limits, before the users that they concern
             self.model.events.add(event)
             return
         if event.type == EventType.APP and event.change_detail in RUNNABLE_DETAILS:
@@ -360,7 +360,7 @@ class Projection:
         self.changes.note_application(view)
         ended = self.model.ended
         name = (summary.application_id, f"{self.epoch}.{summary.submission}")
-        is_known = name in ended  # by a snapshot, say, that tells its end once more
+        is_known = name in ended  # by a snapshot, say, that has its end once more
         ended[name] = view
         if is_known:
             return

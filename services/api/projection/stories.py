@@ -1,9 +1,8 @@
 """The stories of applications: the steps of each, as one tree.
 
-Rule 1: a step that was told twice, as after a redelivery, is one.
+Rule 1: a step that was reported twice, as after a redelivery, is one.
 Rule 2: a step hangs below the first of its causes that is known here, else below the submission.
-Rule 3: steps are told in the order in which things happened, causes first: the clocks of two hosts
-        may differ.
+Rule 3: steps are listed in the order of events, causes first: the clocks of two hosts may differ.
 
 Limits: MAX_STORY steps an application, MAX_STORIES applications, MAX_HELD steps of all of them;
 the oldest go first.
@@ -71,7 +70,7 @@ def _is_of(record: TraceRecord, partition: str) -> bool:
 
 
 def _in_order(story: dict[str, TraceRecord], application_id: str) -> list[StoryStep]:
-    """Return the steps by time and then as they were told, each after the one it hangs below."""
+    """Return the steps by time and then as they were reported, each after its parent."""
     steps: dict[str, StoryStep] = {}
     for record in sorted(story.values(), key=_time_ns):
         way = list(_way_up(record.message_id, story, application_id, steps))

@@ -3,7 +3,7 @@
 Rule 1: an instance works that has handled a heartbeat of its own, or decided something, within
         the last ``silence_ns``: three heartbeats and their way.
 Rule 2: what comes of a lower epoch than the latest is not heard: another core works since.
-Rule 3: nobody is called silent before the replica has listened for so long itself.
+Rule 3: no service is called silent before the replica has listened for so long itself.
 Source of readiness, the healthcheck, metrics, the page's header and what commands print.
 """
 
@@ -31,7 +31,7 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A service, of a partition, that does not work: since when, and who it was ("": nobody).
+    """A service, of a partition, that does not work: since when, and its last process ("": none).
 
     ``is_recovering``: it works, and does not know everything yet.
     """

@@ -62,7 +62,7 @@ _KEY = Annotated[
 def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None = None) -> FastAPI:
     """Return the web application of a replica; ``names`` are further hosts that lead to it.
 
-    Without ``access`` nobody is asked who they are, and nothing is audited.
+    Without ``access`` there is no authentication, and nothing is audited.
     """
     app = FastAPI(
         title="Muster",

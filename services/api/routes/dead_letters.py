@@ -3,7 +3,7 @@
 Rule 1: a letter is handled after all by the service that put it aside (``ReplayDeadLetters``): the
         API may not say what others say, and need not, for the letter waits at the service's own.
 Rule 2: what an inbox held that ended with its reader, a replica's say, is not replayed: its next
-        reader was told all of it again.
+        reader got all of it again.
 Rule 3: of several letters with one identity, all are meant.
 """
 

@@ -2,7 +2,7 @@
 
 Frames are made once for all who follow, at most one each FRAME_SECONDS; while nothing changes a
 beat says that the stream lives, and whether the read model follows the core. Who does not read as
-fast is told no differences: after MAX_WAITING_FRAMES all that waits is dropped, and when it reads
+fast gets no differences: after MAX_WAITING_FRAMES all that waits is dropped, and when it reads
 again, a snapshot of that moment is next; after STUCK_SECONDS its stream ends.
 
 Limits: MAX_CLIENTS streams (503 beyond), MAX_WAITING_FRAMES frames for each.

@@ -80,7 +80,7 @@ _SCHEMAS: dict[str, Document] = {  # of a parameter, by its name, or by that and
 
 
 def documented(app: FastAPI, access: Access) -> Document:
-    """Return the document of an application; a token is asked for where anybody is asked."""
+    """Return the document of an application; a token is required where there is authentication."""
     document = get_openapi(
         title=app.title, version=app.version, summary=app.summary, routes=app.routes
     )

@@ -206,7 +206,7 @@ def _tracking(replica: Replica) -> EventSettings:
 def _configuration(router: APIRouter, replica: Replica) -> None:
     @router.get("/config", summary="ConfigDAOInfo: the configuration that holds, YAML or JSON")
     async def config(request: Request) -> Response:
-        model = replica.models[0]  # the file is one, whoever tells it
+        model = replica.models[0]  # the file is one for all partitions
         if request.headers.get("accept") == "application/json":
             return answer(request, config_info(model))
         body = config_yaml(model)

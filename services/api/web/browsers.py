@@ -1,4 +1,4 @@
-"""What a page in somebody's browser may not do here: read or change anything, unless it is ours.
+"""Cross-site requests: a foreign page in a user's browser may neither read nor change anything.
 
 A browser sends a request to any address that a page names, with the rights of the network that it
 stands in. So a request is taken only if
@@ -14,7 +14,7 @@ Rule 3: it comes from no page or one of the same origin by ``Sec-Fetch-Site``, t
 Rule 4: its body is of no type that a form sends without asking first.
 Rule 5: the answer lets no page of another origin read it.
 
-Health checks answer under any name: they say nothing of anybody. YuniKorn's validation changes
+Health checks answer under any name: they have nothing to hide. YuniKorn's validation changes
 nothing; it and what reads keep the headers of YuniKorn's answers.
 """
 
@@ -78,7 +78,7 @@ class OnlyOurPages:
         return host in self._names or _name_of(host) in self._names
 
     def _is_ours(self, host: str) -> bool:
-        """Return whether a Host header leads nowhere else, whoever wrote the name."""
+        """Return whether a Host header can only mean this API."""
         return self._is_named(host) or _leads_here(_name_of(host))
 
 

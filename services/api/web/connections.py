@@ -2,11 +2,11 @@
 
 Rule 1: a request's head comes within HEAD_SECONDS, its body without a pause of PAUSE_SECONDS and
         within BODY_SECONDS.
-Rule 2: of an answer something is read every WRITE_SECONDS, or the connection is cut: what nobody
-        reads is memory that nobody has.
+Rule 2: of an answer something is read every WRITE_SECONDS, or the connection is cut: an
+        unread answer costs memory.
 Rule 3: at MAX_CONNECTIONS, or MAX_OF_AN_ADDRESS of one client's address, one that asks nothing for
         the longest time makes room for who comes. While all ask, who comes is turned away.
-So a thousand connections that say nothing keep nobody out, health checks least of all.
+So a thousand idle connections keep no client out, health checks least of all.
 """
 
 import asyncio
@@ -28,7 +28,7 @@ class Connection(H11Protocol):
     """A connection that knows since when it says nothing. Times are the loop's, in seconds."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection in, if there is room or somebody makes it."""
+        """Accept a connection, if there is room or an idle one can be ended."""
         self._began = self._heard = self._wrote = self.loop.time()
         self._unread = 0
         self._asked: object = None  # the request that ``_began`` is about
@@ -84,7 +84,7 @@ class Connection(H11Protocol):
 
 
 def _makes_room(there: Iterable[Connection], most: int, newest: Connection) -> bool:
-    """End whoever of too many asks nothing for the longest time; return whether there is room."""
+    """End the connection that has been idle for longest; return whether there is room."""
     counted = [item for item in there if not item.transport.is_closing()]
     if len(counted) <= most:
         return True

@@ -1,4 +1,4 @@
-"""uvicorn as a task in somebody else's loop: it leaves signals to whoever owns the process."""
+"""uvicorn as a task in another's loop: it leaves signals to the owner of the process."""
 
 import asyncio
 import contextlib
@@ -37,7 +37,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _end(server: uvicorn.Server) -> None:
-    """End what is still open: a stream would go on for as long as somebody reads it."""
+    """End what is still open: a stream would go on for as long as it is read."""
     for listening in server.servers:
         listening.close()
     for connection in list(server.server_state.connections):

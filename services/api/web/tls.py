@@ -64,7 +64,7 @@ def _new_context() -> ssl.SSLContext:
 
 
 def _no_password() -> str:
-    """Refuse a key with a password: nobody is there to be asked for it."""
+    """Refuse a key with a password: a service cannot ask for one."""
     raise ValueError("the key needs a password: one without is expected")
 
 

@@ -122,7 +122,7 @@ class Gang(_Part):
 
 
 class Eviction(_Part):
-    """Who was evicted for whom ("": for nobody), and under which law."""
+    """An eviction: its victim, its preemptor ("": none) and the policy."""
 
     time: int
     role: str
@@ -140,7 +140,7 @@ class Eviction(_Part):
 
 
 class LogLine(_Part):
-    """What its asks were told when they were tried, and how often."""
+    """Why its asks were refused when they were tried, and how often."""
 
     message: str
     count: int
@@ -150,7 +150,7 @@ class LogLine(_Part):
 class Why(_Part):
     """One sentence with the dominant reason, then the evidence.
 
-    ``verdict``: waiting, starting (nobody has refused it), running, ended, rejected or evicted.
+    ``verdict``: waiting, starting (not refused), running, ended, rejected or evicted.
     """
 
     name: str

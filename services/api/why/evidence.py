@@ -1,4 +1,4 @@
-"""The evidence behind a reason: what limits and nodes have left, whom it waits for."""
+"""The evidence behind a reason: what limits and nodes have left, what it waits for."""
 
 from services.api.projection.model import ApplicationView, Model
 from services.api.why.answer import Failure, LimitRow, Nearest, NodeClass, Nodes, WaitsFor
@@ -109,7 +109,7 @@ def nodes(evidence: NodeEvidence, need: Resource) -> Nodes:
 def waits_for(
     model: Model, view: ApplicationView, waiting: Waiting, ask: AskState | None
 ) -> list[WaitsFor]:
-    """Return whom or what a reason makes it wait for; ``ask`` is the first that does."""
+    """Return what a reason makes it wait for; ``ask`` is the first that does."""
     if waiting.limit is not None:
         kind, _, name = waiting.limit.owner.partition(" ")
         text = left_text(waiting.limit)

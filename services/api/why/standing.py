@@ -1,7 +1,7 @@
 """Why an application, or a pod, is where it is: from what the core has recorded, no more.
 
 Nothing is asked of the core: a refusal comes with its numbers in the state events, and is there
-as soon as the cycle that made it has been told.
+as soon as the cycle that made it is published.
 """
 
 from collections.abc import Iterable
@@ -55,7 +55,7 @@ _ENDS_SOON = Waiting("", Reason.REPLACING, "the release of its placeholder is no
 
 @dataclass(slots=True)
 class _Asks:
-    """Asks that wait for one reason; ``waiting`` None: nobody has refused them."""
+    """Asks that wait for one reason; ``waiting`` None: they were not refused."""
 
     waiting: Waiting | None
     keys: list[str]
@@ -117,7 +117,7 @@ def standing(model: Model, name: str) -> int:
 
 
 def evictions(models: Iterable[Model]) -> list[Eviction]:
-    """Return who was evicted for whom, the latest last."""
+    """Return the evictions, the latest last."""
     told = [[_eviction(item, "", model.name) for item in model.evictions] for model in models]
     return [*merge(*told, key=attrgetter("time"))]
 
@@ -179,7 +179,7 @@ def _ended(answer: Why, view: ApplicationView) -> Why:
 
 
 def _unrefused(view: ApplicationView, who: str) -> tuple[str, str]:
-    """Return verdict and sentence of an application of which nobody has refused anything."""
+    """Return verdict and sentence of an application that was not refused."""
     held = sum(item.placeholder for item in view.allocations.values())
     running = len(view.allocations) - held
     if view.asks:
@@ -335,7 +335,7 @@ def _why_missing(model: Model, view: ApplicationView, group: str) -> str:
 
 
 def _log(asks: Iterable[AskState]) -> list[LogLine]:
-    """Return what asks were told when they were tried, summed up, the latest last."""
+    """Return why asks were refused when they were tried, summed up, the latest last."""
     lines: dict[str, LogLine] = {}
     for ask in asks:
         for entry in ask.log:

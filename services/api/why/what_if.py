@@ -65,7 +65,7 @@ class Outcome(_Part):
 
 
 class Evicted(_Part):
-    """Who would be evicted, for whom ("": its queue gives back), under which law."""
+    """A pod that would be evicted, its preemptor ("": its queue is over its max), the policy."""
 
     victim: str
     victim_name: str

@@ -30,7 +30,7 @@ from shared.queueconfig import QueueConfigError, load_configuration
 
 Answer = dict[str, Any]
 V = TypeVar("V")
-# how a parent orders its queues, whatever it is told (docs/rules/scheduling.md#order-of-queues)
+# how a parent orders its queues, whatever its property (docs/rules/scheduling.md#order-of-queues)
 FAIR = "fair"
 PERCENT = 100
 _ZERO_TIME_MS = -62135596800000
@@ -287,7 +287,7 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
 
 
 def _allocation_log(ask: AskState, waiting: Waiting | None) -> list[Answer]:
-    """Return what an ask was told, and why it waits now if that was told to one before it.
+    """Return an ask's log, and why it waits now where an earlier ask has that sentence.
 
     What nodes keep it out by has a line for each cause, with the number of nodes as its count.
     """

@@ -4,9 +4,9 @@ Rule 1: the first line names the replica; after it come at most ``count`` events
         every one that is new, in the order of their numbers.
 Rule 2: so many at once, and so many of those that asked for the same ``Host``, as is configured
         (``EventSettings``); one more is refused with 503.
-Rule 3: whoever has taken nothing for STALL_SECONDS, and is more than MAX_BEHIND events behind, or
-        so far that they are not held any more, is told so on a last line, and is dropped. A stream
-        keeps nothing but its place in the ring of events.
+Rule 3: a reader that has taken nothing for STALL_SECONDS, and is more than MAX_BEHIND events
+        behind, or so far that they are not held any more, gets a last line that says so, and is
+        dropped. A stream keeps nothing but its place in the ring of events.
 
 Source: docs/rules/rest.md#event-streams.
 """
@@ -87,7 +87,7 @@ class EventStreams:
 
 
 class EventStreamResponse(Response):
-    """An answer without an end. ``ring_of`` returns the events, None when they are not told on."""
+    """An answer without an end. ``ring_of`` returns the events, None when there are none now."""
 
     def __init__(
         self,

@@ -13,7 +13,7 @@ from services.api.yunikorn.answers import Answer
 from shared.messages.state import NodeState, PartitionState
 from shared.model.resources import Resource, add_into, bounded
 
-MOST_NAMED = 100  # of what is wrong; a list of everything would help nobody
+MOST_NAMED = 100  # of what is wrong; a list of everything would help no one
 
 
 def health(models: Sequence[Model], away: Sequence[str] = ()) -> Answer:

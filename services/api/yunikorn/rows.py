@@ -1,7 +1,7 @@
 """Long lists, row by row: what has not changed since it was asked for last is not written again.
 
-Rule 1: a row is kept with what it tells of (``written``), and forgotten when that changes; that of
-        an application with asks is also of why its queue refuses them.
+Rule 1: a row is kept with its source (``written``), and dropped when that changes; that of an
+        application with asks also depends on why its queue refuses them.
 Rule 2: a list is written in pieces of PIECE_BYTES, a row of the next one more, compressed piece by
         piece where that is asked for, and sent as it is written; others have their turn in between.
         So a row says what is so when it is written, and the list is of no single moment; YuniKorn's

@@ -9,7 +9,7 @@ import threading
 import traceback
 from io import StringIO
 
-MAX_TASKS = 1_000  # that are shown; of more only the number is told
+MAX_TASKS = 1_000  # that are shown; of more only the number is given
 MAX_FRAMES = 50  # of a thread or task; the innermost are shown, the others left out
 
 
