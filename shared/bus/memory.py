@@ -132,7 +132,7 @@ class MemoryBroker:
 
     def put_raw(self, to: Address, kind: str, body: bytes, message_id: str = "raw") -> None:
         """Append raw bytes, as a foreign client of the broker could."""
-        self.put(Envelope(message_id, kind, None, to, "stranger"), body)
+        self.put(Envelope(message_id, kind, None, to, "foreign"), body)
 
 
 class MemorySubscription:

@@ -3,7 +3,7 @@
     <prefix>           topic exchange     routing key = the address and the kind of the message,
                                           "core.default.SyncBegin"; until 0.1 the address alone
     <prefix>.core.default        quorum, single active consumer: an ordered inbox, standbys wait
-    <prefix>.core.gpu            of another partition: declared by whoever says or reads something
+    <prefix>.core.gpu            of another partition: declared by its first sender or reader
                                  there first, gone PARTITION_EXPIRES after its last reader
     <prefix>.dead                direct exchange
     <prefix>.dead.core           what could not be handled, with the reason in a header

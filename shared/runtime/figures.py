@@ -20,7 +20,7 @@ Figures = Mapping[str, int | Mapping[str, int]]  # of a machine
 
 
 class Figured(Protocol):
-    """Somebody who has figures: a host, of its machine."""
+    """An object with figures: a host, of its machine."""
 
     def figures(self) -> Mapping[tuple[str, str, str], int]:
         """Return numbers by name, service and partition ("": of the default, or of them all)."""

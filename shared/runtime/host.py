@@ -97,7 +97,7 @@ log = structlog.get_logger("muster.host")
 
 
 class _StuckError(Exception):
-    """Whoever is to hear what is said here waits for room in this host's own inbox."""
+    """The receiver waits for room in this host's own inbox."""
 
     def __init__(self, waiting: int) -> None:
         super().__init__(f"{waiting} messages wait here")
@@ -815,7 +815,7 @@ class Host:
         where = self.inbox.routing_key
         if self.is_active:
             log.warning(
-                "its own heartbeats do not come: its place is lost, taking one anew", inbox=where
+                "its own heartbeats do not come: its place is lost, taking another", inbox=where
             )
             raise BusUnavailableError(f"the broker delivers nothing to the reader of {where}")
         self._unheard = 0
@@ -824,7 +824,7 @@ class Host:
         before, self._left = self._left, (await self._bus.fill(self.inbox)).waiting
         if self._left >= before > 0:
             log.warning(
-                "messages wait and nobody takes them: taking a place anew",
+                "messages wait without a reader: taking a place again",
                 inbox=where,
                 waiting=self._left,
             )

@@ -36,7 +36,7 @@ class Settings(BaseSettings):
     bus_url: str = Field(
         default="",
         pattern="^(amqps?://.*)?$",
-        description="the broker, and as whom: `amqp://USER@HOST:5672/`; several of a cluster: "
+        description="the broker, and its user: `amqp://USER@HOST:5672/`; several of a cluster: "
         "`amqp://USER@h1:5672,h2:5672,h3:5672/`; every service needs it",
     )
     bus_heartbeat_seconds: int = Field(
@@ -83,7 +83,7 @@ class Settings(BaseSettings):
     )
     http_certificate: Path | None = Field(
         default=None, description="for HTTPS: the API's certificate, with those between it and its "
-        "authority, read anew when it changes",
+        "authority, read again when it changes",
     )  # fmt: skip
     http_key: Path | None = Field(default=None, description="its key; empty: in the same file")
     authentication: str = Field(
@@ -92,12 +92,12 @@ class Settings(BaseSettings):
         "proxy in front asks",
     )  # fmt: skip
     tokens_file: Path | None = Field(
-        default=None, description="[who may](security.md#tokens), read anew when it changes"
+        default=None, description="[who may](security.md#tokens), read again when it changes"
     )
     oidc_issuer: str = Field(
         default="", description="whose [tokens](security.md#openid-connect) are taken as well"
     )
-    oidc_audience: str = Field(default="", description="whom they are for: us")
+    oidc_audience: str = Field(default="", description="their audience: us")
     oidc_keys: str = Field(
         default="", description="the issuer's public keys, a file or an address; empty: discovered"
     )

@@ -166,7 +166,7 @@ class _KeysAt:
 
     async def _renew(self) -> None:
         if time.monotonic() - self._asked < min(1.0, RETRY_SECONDS):
-            return  # whoever waited for the lock has just asked in vain
+            return  # the holder of the lock has just asked in vain
         try:
             async with httpx.AsyncClient(timeout=_FETCH_SECONDS) as client:
                 address = self._issuer.keys or await self._discovered(client)

@@ -69,7 +69,7 @@ def why_routes(replica: Replica) -> APIRouter:
 
     @router.get(
         "/evictions",
-        summary="Who was evicted for whom, and under which law, the latest last",
+        summary="Evictions: victim, preemptor and policy, the latest last",
         responses={200: {"model": list[Eviction]}},
     )
     async def all_evictions(request: Request, partition: PartitionQuery = "") -> Response:

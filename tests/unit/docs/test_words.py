@@ -49,3 +49,12 @@ def test_what_holds_is_passed_over(tmp_path, name):
     path = tmp_path / name
     path.write_text("\n".join(RIGHT[name]) + "\n")
     assert list(check_words.check(path)) == []
+
+
+def test_where_a_word_is_gone_it_does_not_come_back(tmp_path, monkeypatch):
+    monkeypatch.setattr(check_words, "ROOT", tmp_path)
+    for place, expected in (("shared/bus/a.py", 1), ("services/core/b.py", 0), ("shared/c.md", 0)):
+        path = tmp_path / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("# read anew\n")
+        assert len(list(check_words.check(path))) == expected
