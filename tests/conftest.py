@@ -19,7 +19,7 @@ from tests.options import NOT_REAL, OPTION, REAL_GROUP, is_real_asked
 pytest_plugins = ["tests.limits", "tests.spread"]
 
 settings.register_profile(
-    "default", max_examples=40, stateful_step_count=40, deadline=None, report_multiple_bugs=False,
+    "default", max_examples=30, stateful_step_count=40, deadline=None, report_multiple_bugs=False,
     derandomize=True, database=None, suppress_health_check=[HealthCheck.too_slow],
 )  # fmt: skip
 settings.register_profile(

@@ -8,7 +8,7 @@ from hypothesis import settings
 
 T = TypeVar("T")
 IS_SOAK = os.environ.get("HYPOTHESIS_PROFILE") == "soak"
-_USUAL = 40  # examples of a property, where it does not say another number
+_USUAL = 30  # examples of a property, where it does not say another number
 
 
 def some(count: int, rows: Sequence[T]) -> Sequence[T]:

@@ -31,11 +31,13 @@ IN_ORDER = ("api", "timers", "core", "shim_adapter")  # who hears before who spe
 RATE = 2.0  # applications a second
 
 
-def rolled(broker_url: str, folder: Path, seed: int, before: Path | None = None) -> list[str]:
+def rolled(
+    broker_url: str, folder: Path, seed: int, before: Path | None = None, rate: float = RATE
+) -> list[str]:
     """Restart everything under load; return what did not hold. ``before``: the tree of before."""
     cluster = Cluster(None, broker_url, folder, f"rolling-{uuid.uuid4().hex[:8]}")
     cluster.trees = dict.fromkeys(INSTANCES, before) if before else {}
-    load = Load(cluster, seed, RATE)
+    load = Load(cluster, seed, rate)
     try:
         cluster.start_all()
         load.start()

@@ -20,9 +20,9 @@ from tests.amqp_peer.faults import CODES, SECONDS, Fault, Faults, drawn
 from tests.amqp_peer.link import PeerLoop
 from tests.amqp_peer.run import URL, peer, run, virtual
 
-RUNS = int(os.environ.get("PEER_SEEDS", "15"))  # make soak runs a thousand
+RUNS = int(os.environ.get("PEER_SEEDS", "10"))  # make soak runs a thousand
 A_TEST = 5
-FRAMES = int(os.environ.get("PEER_FRAMES", "8"))  # of those that open a session; make soak: all
+FRAMES = int(os.environ.get("PEER_FRAMES", "4"))  # of those that open a session; make soak: all
 FRAMES_OF_A_START = 240  # until all of a deployment read
 FOUND = {
     2: "what was injected in the moment in which a place was lost was lost with it",
