@@ -72,7 +72,7 @@ class Mover:
             self.log.count(self.leaf.lineage(), ledger, amount, change)
         else:
             for queue in self.leaf.lineage():
-                (add_into if change > 0 else subtract_into)(getattr(queue, ledger), amount)
+                (add_into if change > 0 else subtract_into)(ledger(queue), amount)
 
 
 @given(NEST)

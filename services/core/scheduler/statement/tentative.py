@@ -9,9 +9,10 @@ Rule 3: ``tentative`` is for whole cycles, which make more moves than have inver
         Plugins that are told of pods are told of what is undone as of any other end.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from operator import attrgetter
 from typing import Self
 
 from services.core.scheduler.model.hooks import Hooks
@@ -23,9 +24,11 @@ from services.core.scheduler.statement.checkpoint import Checkpoint
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation
-from shared.model.resources import ResourceView, add_into, subtract_into
+from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
-KEPT, PREEMPTING = "kept", "preempting"  # ledgers of queues
+Ledger = Callable[[Queue], Resource]
+KEPT: Ledger = attrgetter("kept")
+PREEMPTING: Ledger = attrgetter("preempting")
 
 
 class Tentative:
@@ -91,14 +94,17 @@ class Tentative:
         self.note_only(noted)
 
     def count(
-        self, queues: Iterable[Queue], ledger: str, amount: ResourceView, change: int = 1
+        self, queues: Sequence[Queue], ledger: Ledger, amount: ResourceView, change: int = 1
     ) -> None:
         """Count an amount into a ledger of some queues, or (-1) out of it."""
-        count, inverse = (add_into, subtract_into) if change > 0 else (subtract_into, add_into)
-        for queue in queues:
-            held = getattr(queue, ledger)
-            count(held, amount)
-            self.did(partial(inverse, held, amount))
+        _count(queues, ledger, amount, change)
+        self._inverses.append(partial(_count, queues, ledger, amount, -change))
+
+
+def _count(queues: Sequence[Queue], ledger: Ledger, amount: ResourceView, change: int) -> None:
+    count = add_into if change > 0 else subtract_into
+    for held in map(ledger, queues):
+        count(held, amount)
 
 
 Noted = tuple[bool, tuple[Shape, ...]]
