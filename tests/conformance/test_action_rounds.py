@@ -10,6 +10,7 @@ from collections import Counter
 
 import pytest
 
+from tests.conformance.kai_files import gang_of
 from tests.conformance.kai_machine import Machine, Shown, task_name
 
 ROUNDS = 4
@@ -59,11 +60,17 @@ def job_of(draw: random.Random, name: str, queues: list[dict], free: dict[str, i
             free[tasks[-1]["node"]] -= gpus
         else:
             tasks.append({"state": "Pending"})
-    if sum(task["state"] == "Running" for task in tasks) < minimum:
+    more: dict = {"min_available": minimum}
+    if count > 1 and draw.random() < 0.3:
+        more["subgroups"] = in_parts(draw, name, tasks)
+    if not is_whole({"name": name, "preemptible": True, "tasks": tasks, **more}, runs_in(tasks)):
         for task in tasks:
             free[task.get("node", "")] = free.get(task.get("node", ""), 0) + gpus
         free.pop("", None)
-        tasks = [{"state": "Pending"} for _ in tasks]
+        tasks = [
+            {"state": "Pending", **({"subgroup": task["subgroup"]} if "subgroup" in task else {})}
+            for task in tasks
+        ]
     if draw.random() < 0.2:
         tasks[-1]["task_priority"] = 5
     priority = draw.choice([50, 50, 75, 100, 125])
@@ -73,9 +80,31 @@ def job_of(draw: random.Random, name: str, queues: list[dict], free: dict[str, i
         "priority": priority,
         "preemptible": priority < 100,
         "gpus_per_task": gpus,
-        "min_available": minimum,
+        **more,
         "tasks": tasks,
     }
+
+
+def in_parts(draw: random.Random, name: str, tasks: list[dict]) -> dict:
+    """Give tasks to two subgroups; return the tree."""
+    cut = draw.randint(1, len(tasks) - 1)
+    sizes = {"a": cut, "b": len(tasks) - cut}
+    for at, task in enumerate(tasks):
+        task["subgroup"] = "a" if at < cut else "b"
+    podsets = [{"name": n, "min_available": draw.randint(0, size)} for n, size in sizes.items()]
+    least = draw.choice([{}, {}, {"min_sub_group": 1}])
+    return {"name": name, "podsets": podsets, "groups": [], **least}
+
+
+def runs_in(tasks: list[dict]) -> list[int]:
+    return [at for at, task in enumerate(tasks) if task["state"] == "Running"]
+
+
+def is_whole(job: dict, running: list[int]) -> bool:
+    """Return whether what runs of a job is what its gang needs."""
+    gang = gang_of({}, job)
+    part = [gang.part_of(task.get("subgroup", "")) for task in job["tasks"]]
+    return gang.tree.is_satisfied(Counter(part[at] for at in running))
 
 
 def usage(row: dict, state: dict[str, Shown]) -> dict[str, Counter]:
@@ -127,6 +156,7 @@ def check_job(job: dict, before: dict, shown: dict, after: dict) -> None:
     if not job["preemptible"]:
         assert set(ran) <= set(runs), f"{job['name']} may not be preempted"
     is_moving = any(shown[name][0] == "Pipelined" for name in names)
-    was_half = 0 < len(ran) < job["min_available"]  # a part of it was moved before
+    was_half = bool(ran) and not is_whole(job, [names.index(name) for name in ran])  # or moved
     if not (is_moving or was_half):
-        assert not runs or len(runs) >= job["min_available"], f"of {job['name']} {runs} are left"
+        is_left = is_whole(job, [names.index(name) for name in runs])
+        assert not runs or is_left, f"of {job['name']} {runs} are left"

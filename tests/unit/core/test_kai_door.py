@@ -275,6 +275,8 @@ def test_a_delay_begins_when_it_is_submitted_and_anew_when_it_is_evicted():
     start_ns = core.now_ns
     gang(core, "mid", "root.a", 1, 1, priority=5, terms={"preemption_delay_ns": seconds(60)})
     assert evicted(core, start_ns + seconds(59)) == []
+    (ask,) = core.partition.applications["mid"].asks()
+    assert "Preemption preconditions failed" in ask.log
     assert evicted(core, start_ns + seconds(62)) == ["low-0"]
     confirm(core, "low", "low-0")
     assert held(core, "mid") == 1

@@ -42,6 +42,7 @@ from services.core.scheduler.model.settings import (
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.quotas import quota_of
+from services.core.scheduler.statement.allocation_log import PRECONDITIONS, note
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import (
@@ -112,6 +113,7 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
     decide(trial, wanted, laws)
     decisions = trial.statement.commit()
     carry_out(partition, decisions)
+    _note_delayed(partition)
     ends_ns = _window_ends(partition)
     if not (decisions or is_fruitless) and partition.hooks is None:
         known.remember(actions, min(ends_ns, _changes_at(partition)))
@@ -134,6 +136,15 @@ def _changes_at(partition: Partition) -> int:
     moments = list(partition.evictions.held_until_ns.values())
     moments += [moment[0] for moment in partition.patience_moments[:1]]
     return min((moment for moment in moments if moment > now_ns), default=INT64_MAX)
+
+
+def _note_delayed(partition: Partition) -> None:
+    """Write into the logs of asks that others do not make way for them yet."""
+    for application in partition.root.asking:
+        if delay_end_ns(application) > partition.now_ns:
+            heads = [group.head() for group in application.groups.values()]
+            for ask in filter(None, heads):
+                note(partition, application, ask, PRECONDITIONS)
 
 
 def _window_ends(partition: Partition) -> int:
