@@ -7,13 +7,15 @@ A cluster of nodes with 8 accelerators, full: reclaim one of them; reclaim for a
 import argparse
 import gc
 import time
+from dataclasses import replace
 
 from services.core.scheduler.actions import live_actions
+from services.core.scheduler.actions.solver import Search
 from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.model.rows import Application, Node, Queue
 from services.core.scheduler.policies import kai
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.trial import Trial, TrialSettings
+from services.core.scheduler.statement.trial import Job, Trial
 from shared.messages.interface import AddApplicationRequest, Allocation, AllocationAsk
 from shared.model.resources import multiply
 from shared.model.states import ApplicationState
@@ -23,8 +25,16 @@ SIZES = (125, 500, 2000)
 GPUS = 8
 
 
-class Terms(live_actions.LiveTerms):
-    settings = TrialSettings(max_consolidation_victims=-1)
+class Unbounded:
+    """The policy kai with a consolidation that may move any number of jobs."""
+
+    reclaim = staticmethod(kai.reclaim)
+    preemption = staticmethod(kai.preemption)
+
+    @staticmethod
+    def consolidation(trial: Trial, job: Job) -> Search | None:
+        found = kai.consolidation(trial, job)
+        return None if found is None else replace(found, max_victims=-1)
 
 
 def partition_of(nodes: int) -> tuple[Partition, Queue, Queue]:
@@ -53,6 +63,8 @@ def add_job(partition, queue, name, gpus, *, members=1, nodes=None) -> None:
         key = f"{name}-{at}"
         if nodes is None:
             ask = AllocationAsk(key, name, resource, placeholder=members > 1, task_group_name="g")
+            if members > 1:
+                application.count_placeholder("g", resource)
             partition.add_ask(application, ask)
         else:
             node = partition.nodes.rows[nodes[at]]
@@ -116,8 +128,8 @@ def main() -> None:
             partition, actions, holds = make(size)
             gc.collect()  # what building it has left is not the actions' to clear up
             start = time.process_time()
-            trial = Trial(partition, Terms(partition))
-            live_actions.decide(trial, actions, kai)
+            trial = Trial(partition, live_actions.LiveTerms(partition))
+            live_actions.decide(trial, actions, Unbounded)
             found = trial.statement.commit()
             carry_out(partition, found)
             times.append(time.process_time() - start)
