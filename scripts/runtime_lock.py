@@ -24,7 +24,7 @@ def runtime_lock(lock: str, project: dict[str, object]) -> str:
     wanted = {_name(item) for item in _asked(project)}
     missing = wanted - asked_by.keys()
     if missing:
-        raise SystemExit(f"requirements.lock lacks {', '.join(sorted(missing))}: make it anew")
+        raise SystemExit(f"requirements.lock lacks {', '.join(sorted(missing))}: make it again")
     while more := {name for name, by in asked_by.items() if name not in wanted and by & wanted}:
         wanted |= more
     return "\n".join(text.rstrip() for text in texts if _name(text) in wanted) + "\n"
