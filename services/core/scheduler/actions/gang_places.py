@@ -28,6 +28,8 @@ from services.core.scheduler.model.rows import AskGroup, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.place.place import Unplaced, place
+from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
 from shared.model.reasons import Reason, Refusal
 from shared.model.resources import Resource, add_into, fits_room, go_map, multiply
@@ -107,35 +109,67 @@ def find(
     """Find every placeholder that waits a place on the nodes, or say why that cannot be.
 
     What was found is on the trial, for the caller to keep and to count in everywhere else. When
-    nothing was, the ledgers are as they were. A gang whose members affinity keeps together has a
-    trial more in every domain that has the room, as the first node in order may be in a small one.
+    nothing was, the ledgers are as they were.
     """
-    found = _find_from(trial, application, None, backfill=backfill)
-    if isinstance(found, NoPlaces):
-        for start in _starts(trial.nodes, application, backfill=backfill):
-            again = _find_from(trial, application, start, backfill=backfill)
-            if not isinstance(again, NoPlaces):
-                return again
-    return found
+    groups = _by_room(trial.nodes, application, backfill=backfill)
+    counts = dict(application.to_start())
+    leaves = [
+        Group(group.task_group_name, tasks=list(islice(group.in_order(), counts[group])))
+        for group in groups
+    ]
+    placer = _OnNodes(trial, application, backfill=backfill)
+    found = place(placer, Group(application.id, members=leaves), [])
+    return found.refusal if isinstance(found, Unplaced) else found
 
 
-def _find_from(
-    trial: Tentative, application: "Application", start: Node | None, *, backfill: bool
-) -> list[tuple[Ask, Node]] | NoPlaces:
-    """Find the places, the first member's at a node, where one is given."""
-    nodes, wanted = trial.nodes, application.placeholder_needs()
-    placed: list[tuple[Ask, Node]] = []
-    before = trial.checkpoint()
-    left = _try(trial, application, placed, start, backfill=backfill)
-    if left is None:
-        return placed
-    used = len({node.node_id for _, node in placed})
-    why = f"{len(placed)} of {sum(wanted.values())} members have one, on {used}"
-    has_room = nodes.room.places(left, backfill=backfill).any()
-    lack = nodes.room.refusal(left).message if has_room else _lack(nodes, left)
-    refusal = _refusal(nodes, why, left, lack)
-    trial.rollback(before)
-    return NoPlaces(refusal, wanted)
+class _OnNodes:
+    """Places asks on the nodes' ledgers. A domain is where the first one goes: [] for anywhere.
+
+    A gang whose members affinity keeps together has a try more in every domain that has the room,
+    as the first node in order may be in a small one.
+    """
+
+    goes_on = True
+
+    def __init__(self, trial: Tentative, application: "Application", *, backfill: bool) -> None:
+        self._nodes, self._application, self._backfill = trial.nodes, application, backfill
+        self._kept = kept_nodes(application)
+        self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
+
+    def waiting(self, leaf: Group[Ask]) -> list[Ask]:
+        """Return the members of a task group that wait, in their order."""
+        return leaf.tasks
+
+    def domains(self, group: Group[Ask], where: list[Node]) -> Iterator[list[Node]]:
+        """Yield everywhere, and then the domains in which to begin."""
+        yield where
+        if group.members:  # the gang, not one task group of it
+            for start in _starts(self._nodes, self._application, backfill=self._backfill):
+                yield [start]
+
+    def node_for(self, ask: Ask, where: list[Node]) -> Node | None:
+        """Return the node where it begins, or that is kept for a member, or the first in order."""
+        if where:
+            return where.pop()
+        kept, takes = self._kept.get(ask.key), self._nodes.filters.takes
+        if kept is not None and takes.holds(kept, ask.shape):
+            return kept
+        name = ask.shape.constraints.required_node
+        if not name:
+            return self._nodes.order.best(ask.shape, backfill=self._backfill)
+        node = self._nodes.nodes.get(name)
+        is_open = node is not None and not node.is_closed and takes.holds(node, ask.shape)
+        return node if is_open else None
+
+    def refusal(self, ask: Ask | None, placed: list[tuple[Ask, Node]]) -> NoPlaces:
+        """Say how many members have a place, and what is lacking for one more."""
+        assert ask is not None  # there is always the domain of all nodes
+        nodes, wanted = self._nodes, self._application.placeholder_needs()
+        used = len({node.node_id for _, node in placed})
+        why = f"{len(placed)} of {sum(wanted.values())} members have one, on {used}"
+        has_room = nodes.room.places(ask.shape, backfill=self._backfill).any()
+        lack = nodes.room.refusal(ask.shape).message if has_room else _lack(nodes, ask.shape)
+        return NoPlaces(_refusal(nodes, why, ask.shape, lack), wanted)
 
 
 def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> Iterator[Node]:
@@ -181,44 +215,6 @@ def are_there(nodes: NodeTable, application: "Application", *, backfill: bool = 
         return not isinstance(find(trial, application, backfill=backfill), NoPlaces)
 
 
-def _try(
-    trial: Tentative,
-    application: "Application",
-    placed: list[tuple[Ask, Node]],
-    start: Node | None,
-    *,
-    backfill: bool,
-) -> Shape | None:
-    """Place member after member; return the shape of one that has no place, or None.
-
-    Members that affinity binds to others have their next try when others have been placed.
-    """
-    nodes = trial.nodes
-    groups = _by_room(nodes, application, backfill=backfill)
-    counts = dict(application.to_start())
-    waiting = [iter(list(islice(group.in_order(), counts[group]))) for group in groups]
-    kept = kept_nodes(application)
-    heads: list[tuple[Ask, Iterator[Ask]]] = [(next(asks), asks) for asks in waiting]
-    while heads:
-        before, stuck = len(placed), []
-        for head, asks in heads:
-            ask: Ask | None = head
-            while ask is not None:
-                node = start or _kept_node(nodes, kept.get(ask.key), ask.shape)
-                node = node or _node_for(nodes, ask.shape, backfill=backfill)
-                start = None
-                if node is None:
-                    stuck.append((ask, asks))
-                    break
-                trial.place(ask, node)
-                placed.append((ask, node))
-                ask = next(asks, None)
-        if stuck and len(placed) == before:
-            return stuck[0][0].shape
-        heads = stuck
-    return None
-
-
 def _by_room(nodes: NodeTable, application: "Application", *, backfill: bool) -> list[AskGroup]:
     """Return the groups of a gang, the one for which there is the least room first."""
 
@@ -232,20 +228,6 @@ def kept_nodes(application: "Application") -> dict[str, Node]:
     """Return the nodes on which room was freed for members, by ask."""
     held = application.reservations.items()
     return {key: each.node for key, each in held if each.has_preempted}
-
-
-def _kept_node(nodes: NodeTable, node: Node | None, shape: Shape) -> Node | None:
-    """Return the node that is kept for a member if it takes it now."""
-    return node if node is not None and nodes.filters.takes.holds(node, shape) else None
-
-
-def _node_for(nodes: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:
-    name = shape.constraints.required_node
-    if not name:
-        return nodes.order.best(shape, backfill=backfill)
-    node = nodes.nodes.get(name)
-    is_open = node is not None and not node.is_closed and nodes.filters.takes.holds(node, shape)
-    return node if is_open else None
 
 
 def _refusal(nodes: NodeTable, why: str, shape: Shape, lack: str) -> Refusal:

@@ -14,6 +14,7 @@ from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.constraints.node_domains import Domain, domains, same_domain
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.nodes.columns import When
+from services.core.scheduler.place.place import Unplaced, place
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import Job, Task, Trial, is_placed
 from shared.model.gpus import GPU
@@ -29,60 +30,46 @@ def place_job(attempt: Attempt, job: Job, tasks: list[Task], *, now: bool = Fals
     They wait for room that is being released, or take none but what is idle ``now``: nobody starts
     a gang, or a part of one, in halves.
     """
-    trial = attempt.trial
-    everywhere = Domain(
-        np.ones(len(trial.nodes.rows), dtype=np.bool_),
-        np.zeros(len(trial.nodes.rows), dtype=np.float64),
-    )
-    return _place_group(attempt, job.group, tasks, everywhere, now=now)
+    rows = len(attempt.trial.nodes.rows)
+    everywhere = Domain(np.ones(rows, dtype=np.bool_), np.zeros(rows, dtype=np.float64))
+    found = place(_OnTrial(attempt, tasks, now=now), job.group, everywhere)
+    return not isinstance(found, Unplaced)
 
 
-def _place_group(
-    attempt: Attempt, group: Group[Task], tasks: list[Task], where: Domain, *, now: bool
-) -> bool:
-    """Place those tasks that are in a group, in the first domain that takes them, or none."""
-    own = group.all_tasks(dict.fromkeys(tasks).__contains__)
-    if not own:
-        return True
-    checkpoint = attempt.checkpoint()
-    for domain in _domains_for(attempt.trial, group, own, where):
-        if _place_in(attempt, group, own, domain, now=now):
-            return True
-        attempt.rollback(checkpoint)
-    return False
+class _OnTrial:
+    """Places tasks of a trial, as an attempt. One that is stuck ends it: no refusal is told."""
 
+    goes_on = False
 
-def _domains_for(
-    trial: Trial, group: Group[Task], tasks: list[Task], where: Domain
-) -> Iterable[Domain]:
-    """Return where a group may go; what it has running already keeps it to its required domain."""
-    topology = group.topology
-    if topology is None:
-        return [where]
-    rows = where.rows
-    running = [task.node.row for task in group.all_tasks(is_placed) if task.node is not None]
-    if topology.required and running:
-        rows = rows & same_domain(trial, topology, running[0])
-    return domains(trial, topology, rows, tasks)
+    def __init__(self, attempt: Attempt, tasks: list[Task], *, now: bool) -> None:
+        self._trial, self._now = attempt.trial, now
+        self._place_of = {task: at for at, task in enumerate(tasks)}
+        self.checkpoint, self.rollback = attempt.checkpoint, attempt.rollback
+        self.put = attempt.allocate if now else attempt.pipeline
 
+    def waiting(self, leaf: Group[Task]) -> list[Task]:
+        """Return the tasks of a set that are to be placed, in their order."""
+        return sorted(
+            filter(self._place_of.__contains__, leaf.tasks), key=self._place_of.__getitem__
+        )
 
-def _place_in(
-    attempt: Attempt, group: Group[Task], tasks: list[Task], domain: Domain, *, now: bool
-) -> bool:
-    """Place tasks of a group in a domain, member by member; False leaves some placed."""
-    for member in group.members:
-        if not _place_group(attempt, member, tasks, domain, now=now):
-            return False
-    own = set(group.tasks)
-    for task in (task for task in tasks if task in own):
-        node = best_node(attempt.trial, task, domain, now=now)
-        if node is None:
-            return False
-        if now:
-            attempt.allocate(task, node)
-        else:
-            attempt.pipeline(task, node)
-    return True
+    def domains(self, group: Group[Task], where: Domain) -> Iterable[Domain]:
+        """Return where a group may go; what it has running keeps it to its required domain."""
+        topology = group.topology
+        if topology is None:
+            return [where]
+        rows = where.rows
+        running = [task.node.row for task in group.all_tasks(is_placed) if task.node is not None]
+        if topology.required and running:
+            rows = rows & same_domain(self._trial, topology, running[0])
+        return domains(self._trial, topology, rows, group.all_tasks(self._place_of.__contains__))
+
+    def node_for(self, task: Task, where: Domain) -> Node | None:
+        """Return the node of a domain for a task."""
+        return best_node(self._trial, task, where, now=self._now)
+
+    def refusal(self, task: Task | None, placed: list[tuple[Task, Node]]) -> None:
+        """Say nothing: a job that is not placed waits."""
 
 
 def best_node(trial: Trial, task: Task, where: Domain, *, now: bool) -> Node | None:

@@ -1,0 +1,130 @@
+"""Place: a gang's tree on nodes, in the first domains that take it; all of it or none.
+
+Rule 1: a group with a topology constraint goes into one of its domains, tried in their order; what
+        was tried is undone before the next. A group without one goes where the group above it does.
+Rule 2: the leaves take turns in their order, each ask beside those before it. A leaf that is stuck
+        has another turn when others have been placed, as pods may draw each other, unless the
+        placer ends the try at once (``goes_on``).
+Rule 3: the refusal is that of the first domain, worked out while what was placed still stands.
+
+Cost: one search of the nodes an ask and domain, and one more a round of those that are stuck.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.statement.task_trees import Group, HasOrder
+
+Task = TypeVar("Task", bound=HasOrder)
+Where = TypeVar("Where")  # a domain, as the placer knows it
+Why = TypeVar("Why")  # a refusal
+Why_co = TypeVar("Why_co", covariant=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Unplaced(Generic[Why]):
+    """Nothing was placed, and why."""
+
+    refusal: Why
+
+
+class Placer(Protocol[Task, Where, Why_co]):
+    """What is placed on: the choice of a node, the moves, and the evidence where there is none."""
+
+    goes_on: bool  # with others when a leaf is stuck
+
+    def checkpoint(self) -> int:
+        """Return where the moves are, for a rollback."""
+
+    def rollback(self, checkpoint: int) -> None:
+        """Take back the moves that came after a checkpoint."""
+
+    def waiting(self, leaf: Group[Task]) -> list[Task]:
+        """Return the asks of a leaf that are to be placed, in their order."""
+
+    def domains(self, group: Group[Task], where: Where) -> Iterable[Where]:
+        """Return the domains of which a group goes into one, in the order to try them."""
+
+    def node_for(self, task: Task, where: Where) -> Node | None:
+        """Return the node for an ask now, beside those that were placed; None: there is none."""
+
+    def put(self, task: Task, node: Node) -> None:
+        """Place an ask."""
+
+    def refusal(self, task: Task | None, placed: list[tuple[Task, Node]]) -> Why_co:
+        """Return why an ask has no node beside those that were placed; None: no domain is left."""
+
+
+def place(
+    placer: Placer[Task, Where, Why], tree: Group[Task], where: Where
+) -> list[tuple[Task, Node]] | Unplaced[Why]:
+    """Place the asks of a tree that wait, in a domain; or place none, and say why."""
+    checkpoint = placer.checkpoint()
+    refused: Unplaced[Why] | None = None
+    for domain in placer.domains(tree, where):
+        found = _fill(placer, tree, domain)
+        if not isinstance(found, Unplaced):
+            return found
+        placer.rollback(checkpoint)
+        refused = refused or found
+    return refused or Unplaced(placer.refusal(None, []))
+
+
+def _fill(
+    placer: Placer[Task, Where, Why], tree: Group[Task], where: Where
+) -> list[tuple[Task, Node]] | Unplaced[Why]:
+    """Place the parts of a tree in one domain; where one has no node, some are left placed."""
+    placed: list[tuple[Task, Node]] = []
+    parts = list(_parts(placer, tree))
+    while parts:
+        before = len(placed)
+        stuck: list[Group[Task] | list[Task]] = []
+        first: Unplaced[Why] | Task | None = None
+        for part in parts:
+            if isinstance(part, Group):
+                found = place(placer, part, where)
+                if not isinstance(found, Unplaced):
+                    placed += found
+                    continue
+                first = first or found
+                stuck.append(part)
+            elif rest := _place_leaf(placer, part, where, placed):
+                first = first or rest[0]
+                stuck.append(rest)
+            if stuck and not placer.goes_on:
+                break
+        if first is not None and (len(placed) == before or not placer.goes_on):
+            return first if isinstance(first, Unplaced) else Unplaced(placer.refusal(first, placed))
+        parts = stuck
+    return placed
+
+
+def _place_leaf(
+    placer: Placer[Task, Where, Why],
+    tasks: list[Task],
+    where: Where,
+    placed: list[tuple[Task, Node]],
+) -> list[Task]:
+    """Place like asks one by one; return those that are left when one has no node."""
+    for at, task in enumerate(tasks):
+        node = placer.node_for(task, where)
+        if node is None:
+            return tasks[at:]
+        placer.put(task, node)
+        placed.append((task, node))
+    return []
+
+
+def _parts(
+    placer: Placer[Task, Where, Why], tree: Group[Task]
+) -> Iterator[Group[Task] | list[Task]]:
+    """Yield what is placed in one domain: leaves, and groups that are to be in one of their own."""
+    for member in tree.members:
+        if member.topology is None:
+            yield from _parts(placer, member)
+        elif any(map(placer.waiting, member.sets())):
+            yield member
+    if not tree.members and (tasks := placer.waiting(tree)):
+        yield tasks
