@@ -117,13 +117,14 @@ class FilterMachine(NodeIndexMachine):
 
     def evidence_is_of_the_mask(self, shape):
         """Each row is left, or fails on something; those that are left take the shape."""
-        large, _ = self.table.filters.large(shape)
-        now, why = self.table.filters.now(shape, large)
+        now, why = self.table.filters.large(shape)
+        if why is None:
+            now, why = self.table.filters.now(shape, now)
         left = now.left.tolist()
         assert left == self.table.filters.open.mask(shape).tolist()
         failing = [any(each.rows[row] for each in now.failures) for row in range(len(left))]
         assert failing == [not is_left for is_left in left]
-        assert (why is None) == any(left) or why is not None
+        assert (why is None) == any(left)
 
     def counted(self, node, shape, when, facts):
         known = self.facts(node, shape, when)

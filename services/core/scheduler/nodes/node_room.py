@@ -102,7 +102,9 @@ class NodeRoom:
 
     def evidence(self, shape: Shape) -> NodeEvidence:
         """Return what the nodes lack, by class, for more asks than they have room for."""
-        large, _ = self._filters.large(shape)
+        large, too_small = self._filters.large(shape)
+        if too_small is not None:
+            return self._evidence(large.failures)
         now, _ = self._filters.now(shape, large)
         return self._evidence(now.failures, self._nearest(shape, large, now))
 
@@ -112,9 +114,7 @@ class NodeRoom:
         return self._classes.evidence(len(self._columns.rows), failures, nearest)
 
     def _nearest(self, shape: Shape, large: Stage, now: Stage) -> tuple[Node, Resource] | None:
-        """Return the nearest of the nodes that could hold a shape, if there is one."""
-        if not large.number:
-            return None
+        """Return the nearest of the nodes that could hold a shape."""
         lacking = dict.fromkeys(each.on for each in now.failures[len(large.failures) :])
         return self.nearest(shape, large.left, None if now.passed[ROOM] else list(lacking))
 
@@ -137,14 +137,13 @@ class NodeRoom:
         times = np.ones(mask.size, dtype=np.int64)
         if short_of is None:
             times += self._times(shape, When.NOW)
-        total = np.zeros(mask.size)
+        total = np.where(mask, 0.0, np.inf)
         if short_of is not None and len(short_of) == 1:  # the node with the most of it
             most = self._columns.amounts(short_of[0], When.NOW, self._columns.all)
             total -= 0 if most is None else most.astype(np.float64)
         else:
             for name in amounts if short_of is None else short_of:
                 total += self._missing(name, amounts[name], times)
-        total[~mask] = np.inf
         ties = np.flatnonzero(total == total.min())
         row = int(ties[0] if ties.size == 1 else ties[np.argmin(self._ranks.of(ties))])
         node = self._columns.rows[row]

@@ -179,8 +179,7 @@ class NodeFilters:
             everything = Stage([], np.ones(count, dtype=np.bool_), count, {})
             judged = view.judged = (facts, *evidence(shape, self._of_node_steps, everything))
         _, usable, why = judged
-        large, why_not_large = evidence(shape, self._size_step, usable)
-        return large, why or why_not_large
+        return (usable, why) if why is not None else evidence(shape, self._size_step, usable)
 
     def now(self, shape: Shape, large: Stage) -> tuple[Stage, tuple[Reason, str] | None]:
         """Return which of those rows take a shape now, and why none."""

@@ -10,7 +10,8 @@ from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.device_rows import open_devices
-from services.core.scheduler.nodes.filters.base import Filter, Moment
+from services.core.scheduler.nodes.filters.base import Filter, Moment, failing
+from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import ROOM, Stage
 from shared.model.reasons import TAKEN, Reason
 from shared.model.resources import fits_room
@@ -53,9 +54,15 @@ class OpenTo(Filter):
         self._lane = lane
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
+        return ~self._claimed(shape, at)
+
+    def _claimed(self, shape: Shape, at: At) -> Mask:
         if not self._lane.nodes_held or self._lane.may_backfill(shape):
-            return ~self._columns.reserved[at]
-        return ~(self._columns.reserved[at] | self._columns.held[at])
+            return self._columns.reserved[at]
+        return self._columns.reserved[at] | self._columns.held[at]
+
+    def why(self, shape: Shape, left: Mask) -> list[Failing]:
+        return failing(TAKEN, left & self._claimed(shape, self._columns.all))
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         return not node.reservations and (not node.is_held or self._lane.may_backfill(shape))

@@ -81,7 +81,10 @@ def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Rea
     stage, none_left = start, None
     for name, filters in steps:
         before, left, number = stage, stage.left, stage.number
-        found = [item for each in filters for item in each.why(shape, left)] if number else []
+        if not number and none_left is not None:
+            break
+        asked = [each for each in filters if number and each.matters(shape)]
+        found = [item for each in asked for item in each.why(shape, left)]
         if len(filters) > 1 and len(found) > 1:
             found = _merged(found)
         for item in found:

@@ -63,12 +63,11 @@ class OtherPods(Filter):
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
         """Count each row for the first rule that closes it, in the order of Kubernetes."""
         found: list[Failing] = []
-        if self.matters(shape):
-            first = self._views.of(shape).first
-            eligible, selected = first[ELIGIBLE], first[SELECTED]
-            for cause, closed in self._pods.closed_by(shape, eligible, selected):
-                found += failing(OTHER_PODS, left & closed, cause.value)
-                left = left & ~closed
+        first = self._views.of(shape).first
+        eligible, selected = first[ELIGIBLE], first[SELECTED]
+        for cause, closed in self._pods.closed_by(shape, eligible, selected):
+            found += failing(OTHER_PODS, left & closed, cause.value)
+            left = left & ~closed
         return found
 
     def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
