@@ -124,7 +124,15 @@ def _parts(
     for member in tree.members:
         if member.topology is None:
             yield from _parts(placer, member)
-        elif any(map(placer.waiting, member.sets())):
+        elif any(True for _ in _waiting(placer, member)):
             yield member
     if not tree.members and (tasks := placer.waiting(tree)):
         yield tasks
+
+
+def _waiting(placer: Placer[Task, Where, Why], tree: Group[Task]) -> Iterator[Task]:
+    """Yield the asks of a tree that are to be placed."""
+    for member in tree.members:
+        yield from _waiting(placer, member)
+    if not tree.members:
+        yield from placer.waiting(tree)
