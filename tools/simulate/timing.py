@@ -2,7 +2,7 @@
 
 Rule 1: a part can work while an instance of it runs, the broker answers and no inbox refuses.
         Within BOUND_NS of the moment from which it can, and everything that it needs, one instance
-        works; two only until the one that lost its place has noticed it.
+        works; two only for the silence of the one that lost its place.
 Rule 2: a message that waits for such a part, or is in its hands, is acknowledged within BOUND_NS;
         a timer has fired BOUND_NS after it was due.
 Rule 3: the API shows a part as away, or at work, as it is: within its silence of the end, and
@@ -29,7 +29,7 @@ from tools.simulate.watch import timers_of
 
 BOUND_NS = seconds(10)
 LOOK_SECONDS = 0.5
-NOTICED_NS = seconds(1)  # within which who lost its place at the broker notices it
+NOTICED_NS = silence_ns(HEARTBEAT_NS)  # for which who lost its place may take itself for at work
 AGREES_NS = seconds(5)  # between two comparisons of what is shown with what the core has
 _FLYING_NS = seconds(4)  # for which what a dead instance sent may be on its way
 _SHOWN_AWAY_NS = silence_ns(HEARTBEAT_NS) + _FLYING_NS

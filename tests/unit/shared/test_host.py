@@ -9,6 +9,7 @@ from types import SimpleNamespace
 import pytest
 from prometheus_client import REGISTRY
 
+from shared.bus.base import Wanted
 from shared.bus.errors import BusUnavailableError, PoisonError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.envelope import CORE, TIMERS, Address, Envelope, Outgoing, members_of
@@ -747,3 +748,71 @@ async def test_a_stop_that_is_swallowed_as_one_says_what_it_has_is_obeyed():
     bus.where = ""
     task.cancel()
     assert ended
+
+
+def place(broker, name, machine, may_take=lambda: True):
+    """Return a host that stands in line at the core's inbox, and its task."""
+    host = Host(
+        CORE, lambda: machine, MemoryBus(broker), SystemClock(),
+        instance=name, options=HostOptions(heartbeat_ns=0), may_take=may_take,
+    )  # fmt: skip
+    return host, asyncio.create_task(host.run())
+
+
+async def test_a_standby_is_not_at_work_however_lately_it_began():
+    options = HostOptions(heartbeat_ns=10**9)
+    host = Host(CORE, Echo, MemoryBus(), SystemClock(), instance="h", options=options)
+    assert not host.is_active
+    assert not host.is_at_work
+
+
+async def test_dead_letters_of_every_service_are_dropped_and_named():
+    broker = MemoryBroker()
+    host, task = await hosted(Echo(), broker)
+    broker.put_raw(CORE, "Nothing", b"x", "first")
+    await until(lambda: len(broker.dead_letters) == 1, "it is put aside")
+    assert await host.drop_letters(Wanted(frozenset(["first"]))) == ["first"]
+    assert not broker.dead_letters
+    await stop(task)
+
+
+async def test_whose_turn_it_is_not_to_take_a_place_leaves_what_waits_to_the_next_in_line():
+    broker, first, second = MemoryBroker(), Echo(), Echo()
+    shy, shy_task = place(broker, "shy", first, may_take=lambda: False)
+    await until(lambda: shy.is_connected, "it stands first")
+    _, task = place(broker, "next", second)
+    await MemoryBus(broker).publish([message(1)])
+    await until(lambda: second.seen == [1], "the next has handled it")
+    assert (first.seen, shy.is_active) == ([], False)
+    await stop(shy_task)
+    await stop(task)
+
+
+async def test_who_gave_a_place_up_takes_it_again_when_its_turn_comes():
+    broker, first, second = MemoryBroker(), Echo(), Echo()
+    host, task = place(broker, "first", first)
+    await until(lambda: host.is_active, "it has the place")
+    _, other_task = place(broker, "second", second)
+    await asyncio.sleep(0)
+    host.give_up()
+    await MemoryBus(broker).publish([message(1)])
+    await until(lambda: first.seen + second.seen == [1], "one of them has handled it")
+    await MemoryBus(broker).publish([message(2)])
+    await until(lambda: second.seen, "the place is the other's")
+    await until(lambda: not host.is_active, "it stands by")
+    await stop(other_task)
+    await MemoryBus(broker).publish([message(3)])
+    await until(lambda: 3 in first.seen, "its turn has come again")
+    await stop(task)
+
+
+async def test_each_record_of_the_trace_that_is_sent_is_a_message_of_its_own():
+    broker, machine = MemoryBroker(), Echo()
+    _, task = await hosted(machine, broker)
+    for number in (1, 2):
+        await MemoryBus(broker).publish([message(number)])
+        await until(lambda number=number: machine.seen[-1:] == [number], "it was handled")
+    await until(lambda: len(broker.trace) >= 2, "both were told")
+    await stop(task)
+    names = [envelope.message_id for envelope, _ in broker.trace]
+    assert len(set(names)) == len(names)
