@@ -22,6 +22,7 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import TaskGroupCount
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.nodes.filters.base import After
+from services.core.scheduler.place.one import node_for
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, TerminationType
@@ -90,7 +91,7 @@ class Search:
 
         What is done of it has to be told by ``renew`` before the next one.
         """
-        node = self._best_with_placeholders() or self._partition.nodes.order.best(self._shape)
+        node = self._best_with_placeholders() or node_for(self._partition.nodes, self._shape)
         if node is None or not self._left:
             return self._partition.nodes.room.refusal(self._shape)
         chosen = self._on(node)

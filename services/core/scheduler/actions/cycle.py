@@ -39,6 +39,7 @@ from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing, turns
 from services.core.scheduler.ordering.quotas import over_quota
+from services.core.scheduler.place.one import held_node_for, node_for
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
@@ -274,9 +275,9 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
         partition.refuse_by_nodes(bucket, found)
         return None
     with partition.timings.node_search:
-        node = partition.nodes.order.best(ask.shape, backfill=partition.settings.backfill)
+        node = node_for(partition.nodes, ask.shape, backfill=partition.settings.backfill)
         if node is None and lane.is_behind(partition, application, ask):
-            node = partition.nodes.order.best_held(ask.shape)
+            node = held_node_for(partition.nodes, ask.shape)
     if node is None:
         with partition.timings.node_evaluation:
             refusal = partition.nodes.room.refusal(ask.shape)
@@ -329,9 +330,9 @@ def _try_reserved(partition: Partition, reservation: Reservation) -> int:
         return 0
     if not reservations.has_room(partition, reservation):
         return 0
-    node = reservation.node if _is_its_turn(partition, reservation) else None
-    if node is None and not reservation.is_required:
-        node = partition.nodes.order.best(ask.shape)
+    is_first = next(iter(reservation.node.reservations.values())) is reservation
+    own = reservation.node if is_first else None
+    node = node_for(partition.nodes, ask.shape, own=own)
     if node is None:
         required_nodes.make_room(partition, reservation)
         return 0
@@ -345,10 +346,3 @@ def _try_whole(partition: Partition, application: Application) -> None:
         queueing.activate(application)
     for reservation in application.reservations.values():
         partition.reserved_to_try.pop(reservation, None)
-
-
-def _is_its_turn(partition: Partition, reservation: Reservation) -> bool:
-    first = next(iter(reservation.node.reservations.values()))
-    return first is reservation and partition.nodes.filters.takes.holds(
-        reservation.node, reservation.ask.shape
-    )

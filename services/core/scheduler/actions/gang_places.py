@@ -28,6 +28,7 @@ from services.core.scheduler.model.rows import AskGroup, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.place.one import node_for
 from services.core.scheduler.place.place import Unplaced, place
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
@@ -151,15 +152,8 @@ class _OnNodes:
         """Return the node where it begins, or that is kept for a member, or the first in order."""
         if where:
             return where.pop()
-        kept, takes = self._kept.get(ask.key), self._nodes.filters.takes
-        if kept is not None and takes.holds(kept, ask.shape):
-            return kept
-        name = ask.shape.constraints.required_node
-        if not name:
-            return self._nodes.order.best(ask.shape, backfill=self._backfill)
-        node = self._nodes.nodes.get(name)
-        is_open = node is not None and not node.is_closed and takes.holds(node, ask.shape)
-        return node if is_open else None
+        own = self._kept.get(ask.key)
+        return node_for(self._nodes, ask.shape, own=own, backfill=self._backfill)
 
     def refusal(self, ask: Ask | None, placed: list[tuple[Ask, Node]]) -> NoPlaces:
         """Say how many members have a place, and what is lacking for one more."""

@@ -20,6 +20,7 @@ from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.place.one import node_for
 from services.core.scheduler.statement import application_ledger, replacing
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
@@ -92,7 +93,7 @@ class _Places:
             fitting, node = _fitting(partition, application, counts, ask)
         if fitting is None:
             return self._cover(counts, ask)
-        node = node or partition.nodes.order.best(ask.shape)
+        node = node or node_for(partition.nodes, ask.shape)
         if node is None:
             refusal = partition.nodes.room.refusal(ask.shape)
             _leave_unplaced(partition, application, group, ask, refusal)
@@ -253,9 +254,8 @@ def _start_covered(partition: Partition, application: Application, ask_key: str)
     """Place a real ask whose placeholders have all gone; its node is looked at again."""
     ask = application.group_of[ask_key].asks[ask_key]
     cover = partition.end_cover(application, ask_key)
-    node = partition.nodes.nodes.get(cover.node.node_id)
-    if node is not cover.node or not partition.nodes.filters.takes.holds(node, ask.shape):
-        node = partition.nodes.order.best(ask.shape)
+    own = partition.nodes.nodes.get(cover.node.node_id)
+    node = node_for(partition.nodes, ask.shape, own=own if own is cover.node else None)
     if node is None:
         application_ledger.set_covered(application, ask, is_covered=False)
         queueing.enter(application)
@@ -277,11 +277,11 @@ def _at_its_node(partition: Partition, swap: Replacement) -> Allocation | None:
     if swap.is_placed:
         partition.free_node(swap.allocation)  # which must not stand in its own way
     shape = partition.present_shape(swap.ask)
-    node = partition.nodes.nodes.get(swap.allocation.node_id)
-    if node is not None and partition.nodes.filters.takes.holds(node, shape):
-        return swap.allocation
-    node = partition.nodes.order.best(shape)
-    return None if node is None else replace(swap.allocation, node_id=node.node_id)
+    own = partition.nodes.nodes.get(swap.allocation.node_id)
+    node = node_for(partition.nodes, shape, own=own)
+    if node is None:
+        return None
+    return swap.allocation if node is own else replace(swap.allocation, node_id=node.node_id)
 
 
 def _adopted(
@@ -298,9 +298,8 @@ def _adopted(
             or not _is_enough(placeholder, ask)
         ):
             continue
-        node = partition.nodes.nodes.get(placeholder.node_id)
-        if node is None or not partition.nodes.filters.takes.holds(node, ask.shape):
-            node = partition.nodes.order.best(ask.shape)
+        own = partition.nodes.nodes.get(placeholder.node_id)
+        node = node_for(partition.nodes, ask.shape, own=own)
         if node is None:
             _fail(partition, application, ask)
             continue
@@ -313,7 +312,7 @@ def _adopted(
 def real_node_gone(partition: Partition, application: Application, ask_key: str) -> None:
     """Find a real ask another node because the one where it was to start has gone."""
     swap = application.replacing[application.replacing_ask[ask_key]]
-    node = partition.nodes.order.best(partition.present_shape(swap.ask))
+    node = node_for(partition.nodes, partition.present_shape(swap.ask))
     if node is not None:
         replacing.move(partition, application, ask_key, node)
         return

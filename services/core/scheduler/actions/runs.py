@@ -34,6 +34,7 @@ from services.core.scheduler.model.rows import (
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.device_rows import places_on
 from services.core.scheduler.ordering import queueing, turns
+from services.core.scheduler.place.one import node_for
 from services.core.scheduler.statement.journal import RunPlaced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
@@ -229,7 +230,7 @@ class _Run:
         if node is not None and self._stays(node, shape):
             return node
         self._count_node()
-        node = nodes.order.best(shape, backfill=self._partition.settings.backfill)
+        node = node_for(nodes, shape, backfill=self._partition.settings.backfill)
         self._node, self._shape = node, shape
         self._room = 1
         if node is not None:
