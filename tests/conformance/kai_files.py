@@ -1,6 +1,7 @@
 """What a row of the action tables says, as a user writes it: queues.yaml, PodGroups, settings."""
 
 import json
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -78,6 +79,11 @@ def queues(below: dict[str, list[dict]], parent: str, most: dict[str, int]) -> I
         yield queue(spec, own, inner)
 
 
+def queue_name(name: str) -> str:
+    """Return a queue's name as a queues.yaml may have it."""
+    return re.sub(r"[^a-z0-9_-]", "-", name.lower())
+
+
 def _value(spec: dict, name: str) -> int:
     own = spec["resources"].get("guaranteed", {}).get(name)
     if own is None:
@@ -119,7 +125,7 @@ def queue(spec: dict, own: Amounts, inner: list[dict]) -> dict:
             properties[f"{kind}.min.runtime"] = f"{window}s"
     resources = {key: value for key, value in (("guaranteed", texts), ("max", limits)) if value}
     found: dict[str, Any] = {
-        "name": spec["name"],
+        "name": queue_name(spec["name"]),
         "properties": properties,
         "resources": resources,
     }

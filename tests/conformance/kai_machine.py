@@ -26,6 +26,7 @@ from tests.conformance.kai_files import (
     NotSayableError,
     actions_of,
     gang_of,
+    queue_name,
     queues_yaml,
     settings_of,
 )
@@ -76,13 +77,14 @@ class Machine:
 
     def submit(self) -> None:
         """Announce the jobs in the order of their creation, and what they have, when it was so."""
-        paths = {path.rpartition(".")[2]: path for path in self.core.partition.queues}
+        queues = sorted(self.core.partition.queues.values(), key=lambda queue: queue.is_leaf)
+        paths = {queue.name: queue.path for queue in queues}  # a leaf before others of its name
         jobs = sorted(self.row["jobs"], key=lambda job: -job.get("priority", 0))
         for at, job in enumerate(jobs):
             age_ns = max(LOOK_NS, seconds(60 * job.get("age_minutes", 0)))
             self.core.application(
                 job["name"],
-                paths.get(job["queue"], job["queue"]),
+                paths.get(queue_name(job["queue"]), job["queue"]),
                 gang=self.gangs[job["name"]].terms,
                 submission_time_ns=self.now_ns - age_ns + at,
             )
