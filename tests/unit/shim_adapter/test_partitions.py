@@ -226,3 +226,15 @@ def test_placeholders_name_the_partition_of_their_application():
     pod = placeholder_pod(ApplicationRecord("a", 1, partition="gpu"), group, "c")
     assert (pod.annotations[PARTITION], pod.partition) == ("gpu", "gpu")
     assert PARTITION not in placeholder_pod(ApplicationRecord("a", 1), group, "c").annotations
+
+
+def test_an_application_is_of_the_partition_of_its_pods_and_one_that_is_not_known_of_the_default():
+    shim = Shim()
+    shim.send(Heartbeat("h"))
+    shim.judged("default", "gpu")
+    shim.run("here", "default")
+    shim.run("there", "gpu")
+    partition_of = shim.machine.world.partition_of
+    assert [partition_of(name) for name in ("here", "there", "nobody")] == [
+        "default", "gpu", "default"
+    ]  # fmt: skip

@@ -108,3 +108,12 @@ def test_what_counts_is_how_long_after_the_order_a_timer_is_due_not_whose_clock_
         assert not fired([item.message for item in wheel.handle(envelope, 10_000 + ahead)])
         assert not fired(send(wheel, Tick(), now=10_099 + ahead))
         assert fired(send(wheel, Tick(), now=10_100 + ahead)) == ["t"]
+
+
+def test_what_has_fired_is_counted_from_none_on():
+    wheel = TimerWheel("w")
+    assert wheel.figures()["timers_fired_total"] == 0
+    send(wheel, TimerOrders(armed=(timer("a", 10), timer("b", 20))))
+    send(wheel, Tick(), 10)
+    assert wheel.figures()["timers_fired_total"] == 1
+    assert wheel.figures()["timers_armed"] == 1
