@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from shared.messages.interface import PodsHeld
 from shared.messages.records import record
 from shared.model.gpus import Devices
-from shared.model.reasons import NodeEvidence, Shortage
+from shared.model.reasons import Fact, NodeEvidence, Shortage
+from shared.model.sentences import ONE_OF_ITS, fact_text, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,8 @@ class Waiting:
 
     ``asks`` is a shape's name in a queue; in an application it is ``placeholder``, ``real``, the
     name of a task group, or a shape's where only that is held back. An application's own reason
-    comes before its queue's.
+    comes before its queue's. ``message`` is set where there are no values: the words of whoever
+    holds pods back, or of a core of before.
     """
 
     asks: str
@@ -82,6 +84,24 @@ class Waiting:
     since_ns: int
     nodes: NodeEvidence | None = None
     limit: Shortage | None = None
+    fact: Fact | None = None
+
+    @property
+    def text(self) -> str:
+        """Return the sentence of an application, without its name."""
+        return self.text_for(ONE_OF_ITS)
+
+    def text_for(self, subject: str) -> str:
+        """Return the sentence of who needs something."""
+        return self.message or text_of(self, subject)
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """Something that the application's people should know, and what it is about."""
+
+    reason: str
+    message: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,9 +225,22 @@ class ApplicationSummary:
     reservations: tuple[str, ...] = ()  # "node/ask key"
     backoff_until_ns: int = 0
     history: tuple[UsedResource, ...] = ()
-    notes: tuple[str, ...] = ()  # what the resource manager has found out about its pods
+    notes: tuple[str, ...] = ()  # of a core of before: each with its reason and a colon
     group: str = ""
     may_be_passed_until_ns: int = 0  # by those behind it in its queue; 0: it does not wait so
+    noted: tuple[Note, ...] = ()  # what was found out about its pods
+    fact: Fact | None = None  # the numbers of the message, if it has any
+
+    @property
+    def note_lines(self) -> list[str]:
+        """Return what the application's people should know, a line each."""
+        return [f"{note.reason}: {note.message}" for note in self.noted]
+
+    @property
+    def text(self) -> str:
+        """Return why the application was rejected, how it ended, or what is to be known of it."""
+        message = fact_text(self.fact) if self.fact is not None else ""
+        return message or self.rejected_message or self.message or "; ".join(self.note_lines)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,28 +1,41 @@
 """Amounts as users read them: cores for vcore, binary units for memory, numbers for the rest."""
 
-import re
 from collections.abc import Mapping
 
-_UNITS = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
+from shared.model.gpus import GPU, GPU_SHARE
+
+_UNITS = ((2**50, "PiB"), (2**40, "TiB"), (2**30, "GiB"), (2**20, "MiB"), (2**10, "KiB"))
+_BYTES = ("memory", "ephemeral-storage")
+_HUGE_PAGES = "hugepages-"
 _FIRST = ("vcore", "memory")
 _LAST = "pods"
-_GO_MAP = re.compile(r"map\[((?:[^\[\]:\s]+:-?[0-9]+ ?)*)\]")
+_NAMES = {GPU: "GPUs", GPU_SHARE: "GPU shares"}
 
 
 def number_text(name: str, value: int) -> str:
-    """Return how much of a type it is, without the type."""
-    if name == "vcore":
-        return f"{value / 1000:g}"
-    if name == "memory":
+    """Return how much of a type it is, without the type: ``1.5``, ``64 GiB``, ``2``."""
+    if name in ("vcore", GPU_SHARE):
+        return _thousandths(value)
+    if name in _BYTES or name.startswith(_HUGE_PAGES):
         for unit, suffix in _UNITS:
             if abs(value) >= unit:
-                return f"{value / unit:.4g}{suffix}"
+                return f"{value / unit:.4g} {suffix}"
     return str(value)
 
 
+def _thousandths(value: int) -> str:
+    return f"{value / 1000:.3f}".rstrip("0").rstrip(".")
+
+
+def type_text(name: str) -> str:
+    """Return a type as users call it."""
+    return _NAMES.get(name, name)
+
+
 def amount_text(name: str, value: int) -> str:
-    """Return an amount with its type: ``1.5 vcore``, ``4Gi memory``, ``8 nvidia.com/gpu``."""
-    return f"{number_text(name, value)} {name}"
+    """Return an amount with its type: ``1.5 vcore``, ``64 GiB memory``, ``2 GPUs``."""
+    called = "GPU" if name == GPU and value == 1 else type_text(name)
+    return f"{number_text(name, value)} {called}"
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
@@ -32,13 +45,3 @@ def amounts_text(amounts: Mapping[str, int]) -> str:
     if amounts.get(_LAST) and not names:
         names = [_LAST]
     return ", ".join(amount_text(name, amounts[name]) for name in names) or "nothing"
-
-
-def readable(message: str) -> str:
-    """Return a message with every resource in it as users read them."""
-
-    def read(found: re.Match[str]) -> str:
-        pairs = (pair.rpartition(":") for pair in found[1].split())
-        return amounts_text({name: int(value) for name, _, value in pairs})
-
-    return _GO_MAP.sub(read, message)

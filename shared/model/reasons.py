@@ -1,6 +1,8 @@
 """The closed vocabulary of "no": every refusal to place an ask is one of these, with its numbers.
 
-`muster app NAME`, the API's pods and a scenario's ``reason`` all show these words.
+A refusal is values from where it is made to where it is shown; the sentence is written there, by
+``sentences.py`` alone. `muster app NAME`, the API's pods and a scenario's ``reason`` show the words
+below.
 """
 
 from collections.abc import Mapping
@@ -8,7 +10,6 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from shared.model.names import ROOT
-from shared.model.resources import go_map
 
 
 class Reason(StrEnum):
@@ -132,28 +133,100 @@ class Shortage:
         """Return whether it is the nodes that lack it, and none of them has any of it at all."""
         return self.owner == f"queue {ROOT}" and self.most <= 0
 
-    def __str__(self) -> str:
-        """Return it in a sentence."""
-        if self.is_nowhere:
-            return (
-                f"{self.resource}: no node has it, requested {self.amount[self.resource]} "
-                f"(all of it: {go_map(self.amount)})"
-            )
-        where = "" if self.owner.startswith("queue ") else f" in queue {self.queue}"
-        return (
-            f"{self.resource}: {self.owner} has {max(self.left, 0)} of {self.most} left{where}, "
-            f"requested {self.amount[self.resource]} (all of it: {go_map(self.amount)})"
-        )
+    @property
+    def kind(self) -> str:
+        """Return whether its owner is a ``queue``, a ``user`` or a ``group``."""
+        return self.owner.split(" ", 1)[0]
+
+    @property
+    def name(self) -> str:
+        """Return its owner's own name."""
+        return self.owner.removeprefix(f"{self.kind} ")
+
+    @property
+    def is_of_queue(self) -> bool:
+        """Return whether it is a queue's own max, and no limit of a user or a group in it."""
+        return self.owner == f"queue {self.queue}"
+
+
+class Kind(StrEnum):
+    """What a refusal says more closely than its reason does; its fields are those of ``Fact``."""
+
+    WHOLE_GANG = "whole gang"  # a limit has no room for all of it
+    ANY_MEMBER = "any member"  # nor for a single one
+    NODES = "nodes"  # of total that may be used ``nodes`` could hold it empty, count have the room
+    FILTER = "filter"  # count nodes were left, and fail on name
+    PLACES = "places"  # for count of total members, on so many nodes; amount: one more
+    MOST_PLACES = "most places"  # the same, and no other choice would find more
+    OVERDUE_GANG = "overdue gang"  # one in queue name has waited for longer than the period
+    NOT_ALLOCATED = "not allocated"  # count placeholders
+    NOT_REQUESTED = "not requested"  # no placeholder
+    PARTLY_REQUESTED = "partly requested"  # placeholders for room of an amount
+    LACKS_MEMBERS = "lacks members"  # a gang that starts again: count of total are asked for
+    MAKING_WAY = "making way"  # count placeholders have to go, for larger pods of group name
+    TO_REPLACE = "to replace"  # group name has count placeholders left
+    UNCONFIRMED = "unconfirmed"  # the release of its placeholder
+    RUNNING = "running"  # name runs count of total applications, in a queue
+    STARTING = "starting"  # application name of a queue
+    BACKED_OFF = "backed off"  # no node took count asks; for a period
+    NODE_MISSING = "node missing"  # the node name that it requires
+    NODE_CLOSED = "node closed"  # it does not match
+    NODE_SMALL = "node small"  # it has room when empty, an amount is requested
+    NODE_FULL = "node full"  # it has room now, an amount is requested; it is reserved for it
+    NODE_TAKEN = "node taken"  # it is missing, full or kept for others
+    CLAIM_IN_USE = "claim in use"  # claim name, by count pods, on the nodes names
+    VOLUME_COUNT = "volume count"  # count more of driver name are too many for nodes of total
+    PLUGIN = "plugin"  # name, in its own words
+    FIXED = "fixed"  # a quota is short of what may not be preempted
+    OTHERS_FIRST = "others first"  # amount: of each part of the gang so many start before
+    TOO_FEW = "too few"  # pods of group name wait: more start together
+    NO_DOMAIN = "no domain"  # has room for count of the gang
+    WORDS = "words"  # of who refuses
+    NOT_TRIED = "not tried"  # a forecast takes count steps at most
+    LARGER_THAN_MAX = "larger than max"  # a gang of an amount; room is what queue may ever have
+    LARGER_THAN_PLACEHOLDER = "larger than placeholder"  # an amount; room is its, of group name
+
+
+@dataclass(frozen=True, slots=True)
+class HeldNodes:
+    """Nodes that are held for a gang: some names, how many more, since and until when.
+
+    ``start_ns``: when it is expected to start by, 0: that is not known.
+    """
+
+    names: tuple[str, ...]
+    more: int
+    since_ns: int
+    start_ns: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """The numbers of a refusal; which fields are set, and what they mean, is said at its kind."""
+
+    kind: str
+    name: str = ""
+    queue: str = ""
+    count: int = 0
+    total: int = 0
+    nodes: int = 0
+    most: int = 0
+    amount: Mapping[str, int] = field(default_factory=dict)
+    room: Mapping[str, int] = field(default_factory=dict)
+    period_ns: int = 0
+    names: tuple[str, ...] = ()
+    text: str = ""
+    held: HeldNodes | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One "no": its reason, a sentence with the numbers, and what the nodes or a limit lack."""
+    """One "no": its reason with the numbers, and what the nodes or a limit lack."""
 
     reason: Reason
-    message: str
-    nodes: NodeEvidence | None = field(default=None, compare=False)
-    limit: Shortage | None = field(default=None, compare=False)
+    fact: Fact | None = None
+    nodes: NodeEvidence | None = None
+    limit: Shortage | None = None
 
 
 # What is wrong with a gang: reasons of an application's notes.

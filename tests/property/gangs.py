@@ -2,6 +2,7 @@
 
 from services.core.scheduler.actions.gang_places import could_be_held, first_could_be_held
 from shared.model.resources import add, add_into, fits_limit, total_of
+from shared.model.sentences import text_of
 
 RESERVING = ("New", "Accepted")
 
@@ -161,7 +162,7 @@ def _waits_for_its_first(partition, app):
 def _waits_for_its_queue(app):
     refusal = app.refusal
     is_refused = refusal is not None and refusal.reason == "GANG_HEADROOM"
-    return is_refused and "queue" in refusal.message.split(" has ")[0]
+    return is_refused and "queue" in text_of(refusal).split(" has ")[0]
 
 
 def _over(partition):

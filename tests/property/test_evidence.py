@@ -1,15 +1,15 @@
 """Why no node takes an ask: whatever has happened, the evidence is that of a look at each node."""
 
-import re
 from collections import Counter
 
 from hypothesis.stateful import invariant
 
 from services.core.scheduler.nodes.node_classes import MAX_SHOWN, OTHERS
 from shared.messages.selectors import is_tolerated, selects
+from shared.model.amounts import amounts_text
 from shared.model.numbers import INT64_MIN
 from shared.model.reasons import OTHER_PODS, SELECTOR, TAINTS, TAKEN, TOO_SMALL, UNSCHEDULABLE
-from shared.model.resources import fits_room, go_map
+from shared.model.resources import fits_room
 from tests.property.test_node_index import SHAPES, NodeIndexMachine
 
 LOOKED_AT = (2, 1, 5, 8)  # several types, one, a selector, affinity
@@ -54,7 +54,7 @@ def missing_on(node, shape):
 def told_classes(table):
     """Return the class under which each node is told, and how many there are of each."""
     numbers = list(table._classes._names)
-    of = {name: go_map(node.capacity) for name, node in table.nodes.items()}
+    of = {name: amounts_text(node.capacity) for name, node in table.nodes.items()}
     sizes = Counter(of.values())
     shown = sorted(sizes, key=lambda name: (-sizes[name], numbers.index(name)))[:MAX_SHOWN]
     of = {name: it if it in shown else OTHERS for name, it in of.items()}
@@ -63,7 +63,7 @@ def told_classes(table):
 
 
 def reason_and_numbers(fails, count):
-    """Return the reason for what nodes fail on, and the numbers of its sentence."""
+    """Return the reason for what nodes fail on, and its total, nodes and count."""
 
     def without(*words):
         return sum(not set(on) & set(words) for on in fails.values())
@@ -73,15 +73,15 @@ def reason_and_numbers(fails, count):
     large = without(UNSCHEDULABLE, SELECTOR, TAINTS, TOO_SMALL)
     roomy = sum(set(on) <= {OTHER_PODS, TAKEN} for on in fails.values())
     if not schedulable:
-        return "NO_NODES", [count]
+        return "NO_NODES", (count, 0, 0)
     if not matching:
-        return "CONSTRAINTS", [0, schedulable]
+        return "CONSTRAINTS", (schedulable, 0, 0)
     if not large:
-        return "NODE_TOO_SMALL", [0, matching]
+        return "NODE_TOO_SMALL", (matching, 0, 0)
     if not roomy:
-        return "NO_NODE_FITS", [0, matching, large]
+        return "NO_NODE_FITS", (matching, large, 0)
     taken = any(on == [TAKEN] for on in fails.values())
-    return ("RESERVED" if taken else "OTHER_PODS"), [roomy]
+    return ("RESERVED" if taken else "OTHER_PODS"), (0, 0, roomy)
 
 
 class EvidenceMachine(NodeIndexMachine):
@@ -102,8 +102,7 @@ class EvidenceMachine(NodeIndexMachine):
         else:
             refusal = table.room.refusal(shape)
             told = refusal.nodes
-            sentence = refusal.message.rpartition("]: ")[2]
-            numbers = [int(number) for number in re.findall(r"\d+", sentence)]
+            numbers = (refusal.fact.total, refusal.fact.nodes, refusal.fact.count)
             assert (refusal.reason.name, numbers) == reason_and_numbers(fails, len(fails))
         self.compare_evidence(told, fails, shape, for_many=for_many)
 

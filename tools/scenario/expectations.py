@@ -143,7 +143,7 @@ def _application(model: Model, name: str, wanted: Mapping[str, Any] | None) -> l
     if isinstance(fields.get("pending"), Mapping):
         answer["pending"] = view.summary.pending
     failed = _entry("applications", lambda _: answer, name, fields)
-    texts = (view.summary.message, view.summary.rejected_message, *view.summary.notes)
+    texts = (view.summary.message, view.summary.rejected_message, *view.summary.note_lines)
     if not any(reason in text for text in texts):
         found = " ".join(texts)
         failed.append(f"applications.{name}.reason: expected {reason!r}, found {found!r}")

@@ -240,7 +240,6 @@ class Feed:
         held = sum(group.allocated for group in groups)
         ask = None if view.has_ended else next(iter(view.asks.values()), None)
         wait = Model.own_why(view, ask) if ask is not None else None
-        said = summary.rejected_message or summary.message or "; ".join(summary.notes)
         gone = dict(view.gone)
         lost = gone.pop(TerminationType.UNKNOWN_TERMINATION_TYPE, 0)
         evicted = gone.pop(TerminationType.PREEMPTED_BY_SCHEDULER, 0)
@@ -261,7 +260,7 @@ class Feed:
             lost,
             evicted,
             wait.reason if wait is not None else "",
-            (wait.message if wait is not None else said)[:MAX_TEXT],
+            (wait.text if wait is not None else summary.text)[:MAX_TEXT],
             _ms(wait.since_ns) if wait is not None else 0,
             ask.shape if ask is not None and wait is None else "",
             self._amounts(summary.allocated),
@@ -273,7 +272,7 @@ _GROUPS = ("si/rackname", "si/instance-type")
 
 
 def _waiting(wait: Waiting) -> Row:
-    return [wait.asks, wait.reason, wait.message[:MAX_TEXT], _ms(wait.since_ns)]
+    return [wait.asks, wait.reason, wait.text[:MAX_TEXT], _ms(wait.since_ns)]
 
 
 def _events(model: Model, start: int, most: int) -> tuple[int, list[Row]]:

@@ -74,6 +74,6 @@ def _pod(model: Model, view: ApplicationView, item: AllocationState | AskState) 
         "requestTime": since_ns,
         "allocationKey": item.allocation_key,
         **_devices(item),
-        "waiting": waiting and {"reason": waiting.reason, "message": waiting.message},
+        "waiting": waiting and {"reason": waiting.reason, "message": waiting.text},
         **model.mark,
     }

@@ -20,8 +20,8 @@ def application_progress(model: Model, view: ApplicationView) -> dict[str, Any]:
         "applicationID": summary.application_id,
         "queueName": summary.queue_name,
         "state": summary.state,
-        "message": summary.rejected_message or summary.message or "; ".join(summary.notes),
-        "notes": list(summary.notes),
+        "message": summary.text,
+        "notes": summary.note_lines,
         "placeholders": {
             "wanted": sum(group.count for group in summary.placeholders),
             "held": held,
@@ -45,7 +45,7 @@ def _reasons(model: Model, *views: ApplicationView) -> list[dict[str, Any]]:
         for ask in view.asks.values():
             waiting = model.why(view, ask)
             if waiting is not None:
-                counts[waiting.reason, waiting.message] += 1
+                counts[waiting.reason, waiting.text] += 1
     return [
         {"reason": reason, "message": message, "asks": count}
         for (reason, message), count in counts.most_common(_MOST_REASONS)

@@ -2,12 +2,12 @@
 
 from services.api.projection.model import ApplicationView, Model
 from services.api.why.answer import Failure, LimitRow, Nearest, NodeClass, Nodes, WaitsFor
-from services.api.why.sentences import cure, left_text
 from shared.messages.state import AskState, Waiting
-from shared.model.amounts import amounts_text, readable
+from shared.model.amounts import amounts_text
 from shared.model.duration import go_duration
 from shared.model.reasons import NodeEvidence, Reason
 from shared.model.resources import Resource
+from shared.model.sentences import cure_text, left_text
 
 MOST_SHOWN = 50  # rows of a kind
 FOLLOWS = (  # from another reason of the same application, where there is one
@@ -92,7 +92,7 @@ def nodes(evidence: NodeEvidence, need: Resource) -> Nodes:
         total=evidence.total,
         classes=[
             NodeClass(
-                name=readable(name),
+                name=name,
                 nodes=evidence.classes.get(name, 0),
                 fails=[Failure(what=on, nodes=number) for on, number in found.items()],
             )
@@ -101,7 +101,7 @@ def nodes(evidence: NodeEvidence, need: Resource) -> Nodes:
         nearest=Nearest(
             node_id=evidence.nearest,
             lacks=dict(evidence.lacks),
-            cure=cure(evidence, amounts_text(need)),
+            cure=cure_text(evidence, amounts_text(need)),
         ),
     )
 
@@ -111,7 +111,7 @@ def waits_for(
 ) -> list[WaitsFor]:
     """Return what a reason makes it wait for; ``ask`` is the first that does."""
     if waiting.limit is not None:
-        kind, _, name = waiting.limit.owner.partition(" ")
+        kind, name = waiting.limit.kind, waiting.limit.name
         text = left_text(waiting.limit)
         return [WaitsFor(kind=kind, name=name, since=waiting.since_ns, text=text)]
     if waiting.reason == Reason.GANG_PATIENCE:
@@ -119,8 +119,9 @@ def waits_for(
     if waiting.reason == Reason.RESERVED:
         return _holders(model)
     kind, name = _what(view, Reason(waiting.reason), ask)
-    text = readable(waiting.message)
-    return [WaitsFor(kind=kind, name=name, since=waiting.since_ns, text=text)] if kind else []
+    if not kind:
+        return []
+    return [WaitsFor(kind=kind, name=name, since=waiting.since_ns, text=waiting.text)]
 
 
 def _what(view: ApplicationView, reason: Reason, ask: AskState | None) -> tuple[str, str]:
@@ -150,8 +151,7 @@ def _gang_ahead(model: Model, view: ApplicationView) -> list[WaitsFor]:
     if not found:
         return []
     since, name, waiting = min(found, key=lambda item: item[:2])
-    text = readable(waiting.message)
-    return [WaitsFor(kind="application", name=name, since=since, text=text)]
+    return [WaitsFor(kind="application", name=name, since=since, text=waiting.text)]
 
 
 def overtaken(model: Model, view: ApplicationView) -> str:

@@ -7,11 +7,10 @@ from collections.abc import Sequence
 
 from services.api.projection.model import Model
 from services.api.why.answer import Wait, Why
-from services.api.why.sentences import sentence
 from shared.messages.find_pod import PodFound
 from shared.messages.interface import HeldFor, PodsHeld
 from shared.messages.state import Waiting
-from shared.model.amounts import readable
+from shared.model.sentences import why_text
 
 MOST_PODS = 5  # named for one reason
 _NOBODY = PodsHeld("")
@@ -31,7 +30,7 @@ def held_wait(held: HeldFor) -> Wait:
     """Return it as a row of an answer."""
     return Wait(
         reason=held.reason,
-        message=readable(held.message),
+        message=held.message,
         since=held.since_ns,
         asks=held.pods,
         pods=[*held.names[:MOST_PODS]],
@@ -81,7 +80,7 @@ def _answer(kind: str, name: str, application: str, held: Sequence[HeldFor]) -> 
         state="",
         verdict="waiting",
         reason=first.reason,
-        sentence=sentence(kind, name, waiting_for(first)),
+        sentence=why_text(kind, name, first.reason, first.message),
         since=first.since_ns,
         waits=[held_wait(item) for item in held],
     )

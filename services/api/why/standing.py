@@ -38,19 +38,25 @@ from services.api.why.held import (
     why_found,
     why_held,
 )
-from services.api.why.sentences import sentence
 from shared.messages.find_pod import PodFound
 from shared.messages.interface import HeldFor
 from shared.messages.state import AllocationState, AskState, EvictionState, Waiting
-from shared.model.amounts import readable
 from shared.model.gpus import text_of
 from shared.model.names import POD_NAME_TAG
-from shared.model.reasons import ANNOTATION_IGNORED, MISMATCHES, TASK_GROUPS_ERROR, Reason
+from shared.model.reasons import (
+    ANNOTATION_IGNORED,
+    MISMATCHES,
+    TASK_GROUPS_ERROR,
+    Fact,
+    Kind,
+    Reason,
+)
 from shared.model.resources import Resource, add_into
+from shared.model.sentences import IT, fact_text, why_text
 from shared.model.states import ApplicationState
 
 _OF_ANNOTATIONS = (TASK_GROUPS_ERROR, ANNOTATION_IGNORED)
-_ENDS_SOON = Waiting("", Reason.REPLACING, "the release of its placeholder is not confirmed yet", 0)
+_ENDS_SOON = Waiting("", Reason.REPLACING, "", 0, fact=Fact(Kind.UNCONFIRMED))
 
 
 @dataclass(slots=True)
@@ -167,11 +173,12 @@ def _with_annotations(answer: Why) -> Why:
 
 def _ended(answer: Why, view: ApplicationView) -> Why:
     summary = view.summary
-    text = summary.rejected_message or summary.message
+    fact = summary.fact
+    text = fact_text(fact) if fact is not None else summary.rejected_message or summary.message
     is_rejected = summary.state == ApplicationState.REJECTED
     answer.verdict = "rejected" if is_rejected else "ended"
     what = "was rejected" if is_rejected else f"has ended: it is {summary.state}"
-    more = f": {readable(text)}" if text else ""
+    more = f": {text}" if text else ""
     answer.sentence = f"application {answer.name} {what}{more}."
     answer.since = summary.finished_time_ns
     answer.waits = []
@@ -205,7 +212,7 @@ def _waits(model: Model, view: ApplicationView) -> list[_Asks]:
     found: dict[tuple[str, str], _Asks] = {}
     for asks in alike.values():
         waiting = model.why(view, asks[0])
-        key = (waiting.reason, waiting.message) if waiting is not None else ("", "")
+        key = (waiting.reason, waiting.text) if waiting is not None else ("", "")
         item = found.setdefault(key, _Asks(waiting, [], asks[0]))
         item.keys += [ask.allocation_key for ask in asks]
         if waiting is not None and item.waiting is not None and waiting.since_ns:
@@ -213,10 +220,10 @@ def _waits(model: Model, view: ApplicationView) -> list[_Asks]:
             item.waiting = replace(item.waiting, since_ns=since)
     if view.swapping:
         found[_ENDS_SOON.reason, ""] = _Asks(_ENDS_SOON, list(view.swapping), None)
-    for note in view.summary.notes:
-        reason, _, message = note.partition(": ")
-        if reason == Reason.APPLICATION_ENDING:
-            found[reason, message] = _Asks(Waiting("", reason, message, 0), [], None)
+    for note in view.summary.noted:
+        if note.reason == Reason.APPLICATION_ENDING:
+            waiting = Waiting("", note.reason, note.message, 0)
+            found[note.reason, note.message] = _Asks(waiting, [], None)
     held = [
         _Asks(waiting_for(item), [*item.keys], None, item)
         for item in held_of(model, view.summary.application_id)
@@ -237,7 +244,7 @@ def _wait(item: _Asks) -> Wait:
         return held_wait(item.held)
     return Wait(
         reason=item.waiting.reason,
-        message=readable(item.waiting.message),
+        message=item.waiting.text,
         since=item.waiting.since_ns,
         asks=len(item.keys),
         pods=item.keys[:MOST_PODS],
@@ -249,7 +256,7 @@ def _explain(model: Model, view: ApplicationView, answer: Why, item: _Asks) -> W
     waiting = item.waiting
     assert waiting is not None
     answer.verdict, answer.reason = "waiting", waiting.reason
-    answer.sentence, answer.since = sentence(answer.kind, answer.name, waiting), waiting.since_ns
+    answer.sentence, answer.since = _sentence(answer, waiting), waiting.since_ns
     answer.need = _need(view, item, waiting)
     answer.queues = queue_rows(model, view, waiting, answer.need)
     answer.limits = limit_rows(model, view, waiting, answer.need)
@@ -261,6 +268,11 @@ def _explain(model: Model, view: ApplicationView, answer: Why, item: _Asks) -> W
         answer.waits_for.append(WaitsFor(kind="victim", name=name, since=since_ns, text=text))
         answer.sentence += f" {text[0].upper()}{text[1:]}, and its room is nobody's."
     return answer
+
+
+def _sentence(answer: Why, waiting: Waiting) -> str:
+    text = waiting.text_for(IT) if answer.kind == "pod" else waiting.text
+    return why_text(answer.kind, answer.name, waiting.reason, text)
 
 
 def _pod_name(pod: AllocationState) -> str:
@@ -293,11 +305,10 @@ def _need(view: ApplicationView, item: _Asks, waiting: Waiting) -> Resource:
 
 def _mismatches(view: ApplicationView) -> list[Mismatch]:
     """Return what is wrong with an application's gang."""
-    notes = (note.partition(": ") for note in view.summary.notes)
     return [
-        Mismatch(reason=reason, message=readable(message))
-        for reason, _, message in notes
-        if reason in MISMATCHES
+        Mismatch(reason=note.reason, message=note.message)
+        for note in view.summary.noted
+        if note.reason in MISMATCHES
     ]
 
 
@@ -331,7 +342,7 @@ def _why_missing(model: Model, view: ApplicationView, group: str) -> str:
     asks = (a for a in view.asks.values() if a.placeholder and a.task_group_name == group)
     ask = next(asks, None)
     waiting = model.why(view, ask) if ask is not None else None
-    return f"{waiting.reason}: {readable(waiting.message)}" if waiting is not None else ""
+    return f"{waiting.reason}: {waiting.text}" if waiting is not None else ""
 
 
 def _log(asks: Iterable[AskState]) -> list[LogLine]:

@@ -9,7 +9,6 @@ from pydantic.alias_generators import to_camel
 from services.api.web.answers import AnswerError
 from services.api.web.documents import DocumentsError, read_documents
 from shared.messages.what_if import Forecast, ForecastApplication, QueueChange, WhatIf
-from shared.model.amounts import readable
 
 MAX_ADDED = 1_000
 _VERBS = {
@@ -191,7 +190,7 @@ def _outcome(item: ForecastApplication) -> Outcome:
         is_gang=item.is_gang,
         is_new=item.is_new,
         reason=item.reason,
-        message=readable(item.rejected or item.message),
+        message=item.rejected or item.message,
         expected_start=item.expected_start_ns,
         no_start=item.no_start,
         places=[

@@ -294,7 +294,7 @@ def _allocation_log(ask: AskState, waiting: Waiting | None) -> list[Answer]:
     lines = [(item.last_occurrence_ns, item.message, item.count) for item in ask.log]
     if waiting is not None:
         known = {message for _, message, _ in lines}
-        why = {_LOG_TEXTS.get(waiting.reason, waiting.message): 1}
+        why = {_LOG_TEXTS.get(waiting.reason, waiting.text): 1}
         if waiting.nodes is not None and waiting.nodes.failures:
             why = causes_of(waiting.nodes)
         since_ns = waiting.since_ns

@@ -115,8 +115,8 @@ async def test_what_is_wrong_with_task_groups_is_an_event_and_a_sentence(muster,
     assert (event["type"], event["regarding"]["name"]) == ("Warning", "m0")
     assert text in event["note"]
     await until(lambda: muster.model.application("gang"), "the application")
-    await until(lambda: muster.model.application("gang").summary.notes, "its note")
-    assert text in muster.model.application("gang").summary.notes[0]
+    await until(lambda: muster.model.application("gang").summary.noted, "its note")
+    assert text in muster.model.application("gang").summary.noted[0].message
     await muster.kill_core()
     await until(muster.is_ready, "it is back")
-    await until(lambda: muster.model.application("gang").summary.notes, "its note again")
+    await until(lambda: muster.model.application("gang").summary.noted, "its note again")

@@ -49,9 +49,9 @@ async def test_what_the_nearest_node_lacks_is_told_by_device():
     core.asks("app", ["c"], {"vcore": 1, GPU_SHARE: 500})
     text = sentence(core, "c")
     assert "none of 1 nodes has it now" in text
-    assert "100 muster.io/gpu-share" in text
+    assert "lacks 0.1 GPU shares" in text
     core.asks("app", ["d"], {"vcore": 1, GPU: 2})
-    assert "2 nvidia.com/gpu" in sentence(core, "d")
+    assert "lacks 2 GPUs" in sentence(core, "d")
 
 
 async def test_a_device_of_which_more_was_given_than_there_is_fails_the_health_check():

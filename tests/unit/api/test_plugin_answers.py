@@ -26,7 +26,7 @@ async def test_what_a_plugin_refuses_is_said_of_the_asks_that_it_refused():
     view = system.model.application("app")
     why = {key: system.model.why(view, ask) for key, ask in view.asks.items()}
     assert why["fits-not"].reason == Reason.NODE_TOO_SMALL
-    assert (why["refused"].reason, why["refused"].message) == (
+    assert (why["refused"].reason, why["refused"].text) == (
         Reason.PLUGIN,
         "plugin limits: more than 2 vcores",
     )

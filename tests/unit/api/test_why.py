@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from services.api.why.sentences import SENTENCES
 from services.api.why.standing import why
 from services.core.scheduler.statement import partition
 from shared.messages.constraints import AttachedVolume, Constraints
@@ -17,7 +16,7 @@ from shared.messages.interface import (
     RemoveApplicationRequest,
 )
 from shared.messages.state import StateDelta
-from shared.model.amounts import amounts_text, readable
+from shared.model.amounts import amounts_text
 from shared.model.reasons import Reason
 from tests.builders import config_of
 from tests.unit.api.following import System
@@ -40,8 +39,7 @@ def asked(system, name):
 
 
 @pytest.mark.parametrize("reason", list(Reason))
-def test_every_reason_has_a_sentence_and_a_scenario_with_its_golden_one(reason):
-    assert reason in SENTENCES
+def test_every_reason_has_a_scenario_with_its_golden_sentence(reason):
     if reason not in HERE:
         text = (SCENARIOS / f"why-{reason}.yaml").read_text()
         assert f"reason: {reason}\n" in text
@@ -86,8 +84,8 @@ def test_volumes_are_counted():
     answer = asked(system, "q")
     assert answer["reason"] == Reason.VOLUMES
     assert answer["sentence"] == (
-        "pod q waits for its volumes: 1 nodes have the room, and 1 more volume(s) of disk are too "
-        "many for 1 of 1 nodes, which take at most 1 each."
+        "pod q waits for its volumes: 1 more volume(s) of disk are too many for 1 of 1 nodes, which "
+        "take at most 1 each."
     )
     assert answer["nodes"]["classes"][0]["fails"] == [{"what": "volumes", "nodes": 1}]
 
@@ -196,7 +194,6 @@ async def test_an_unknown_name_is_404_and_evictions_are_listed():
 
 
 def test_amounts_are_read_as_people_write_them():
-    assert amounts_text({"pods": 1, "memory": 2**30, "vcore": 1500}) == "1.5 vcore, 1Gi memory"
+    assert amounts_text({"pods": 1, "memory": 2**30, "vcore": 1500}) == "1.5 vcore, 1 GiB memory"
     assert amounts_text({"pods": 3}) == "3 pods"
     assert amounts_text({}) == "nothing"
-    assert readable("has map[memory:1024 vcore:10], map[]") == "has 0.01 vcore, 1Ki memory, nothing"

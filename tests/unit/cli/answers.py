@@ -22,8 +22,8 @@ from shared.messages.trace import TraceRecord
 from shared.messages.what_if import QueueChange
 
 WHY_GANG = (
-    "the whole gang does not fit: vcore: queue root.ml has 15000 of 64000 left, requested 32000 "
-    "(all of it: map[memory:68719476736 pods:8 vcore:32000])"
+    "the whole gang needs 64 GiB memory, and user research-platform has 15 GiB memory left of its "
+    "640 GiB memory in queue root.ml"
 )
 
 

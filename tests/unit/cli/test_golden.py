@@ -75,7 +75,7 @@ def test_what_holds_something_back_is_read_whole_at_80_columns(api, muster, name
     narrow = "".join(muster(*command, width=80).out.split())
     wanted = "".join(f"{'NO_NODE_FITS' if name == 'pods' else 'GANG_HEADROOM'}:".split())
     assert wanted in narrow
-    assert "map[memory:68719476736" in narrow
+    assert "640GiBmemoryinqueueroot.ml" in narrow
     pipe = muster(*command).out
     assert answers.WHY_GANG in pipe
     assert "…" not in pipe + narrow

@@ -33,6 +33,7 @@ from shared.messages.protocol import (
 )
 from shared.messages.what_if import Forecast, WhatIf
 from shared.model.resources import multiply
+from shared.model.sentences import text_of
 from shared.model.states import ApplicationState
 from shared.model.units import seconds
 from tests.builders import Core, config_of, section
@@ -264,7 +265,7 @@ def test_what_the_nodes_lack_is_no_headroom_and_what_a_configured_max_lacks_is()
     assert [app.gang_admitted for app in apps.values()] == [True, True, False]
     leaf = core.partition.queues["root.a"]
     assert (leaf.allocated["vcore"], leaf.promised["vcore"]) == (1000, 5000)
-    assert "vcore: queue root.a has 1000 of 7000 left" in apps["three"].refusal.message
+    assert "queue root.a has 1 vcore left of its 7 vcore" in text_of(apps["three"].refusal)
     core.check()
 
 

@@ -14,6 +14,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.model.reasons import Reason
+from shared.model.sentences import text_of
 from shared.model.units import seconds
 from shared.queueconfig import load_schedulable
 from shared.queueconfig.warnings import warnings_of
@@ -121,7 +122,7 @@ def test_what_may_not_be_preempted_stays_within_the_quota_and_goes_on_when_there
     assert [held(core, name) for name in ("one", "two", "three", "free")] == [1, 1, 0, 2]
     refusal = why(core, "three")
     assert refusal.reason is Reason.QUEUE_QUOTA
-    assert "vcore: queue root.a has 0 of 2 left, requested 1" in refusal.message
+    assert "needs 0.001 vcore, and queue root.a has 0 vcore left of its 0.002" in text_of(refusal)
     core.check()
     core.update(releases=(AllocationRelease("free", "free-0", TerminationType.STOPPED_BY_RM),))
     assert held(core, "three") == 0  # no quota of theirs

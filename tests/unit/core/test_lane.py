@@ -12,6 +12,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.model.names import RUN_SECONDS
+from shared.model.sentences import text_of
 from shared.model.units import MAX_DURATION_NS, seconds
 from tests.builders import START_NS, Core, config_of
 
@@ -275,7 +276,7 @@ def test_pods_of_which_nothing_is_known_end_last_and_no_start_is_told():
     gang(core, "wide", 2)
     assert "n1" in held(core)
     assert (len(held(core)), core.partition.lane.start_ns) == (2, 0)
-    assert "when it starts is not known" in core.partition.applications["wide"].refusal.message
+    assert "when it starts is not known" in text_of(core.partition.applications["wide"].refusal)
 
 
 @pytest.mark.parametrize(
@@ -320,7 +321,7 @@ def test_a_node_that_goes_is_held_no_more_and_another_is():
 def test_it_is_said_since_when_which_nodes_and_until_when():
     core = cluster()
     gang(core, "wide", 2)
-    said = core.partition.applications["wide"].refusal.message
+    said = text_of(core.partition.applications["wide"].refusal)
     assert said.endswith(
         "; it has the lane since 2026-01-01 00:00:00 UTC: held for it are n0, n1; "
         "it is expected to start by 2026-01-01 00:03:20 UTC"

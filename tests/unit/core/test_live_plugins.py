@@ -21,6 +21,7 @@ from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
 from shared.messages.what_if import WhatIf
 from shared.model.reasons import Reason
 from shared.model.resources import add_into, multiply
+from shared.model.sentences import text_of
 from tests.builders import Core, config_of
 
 ONE = {"vcore": 1}
@@ -82,7 +83,7 @@ def test_a_plugin_keeps_nodes_free_of_what_it_does_not_want_there():
     core.asks("app", ["gpu"], {"vcore": 1, GPU: 1})
     assert placed(core) == {"gpu": "a-gpu"}
     assert why(core).reason is Reason.PLUGIN
-    assert why(core).message == "plugin gpus: none of 1 matching nodes may be taken"
+    assert text_of(why(core)) == "plugin gpus: none of 1 matching nodes may be taken"
     node(core, "b-plain", vcore=1)
     assert placed(core) == {"gpu": "a-gpu", "plain": "b-plain"}
     core.asks("app", ["another"], ONE)
@@ -348,7 +349,7 @@ def test_a_capacity_holds_and_is_asked_again_when_there_is_room():
         core.asks(name, [f"{name}-{at}" for at in range(2)], ONE)
     assert set(placed(core)) == {"a1-0", "a1-1", "b1-0", "b1-1"}
     assert why(core, "a2").reason is Reason.PLUGIN
-    assert why(core, "a2").message == "plugin tenants: 3 vcores would be more than 2"
+    assert text_of(why(core, "a2")) == "plugin tenants: 3 vcores would be more than 2"
     core.asks("a2", ["a2-memory"], {"memory": 1})
     assert "a2-memory" in placed(core), "only what was refused waits"
     stop(core, "a1", "a1-0")
@@ -551,8 +552,8 @@ def test_a_hook_that_raises_says_no_and_is_named(kind, what):
     assert placed(core) == {}
     assert why(core).reason is Reason.PLUGIN
     raised = f"{kind} raised ZeroDivisionError: division by zero"
-    assert "plugin bad" in why(core).message
-    assert raised in why(core).message
+    assert "plugin bad" in text_of(why(core))
+    assert raised in text_of(why(core))
     assert core.reports == [f"plugin bad: {raised}"], "it is reported once"
     assert len(warnings(core)) == 1
     assert warnings(core)[0].startswith(f"plugin bad: {raised} (")
@@ -612,7 +613,7 @@ def test_without_a_plugin_that_is_named_nothing_starts(gang):
         core.asks("app", ["one"], ONE)
     assert placed(core) == {}
     assert why(core).reason is Reason.PLUGIN
-    assert why(core).message.startswith("plugin absent: ")
+    assert text_of(why(core)).startswith("plugin absent: ")
     assert "nothing is started without it" in warnings(core)[0]
 
 
@@ -621,7 +622,7 @@ def test_a_plugin_that_cannot_register_is_told_of():
     node(core, "n", vcore=4)
     core.application("app")
     core.asks("app", ["one"], ONE)
-    assert why(core).message == "plugin bad: register raised ZeroDivisionError: division by zero"
+    assert text_of(why(core)) == "plugin bad: register raised ZeroDivisionError: division by zero"
     assert len(core.reports) == 1
 
 

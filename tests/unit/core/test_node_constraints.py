@@ -21,6 +21,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.model.reasons import Reason
+from shared.model.sentences import text_of
 from tests.builders import Core, config_of, section
 
 ZONE, HOST = "zone", "kubernetes.io/hostname"
@@ -370,8 +371,8 @@ def test_a_node_takes_so_many_volumes_of_a_driver_and_a_shared_one_once():
     assert [cluster.pod(f"q{at}", volumes=(disk,)) for at in range(2)] == ["n2", None]
     refusal = cluster.why("q1")
     assert refusal.reason is Reason.VOLUMES
-    assert "1 more volume(s) of disk are too many for 2 of 2 nodes" in refusal.message
-    assert "at most 2 each" in refusal.message
+    assert "1 more volume(s) of disk are too many for 2 of 2 nodes" in text_of(refusal)
+    assert "at most 2 each" in text_of(refusal)
     assert [(item.on, item.nodes) for item in refusal.nodes.failures] == [("volumes", 2)]
     assert cluster.pod("free", volumes=(AttachedVolume("other"),)) == "n1"
     assert cluster.end("p1") == []  # p0 has it still
@@ -393,7 +394,7 @@ def test_of_an_exclusive_claim_one_pod_runs_at_a_time_wherever():
     assert cluster.pod("p1", volumes=mine) is None
     refusal = cluster.why("p1")
     assert refusal.reason is Reason.VOLUMES
-    assert "claim d/mine is ReadWriteOncePod and used by 1 other pod(s), on n1" in refusal.message
+    assert "claim d/mine is ReadWriteOncePod and used by 1 other pod(s), on n1" in text_of(refusal)
     assert cluster.end("p0") == [("p1", "n1")]
 
 

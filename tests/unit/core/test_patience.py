@@ -25,6 +25,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
+from shared.model.sentences import text_of
 from shared.model.units import seconds
 from tests.builders import Core, config_of
 
@@ -91,7 +92,7 @@ def test_a_waiting_gang_is_passed_for_its_patience_and_no_longer():
     assert not core.ganged("gang", 1)
     assert not core.plain("plain", 1)
     assert (core.reason("gang"), core.reason("plain")) == ("GANG_PATIENCE", "GANG_PATIENCE")
-    message = core.partition.applications["plain"].refusal.message
+    message = text_of(core.partition.applications["plain"].refusal)
     assert "queue root.a has waited for longer than starvationGuard 5m0s" in message
     assert core.plain("filler", 1)  # who runs goes on
     core.end("filler")

@@ -24,6 +24,7 @@ from services.shim_adapter.backends.kubernetes.observed import NodeSeen
 from services.shim_adapter.mirror.asks import NODE_ACTIONS, node_info
 from services.shim_adapter.mirror.world import World
 from shared.messages.interface import Allocation, NodeAction, NodeInfo
+from shared.model.sentences import text_of
 from shared.queueconfig import validator
 from tests.builders import Core, config_of, section
 
@@ -255,7 +256,7 @@ def test_a_filter_that_looks_at_the_node_says_why_and_lets_who_waits_try_again(m
     core.application("app", "root.a")
     assert section(core.asks("app", ["k"], POD), "new_allocations") == []
     (bucket,) = core.partition.queues["root.a"].buckets.values()
-    assert "maintenance" in bucket.refusal.message
+    assert "maintenance" in text_of(bucket.refusal)
     (placed,) = section(core.update(nodes=seen(cluster)), "new_allocations")
     assert placed.node_id == "n0"
     core.check()

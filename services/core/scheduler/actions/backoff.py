@@ -9,9 +9,8 @@ from services.core.scheduler.model.rows import Application, Bucket
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.protocol import TimerKind
-from shared.model.duration import go_duration
 from shared.model.numbers import saturated
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import Fact, Kind, Reason, Refusal
 
 
 def begin(partition: Partition, bucket: Bucket) -> None:
@@ -39,10 +38,8 @@ def _unschedulable(application: Application) -> int:
 def _back_off(partition: Partition, application: Application, count: int) -> None:
     delay_ns = application.queue.settings.backoff_delay_ns
     partition.set(application, backoff_until_ns=saturated(partition.now_ns + delay_ns))
-    sentence = f"no node took {count} of its asks: left out for {go_duration(delay_ns)}"
-    queueing.set_unschedulable(
-        application, Refusal(Reason.BACKOFF, sentence), partition.now_ns, None
-    )
+    refusal = Refusal(Reason.BACKOFF, Fact(Kind.BACKED_OFF, count=count, period_ns=delay_ns))
+    queueing.set_unschedulable(application, refusal, partition.now_ns, None)
     partition.arm_timer_at(application, TimerKind.BACKOFF, application.backoff_until_ns)
 
 

@@ -23,10 +23,9 @@ from services.core.scheduler.model.task_groups import TaskGroupCount
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.place.one import node_for
-from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, TerminationType
-from shared.model.reasons import Reason, Refusal, Shortage
+from shared.model.reasons import Reason, Refusal
 from shared.model.resources import (
     Resource,
     excess,
@@ -202,12 +201,8 @@ class Search:
         rest = excess(self._wanted, total_of(item.resource_per_alloc for item in chosen))
         short_user = first_shortage(self._application, rest)
         if short_user is not None:
-            return _over(Reason.USER_QUOTA, allocation_log.USER_QUOTA, short_user[1])
+            return Refusal(Reason.USER_QUOTA, limit=short_user[1])
         short = self._application.queue.first_without_room(rest)
         if short is not None:
-            return _over(Reason.QUEUE_QUOTA, allocation_log.QUEUE_QUOTA, short[1])
+            return Refusal(Reason.QUEUE_QUOTA, limit=short[1])
         return None
-
-
-def _over(reason: Reason, text: str, limit: Shortage) -> Refusal:
-    return Refusal(reason, f"{text}: {limit}", limit=limit)

@@ -218,9 +218,8 @@ def _no_headroom(
         tracker, limit = short_user
         available = tracker.headroom(application.queue)
         _note_no_headroom(partition, application, ask, BY_USER, available)
-        text = allocation_log.USER_QUOTA
-        allocation_log.note(partition, application, ask, text)
-        return Refusal(Reason.USER_QUOTA, f"{text}: {limit}", limit=limit), tracker.gate
+        allocation_log.note(partition, application, ask, allocation_log.USER_QUOTA)
+        return Refusal(Reason.USER_QUOTA, limit=limit), tracker.gate
     if application.is_fixed:
         over = over_quota(application, amount, amount if ask.has_kept_room else {})
         if over is not None:
@@ -230,12 +229,11 @@ def _no_headroom(
         queue, limit = short
         if limit.is_nowhere:
             refusal = partition.nodes.room.refusal(ask.shape)
-            return Refusal(refusal.reason, str(limit), refusal.nodes, limit), queue.gate
+            return Refusal(refusal.reason, None, refusal.nodes, limit), queue.gate
         available = application.queue.headroom()
         _note_no_headroom(partition, application, ask, BY_QUEUE, available)
-        text = allocation_log.QUEUE_QUOTA
-        allocation_log.note(partition, application, ask, text)
-        return Refusal(Reason.QUEUE_QUOTA, f"{text}: {limit}", limit=limit), queue.gate
+        allocation_log.note(partition, application, ask, allocation_log.QUEUE_QUOTA)
+        return Refusal(Reason.QUEUE_QUOTA, limit=limit), queue.gate
     return partition.no_capacity(application, amount)
 
 

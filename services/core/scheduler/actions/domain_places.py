@@ -18,7 +18,7 @@ from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.tentative import Tentative
 from services.core.scheduler.statement.trial import Trial
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import Fact, Kind, Reason, Refusal
 
 
 def find(
@@ -32,8 +32,8 @@ def find(
     places = _where_it_is_kept(application, kept) if kept else _in_a_domain(partition, application)
     if not places or not _place(trial, places):
         count = sum(application.next_pods().values())
-        text = f"the whole gang has no place: no domain of the nodes has room for {count} of it"
-        return NoPlaces(Refusal(Reason.GANG_PLACES, text), application.placeholder_needs())
+        refusal = Refusal(Reason.GANG_PLACES, Fact(Kind.NO_DOMAIN, count=count))
+        return NoPlaces(refusal, application.placeholder_needs())
     return places
 
 

@@ -40,14 +40,13 @@ from services.core.scheduler.statement.partition import Partition, timer_name
 from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
 from shared.messages.protocol import TimerKind
-from shared.model.reasons import Reason, Refusal, Shortage
+from shared.model.reasons import Fact, Kind, Reason, Refusal, Shortage
 from shared.model.resources import (
     Resource,
     add,
     add_into,
     fits_limit,
     fits_room,
-    go_map,
     is_zero,
     shared_types,
 )
@@ -106,14 +105,14 @@ def _lacks_headroom(
     gang = application.outstanding()
     short_user = first_shortage(application, gang, count_promises=True, if_promised=in_part)
     if short_user is not None:
-        return _no_headroom("the whole gang does not fit", short_user)
+        return _no_headroom(Kind.WHOLE_GANG, short_user)
     own = application.kept_room()
     fixed = over_quota(application, gang, own)
     if fixed is not None:
         return replace(fixed[0], reason=Reason.GANG_HEADROOM), fixed[1]
     short = application.queue.first_without_quota(gang, if_promised=in_part, own=own)
     if short is not None:
-        return _no_headroom("the whole gang does not fit", short)
+        return _no_headroom(Kind.WHOLE_GANG, short)
     refused = partition.no_capacity(application, gang)
     if refused is not None or application.needs_places:
         return refused
@@ -130,15 +129,15 @@ def _without_a_part(application: Application) -> tuple[Refusal, Gate] | None:
         short = short or application.queue.first_without_room(amount)
         if short is None or (isinstance(short[0], Queue) and short[0].parent is None):
             return None
-        refused = refused or _no_headroom("no member of the gang fits", short)
+        refused = refused or _no_headroom(Kind.ANY_MEMBER, short)
     return refused
 
 
 def _no_headroom(
-    what: str, short: tuple[Tracker, Shortage] | tuple[Queue, Shortage]
+    what: Kind, short: tuple[Tracker, Shortage] | tuple[Queue, Shortage]
 ) -> tuple[Refusal, Gate]:
     by, limit = short
-    return Refusal(Reason.GANG_HEADROOM, f"{what}: {limit}", limit=limit), by.gate
+    return Refusal(Reason.GANG_HEADROOM, Fact(what), limit=limit), by.gate
 
 
 def _over_applications(
@@ -153,10 +152,8 @@ def _over_applications(
         full = queue.first_over_applications(application.id)
         if full is not None:
             running = full.running_apps + len(full.allocating_accepted)
-            sentence = (
-                f"queue {full.path} runs {running} of at most {full.max_applications} applications"
-            )
-            return Refusal(Reason.MAX_APPLICATIONS, sentence), full.gate
+            fact = Fact(Kind.RUNNING, f"queue {full.path}", "", running, full.max_applications)
+            return Refusal(Reason.MAX_APPLICATIONS, fact), full.gate
     over = first_full(application)
     if over is not None:
         return Refusal(Reason.MAX_APPLICATIONS, over[1]), over[0].gate
@@ -181,8 +178,7 @@ def _another_starting(
     if not starter.allocations and application.order < starter.order:
         partition.set(queue, starter=application)
         return None
-    sentence = f"application {starter.id} of queue {queue.path} is starting: one at a time"
-    return Refusal(Reason.ANOTHER_STARTING, sentence), queue.gate
+    return Refusal(Reason.ANOTHER_STARTING, Fact(Kind.STARTING, starter.id, queue.path)), queue.gate
 
 
 def withdraw_over_maxima(partition: Partition) -> None:
@@ -249,7 +245,7 @@ def _place_whole(
 ) -> tuple[Refusal, Gate | None] | None:
     """Allocate all placeholders of a gang, or refuse it for want of places and let it wait."""
     wanted, pending = gang_places.amount(application), _members_to_come(application)
-    if pending:
+    if pending is not None:
         _await_places(partition, application, {})
         return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, pending), None
     gate: Gate | None = None
@@ -296,34 +292,26 @@ def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal,
     """
     short_user = first_shortage(application, wanted)
     if short_user is not None:
-        return _no_headroom("the whole gang does not fit", short_user)
+        return _no_headroom(Kind.WHOLE_GANG, short_user)
     short = application.queue.first_without_room(wanted, own=application.kept_room())
     if short is None:
         return None
     queue, limit = short
     if queue.parent is not None:
-        return _no_headroom("the whole gang does not fit", short)
-    text = f"the whole gang has no place: {limit}"
-    return Refusal(Reason.GANG_PLACES, text, limit=limit), queue.gate
+        return _no_headroom(Kind.WHOLE_GANG, short)
+    return Refusal(Reason.GANG_PLACES, Fact(Kind.WHOLE_GANG), limit=limit), queue.gate
 
 
-def _members_to_come(application: Application) -> str:
-    """Return a sentence where fewer members are asked for than a gang needs, else ""."""
+def _members_to_come(application: Application) -> Fact | None:
+    """Return how many members are requested where that is fewer than a gang needs, else None."""
     if not application.is_restarting:
         wanted, announced = gang_places.amount(application), application.outstanding()
-        return (
-            ""
-            if fits_room(wanted, announced)
-            else f"placeholders for {go_map(wanted)} of {go_map(announced)} have been asked for"
-        )
+        if fits_room(wanted, announced):
+            return None
+        return Fact(Kind.PARTLY_REQUESTED, amount=announced, room=wanted)
     missing = sum(application.next_pods().values())
     there = sum(application.placeholder_needs().values())
-    if there >= missing:
-        return ""
-    return (
-        f"the gang starts again only as a whole: {there} of the {missing} members that it lacks "
-        "have been asked for"
-    )
+    return None if there >= missing else Fact(Kind.LACKS_MEMBERS, count=there, total=missing)
 
 
 def _await_places(

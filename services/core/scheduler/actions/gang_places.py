@@ -18,7 +18,7 @@ Cost: a trial is one search of the nodes a member; the bound one comparison of t
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
 
@@ -32,8 +32,8 @@ from services.core.scheduler.place.one import node_for
 from services.core.scheduler.place.place import Unplaced, place
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
-from shared.model.reasons import Reason, Refusal
-from shared.model.resources import Resource, add_into, fits_room, go_map, multiply
+from shared.model.reasons import Fact, Kind, Reason, Refusal
+from shared.model.resources import Resource, add_into, fits_room, multiply
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application
@@ -100,8 +100,15 @@ def bound(
         return None
     most = sum(min(room[shape], count) for shape, count in wanted.items())
     usable = int(np.count_nonzero(np.add.reduce(list(places.values()))))
-    why = f"at most {most} of {sum(wanted.values())} members have one, on {usable}"
-    return NoPlaces(_refusal(nodes, why, short, _lack(nodes, short)), {short: wanted[short]})
+    fact = Fact(
+        Kind.MOST_PLACES,
+        count=most,
+        total=sum(wanted.values()),
+        nodes=usable,
+        amount=short.resource,
+    )
+    refusal = Refusal(Reason.GANG_PLACES, fact, nodes.room.evidence(short))
+    return NoPlaces(refusal, {short: wanted[short]})
 
 
 def find(
@@ -159,11 +166,20 @@ class _OnNodes:
         """Say how many members have a place, and what is lacking for one more."""
         assert ask is not None  # there is always the domain of all nodes
         nodes, wanted = self._nodes, self._application.placeholder_needs()
-        used = len({node.node_id for _, node in placed})
-        why = f"{len(placed)} of {sum(wanted.values())} members have one, on {used}"
-        has_room = nodes.room.places(ask.shape, backfill=self._backfill).any()
-        lack = nodes.room.refusal(ask.shape).message if has_room else _lack(nodes, ask.shape)
-        return NoPlaces(_refusal(nodes, why, ask.shape, lack), wanted)
+        fact = Fact(
+            Kind.PLACES,
+            count=len(placed),
+            total=sum(wanted.values()),
+            nodes=len({node.node_id for _, node in placed}),
+            amount=ask.shape.resource,
+        )
+        if not nodes.room.places(ask.shape, backfill=self._backfill).any():
+            refusal = Refusal(Reason.GANG_PLACES, fact, nodes.room.evidence(ask.shape))
+            return NoPlaces(refusal, wanted)
+        closed = nodes.room.refusal(ask.shape)
+        if closed.fact is not None and closed.fact.kind == Kind.PLUGIN:
+            fact = replace(fact, text=closed.fact.text)
+        return NoPlaces(Refusal(Reason.GANG_PLACES, fact, closed.nodes), wanted)
 
 
 def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> Iterator[Node]:
@@ -222,20 +238,3 @@ def kept_nodes(application: "Application") -> dict[str, Node]:
     """Return the nodes on which room was freed for members, by ask."""
     held = application.reservations.items()
     return {key: each.node for key, each in held if each.has_preempted}
-
-
-def _refusal(nodes: NodeTable, why: str, shape: Shape, lack: str) -> Refusal:
-    sentence = f"the whole gang has no place: {why} of {len(nodes.nodes)} nodes; {lack}"
-    return Refusal(Reason.GANG_PLACES, sentence, nodes.room.evidence(shape))
-
-
-def _lack(nodes: NodeTable, shape: Shape) -> str:
-    """Say which node is the nearest to room for one more member of a shape, and what it lacks."""
-    nearest = nodes.room.nearest(shape)
-    if nearest is None:
-        return nodes.room.refusal(shape).message
-    node, lacking = nearest
-    return (
-        f"requested {go_map(shape.resource)}, the nearest node for one more, {node.node_id}, "
-        f"lacks {go_map(lacking)}"
-    )

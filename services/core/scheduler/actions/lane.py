@@ -28,7 +28,6 @@ Cost: a look reads the nodes that have changed; choosing anew is one partition o
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
 from itertools import chain, islice
 
 import numpy as np
@@ -46,13 +45,10 @@ from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE
-from shared.model.reasons import Reason
+from shared.model.reasons import Fact, HeldNodes, Kind, Reason
 from shared.model.resources import Resource, add_into, fits_room, multiply, subtract_into
-from shared.model.units import NANOS_PER_SECOND
 
 MAX_TOLD = 3  # nodes that are named to people; of the others it is said how many they are
-_HAS_LANE = "; it has the lane since"
-_UNKNOWN = "when it starts is not known"
 LATER_NS = NEVER_NS // 2  # beyond all moments: what is put off by so much comes after the others
 MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
 
@@ -166,20 +162,12 @@ def _tell(partition: Partition, lane: Lane) -> None:
     refusal = lane.application.refusal
     if refusal is None:
         return
-    names = [node.node_id for node in islice(lane.nodes, MAX_TOLD)]
-    more = f" and {len(lane.nodes) - MAX_TOLD} more" if len(lane.nodes) > MAX_TOLD else ""
-    until = f"it is expected to start by {_moment(lane.told_ns)}" if lane.told_ns else _UNKNOWN
-    text = (
-        f"{_HAS_LANE} {_moment(lane.since_ns)}: held for it are {', '.join(names)}{more}; {until}"
-    )
-    message = f"{refusal.message.partition(_HAS_LANE)[0]}{text}"
-    if message != refusal.message:
-        partition.set(lane.application, refusal=replace(refusal, message=message))
+    names = tuple(node.node_id for node in islice(lane.nodes, MAX_TOLD))
+    held = HeldNodes(names, max(len(lane.nodes) - MAX_TOLD, 0), lane.since_ns, lane.told_ns)
+    fact = refusal.fact or Fact(Kind.PLACES)
+    if fact.held != held:
+        partition.set(lane.application, refusal=replace(refusal, fact=replace(fact, held=held)))
         partition.journal.record(ApplicationChanged(lane.application))
-
-
-def _moment(at_ns: int) -> str:
-    return f"{datetime.fromtimestamp(at_ns // NANOS_PER_SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:

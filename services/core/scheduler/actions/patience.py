@@ -27,8 +27,7 @@ from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import Application, Queue
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
-from shared.model.duration import go_duration
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import Fact, Kind, Reason, Refusal
 from shared.model.resources import fits_limit
 
 MAX_SPARE = 64
@@ -38,12 +37,9 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
     """Return why an application may not start before a gang that is ahead of it, or None."""
     if not application.is_behind_overdue_gang:
         return None
-    patience = go_duration(partition.settings.starvation_guard_ns)
-    sentence = (
-        f"a gang ahead of it in queue {application.queue.path} has waited for longer than "
-        f"starvationGuard {patience}: nobody behind that gang starts before it"
-    )
-    return Refusal(Reason.GANG_PATIENCE, sentence)
+    guard_ns = partition.settings.starvation_guard_ns
+    fact = Fact(Kind.OVERDUE_GANG, application.queue.path, period_ns=guard_ns)
+    return Refusal(Reason.GANG_PATIENCE, fact)
 
 
 def watch(partition: Partition, application: Application) -> None:

@@ -30,8 +30,9 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.replacing import REPLACED
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
-from shared.model.reasons import LARGER_THAN_PLACEHOLDER, NODES_WOULD_HELP, Refusal
+from shared.model.reasons import LARGER_THAN_PLACEHOLDER, NODES_WOULD_HELP, Fact, Kind, Refusal
 from shared.model.resources import fits_room, go_map, is_zero
+from shared.model.sentences import fact_text
 from shared.model.states import ApplicationEvent, ApplicationState
 
 
@@ -140,8 +141,14 @@ def _note_too_small(
         f"'{placeholder.allocation_key}'"
     )
     partition.set(ask, is_mismatch_reported=True)
-    partition.set(application, message=message)
-    application.note(LARGER_THAN_PLACEHOLDER, message)
+    fact = Fact(
+        Kind.LARGER_THAN_PLACEHOLDER,
+        placeholder.task_group_name,
+        amount=ask.shape.resource,
+        room=placeholder.resource_per_alloc,
+    )
+    partition.set(application, message=message, fact=fact)
+    application.note(LARGER_THAN_PLACEHOLDER, fact_text(fact))
     partition.journal.record(PlaceholderTooSmall(application, ask, message))
 
 

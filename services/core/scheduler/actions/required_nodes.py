@@ -41,8 +41,8 @@ from services.core.scheduler.statement.journal import (
 )
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
-from shared.model.reasons import Law, Reason, Refusal
-from shared.model.resources import fits_room, go_map
+from shared.model.reasons import Fact, Kind, Law, Reason, Refusal
+from shared.model.resources import ResourceView, fits_room
 from shared.model.units import seconds
 
 REASON = "preempting allocations to free up resources to run daemon set ask: "
@@ -55,29 +55,26 @@ def node_for(partition: Partition, application: Application, ask: Ask) -> Node |
     name = ask.shape.constraints.required_node
     node = partition.nodes.nodes.get(name)
     if node is None:
-        return Refusal(Reason.REQUIRED_NODE, f"the required node {name} does not exist")
+        return Refusal(Reason.REQUIRED_NODE, Fact(Kind.NODE_MISSING, name))
     if not matches(ask.shape.constraints, node):
-        return Refusal(
-            Reason.CONSTRAINTS, f"the required node {name} does not match, or has a taint"
-        )
+        return Refusal(Reason.CONSTRAINTS, Fact(Kind.NODE_CLOSED, name))
     if not partition.nodes.filters.admits.holds(node, ask.shape):
-        return Refusal(Reason.PLUGIN, partition.nodes.room.why_closed(node, ask.shape))
+        text = partition.nodes.room.why_closed(node, ask.shape)
+        return Refusal(Reason.PLUGIN, Fact(Kind.PLUGIN, text=text))
     partition.give_back(node, only_ordinary=True)
     others = [key for key in node.reservations if key != ask.key]
     if not others and partition.nodes.filters.takes.holds(node, ask.shape):
         return node
     if not fits_room(node.capacity, ask.shape.resource):
-        return Refusal(
-            Reason.NODE_TOO_SMALL,
-            f"the required node {name} has {go_map(node.capacity)} when empty, "
-            f"requested {go_map(ask.shape.resource)}",
-        )
+        return _refusal(Reason.NODE_TOO_SMALL, Kind.NODE_SMALL, ask, node.capacity)
     _reserve_all(partition, application.group_of[ask.key].bucket, node)
-    return Refusal(
-        Reason.REQUIRED_NODE,
-        f"the required node {name} has {go_map(node.available)} left, "
-        f"requested {go_map(ask.shape.resource)}; it is reserved",
-    )
+    return _refusal(Reason.REQUIRED_NODE, Kind.NODE_FULL, ask, node.available)
+
+
+def _refusal(reason: Reason, kind: Kind, ask: Ask, room: ResourceView) -> Refusal:
+    amount = ask.shape.resource
+    fact = Fact(kind, ask.shape.constraints.required_node, amount=amount, room=dict(room))
+    return Refusal(reason, fact)
 
 
 def _reserve_all(partition: Partition, bucket: Bucket, node: Node) -> None:

@@ -48,8 +48,8 @@ from shared.messages.interface import (
 from shared.messages.protocol import TimerKind
 from shared.model.names import MAX_APPLICATION_ID_BYTES, NOT_ASKABLE, USER, is_askable
 from shared.model.numbers import INT32
-from shared.model.reasons import Reason
-from shared.model.resources import fits_limit, go_map, is_negative, is_zero
+from shared.model.reasons import Fact, Kind, Reason
+from shared.model.resources import bounded, fits_limit, go_map, is_negative, is_zero
 from shared.model.states import ApplicationEvent, ApplicationState
 
 Item = TypeVar("Item")
@@ -122,7 +122,9 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
     is_known = request.application_id in partition.applications
     if queue is None or reason:
         shown = None if is_known else _rejected(partition, request, queue, reason)
-        partition.journal.record(ApplicationRejected(request, queue, reason, shown))
+        text, fact = _larger_than_max(request, queue) if queue is not None else ("", None)
+        over = fact if text == reason else None
+        partition.journal.record(ApplicationRejected(request, queue, reason, shown, over))
         return
     way = partition.settings.gang_admission
     application = Application(
@@ -231,13 +233,23 @@ def gang_rejection(partition: Partition, request: AddApplicationRequest, queue: 
             f"queue {queue.path} cannot run application {request.application_id} "
             "with task group request: unsupported sort type"
         )
-    limit = queue.configured_max()
-    if not fits_limit(limit, wanted):
-        return (
-            f"queue {queue.path} cannot fit application {request.application_id}: "
-            f"task group request {go_map(wanted)} larger than max queue allocation {go_map(limit)}"
-        )
-    return ""
+    return _larger_than_max(request, queue)[0]
+
+
+def _larger_than_max(request: AddApplicationRequest, queue: Queue) -> tuple[str, Fact | None]:
+    """Return in YuniKorn's words that a gang is larger than a max, and the numbers; "": it is not.
+
+    ``request`` may be larger than the wire holds: it is a sum of task groups.
+    """
+    wanted, limit = request.placeholder_ask, queue.configured_max()
+    if fits_limit(limit, wanted):
+        return "", None
+    text = (
+        f"queue {queue.path} cannot fit application {request.application_id}: "
+        f"task group request {go_map(wanted)} larger than max queue allocation {go_map(limit)}"
+    )
+    amount, room = bounded(wanted), bounded(limit)
+    return text, Fact(Kind.LARGER_THAN_MAX, queue=queue.path, amount=amount, room=room)
 
 
 def _rejected(

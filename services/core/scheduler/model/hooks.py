@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from services.core.scheduler.model.policy import Policy, Reads, Register, Victim, reads
 from services.core.scheduler.model.rows import Gate, PluginGate
 from shared.messages.interface import Allocation
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import Fact, Kind, Reason, Refusal
 from shared.model.resources import ResourceView
 
 if TYPE_CHECKING:
@@ -129,7 +129,7 @@ class Hooks:
             if why is None:
                 why = f"{hook.kind} raised {hook.error}"
             if why:
-                return Refusal(Reason.PLUGIN, f"plugin {hook.plugin}: {why}"), hook.gate
+                return Refusal(Reason.PLUGIN, Fact(Kind.PLUGIN, hook.plugin, text=why)), hook.gate
         return None
 
     @property

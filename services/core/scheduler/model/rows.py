@@ -44,7 +44,7 @@ from shared.messages.interface import (
 )
 from shared.model.gpus import Devices
 from shared.model.numbers import parse_int64
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import Fact, Reason, Refusal
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -782,6 +782,7 @@ class Application:
     start_time_ns: int = 0
     finished_time_ns: int = 0
     message: str = ""
+    fact: Fact | None = None  # the numbers of the message, if it has any
     groups: dict[GroupKey, AskGroup] = field(default_factory=dict)
     group_of: dict[str, AskGroup] = field(default_factory=dict)
     allocations: dict[str, Allocation] = field(default_factory=dict)
@@ -1085,7 +1086,7 @@ class Application:
             return False
         self.state = state
         self.is_gang_over |= state is ApplicationState.RESUMING
-        self.message = message
+        self.message, self.fact = message, None
         for key in [key for key in self.notes if key[0] == Reason.APPLICATION_ENDING]:
             del self.notes[key]
         self.state_log.append((now_ns, state.value))

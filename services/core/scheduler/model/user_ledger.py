@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 
 from services.core.scheduler.model.queue_ledger import MANY, QueueLedger
 from services.core.scheduler.model.queue_settings import Limit
-from shared.model.reasons import Shortage
+from shared.model.reasons import Fact, Kind, Shortage
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -113,17 +113,14 @@ class UserLedger:
             room = smaller_of(room, {n: v - used.get(n, 0) for n, v in most.items()})
         return room
 
-    def full(self, queue: QueueLedger, application_id: str) -> str:
-        """Return in a sentence which limit one more application is over, or ""."""
+    def full(self, queue: QueueLedger, application_id: str) -> Fact | None:
+        """Return which limit one more application is over, with the numbers, or None."""
         for level, limit in self.limits(queue):
             running = self.running.get(level.path, {})
             most = limit.max_applications
             if most and application_id not in running and len(running) >= most:
-                return (
-                    f"{self.title} runs {len(running)} of at most {most} applications "
-                    f"in queue {level.path}"
-                )
-        return ""
+                return Fact(Kind.RUNNING, self.title, level.path, len(running), most)
+        return None
 
     def count_in(self, queue: QueueLedger, application_id: str, amount: ResourceView) -> None:
         """Add usage from a queue to the root."""

@@ -5,7 +5,7 @@ The rules are those of ``user_ledger``.
 
 from services.core.scheduler.model.rows import Application, Owner, Tracker
 from services.core.scheduler.model.user_ledger import WILDCARD
-from shared.model.reasons import Shortage
+from shared.model.reasons import Fact, Shortage
 from shared.model.resources import ResourceView
 
 
@@ -129,10 +129,10 @@ def first_shortage(
     return None
 
 
-def first_full(application: Application) -> tuple[Tracker, str] | None:
-    """Return who may not run one more application, with the sentence, or None."""
+def first_full(application: Application) -> tuple[Tracker, Fact] | None:
+    """Return who may not run one more application, with the numbers, or None."""
     for tracker in application.owner or ():
         full = tracker.full(application.queue, application.id)
-        if full:
+        if full is not None:
             return tracker, full
     return None

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.model.resource_history import INSTANCE_TYPE
 from services.core.scheduler.model.rows import Node
+from shared.model.amounts import amounts_text
 from shared.model.reasons import NodeEvidence, NodeFailures
-from shared.model.resources import go_map
 
 MAX_CLASSES = 64
 MAX_SHOWN = 8  # classes in one refusal; the smaller ones are told together
@@ -62,7 +62,7 @@ class NodeClasses:
         """Note the class of a node's row."""
         if node.row >= self._of.size:
             self._of = np.pad(self._of, (0, max(node.row + 1 - self._of.size, self._of.size)))
-        name = node.attributes.get(INSTANCE_TYPE) or go_map(node.capacity)
+        name = node.attributes.get(INSTANCE_TYPE) or amounts_text(node.capacity)
         number = self._names.get(name, 0)
         if not number and len(self._names) <= MAX_CLASSES:
             number = self._names[name] = len(self._names)

@@ -17,7 +17,7 @@ from services.core.scheduler.nodes.node_devices import NodeDevices, left_by
 from services.core.scheduler.nodes.node_index import Ranks
 from services.core.scheduler.nodes.node_view import ROOM, Stage
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
-from shared.model.reasons import PLUGIN, NodeEvidence, Reason, Refusal
+from shared.model.reasons import PLUGIN, Fact, Kind, NodeEvidence, Reason, Refusal
 from shared.model.resources import Resource
 
 
@@ -80,21 +80,21 @@ class NodeRoom:
         """Return why no node takes a shape now, with the numbers behind it."""
         large, too_small = self._filters.large(shape)
         if too_small is not None:
-            return Refusal(*too_small, nodes=self._evidence(large.failures))
+            return Refusal(*too_small, self._evidence(large.failures))
         now, closed = self._filters.now(shape, large)
         failures = now.failures
         if now.number and self.hooks is not None:
             failures = failures + failing(PLUGIN, now.left)
         nearest = None if now.passed[ROOM] else self._nearest(shape, large, now)
-        reason, message = closed or self._not_chosen(shape, now)
-        return Refusal(reason, message, nodes=self._evidence(failures, nearest))
+        reason, fact = closed or self._not_chosen(shape, now)
+        return Refusal(reason, fact, self._evidence(failures, nearest))
 
-    def _not_chosen(self, shape: Shape, now: Stage) -> tuple[Reason, str]:
+    def _not_chosen(self, shape: Shape, now: Stage) -> tuple[Reason, Fact]:
         """Return why none of the nodes is chosen that take a shape."""
         if self.hooks is None:
             return self._filters.facts.claims.reason(shape, now)
         nodes = [self._columns.rows[row] for row in np.flatnonzero(now.left).tolist()]
-        return Reason.PLUGIN, self.hooks.why_closed(nodes, shape)
+        return Reason.PLUGIN, Fact(Kind.PLUGIN, text=self.hooks.why_closed(nodes, shape))
 
     def why_closed(self, node: Node, shape: Shape) -> str:
         """Return which plugins close a node to a shape."""

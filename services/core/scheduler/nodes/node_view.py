@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.nodes.node_classes import Failing
-from shared.model.reasons import Reason
+from shared.model.reasons import Fact, Reason
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
@@ -60,7 +60,7 @@ class Stage:
     passed: dict[str, int]
 
 
-Judged = tuple[int, Stage, tuple[Reason, str] | None]  # as of which facts of the columns
+Judged = tuple[int, Stage, tuple[Reason, Fact] | None]  # as of which facts of the columns
 
 
 class NodeView:

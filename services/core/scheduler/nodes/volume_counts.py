@@ -14,11 +14,13 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.nodes.pod_counts import Mask
 from shared.messages.constraints import AttachedVolume
+from shared.model.reasons import Fact, Kind
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
 
 _Left = NDArray[np.int64]
+MAX_NAMED = 3  # nodes where a claim is used; more are not named
 _UNLIMITED = 2**31  # more than a pod can ask for
 
 
@@ -111,27 +113,29 @@ class VolumeCounts:
             result &= np.array(limits, dtype=np.int64) >= len(own)
         return result
 
-    def why_none(self, volumes: Sequence[AttachedVolume], rows: "list[Node]") -> str:
-        """Return what keeps a pod's volumes from every node: which of them, with the numbers."""
+    def why_none(self, volumes: Sequence[AttachedVolume], rows: "list[Node]") -> Fact:
+        """Return what keeps a pod's volumes from every node, of drivers the one of most nodes."""
         for item in volumes:
             pods = self._pods.get((item.driver, item.claim), {})
             if item.exclusive and pods:
-                where = ", ".join(sorted(node.node_id for node in pods)[:3])
-                return (
-                    f"claim {item.claim} is ReadWriteOncePod and used by {sum(pods.values())} "
-                    f"other pod(s), on {where}"
-                )
-        lacking = []
+                names = tuple(sorted(node.node_id for node in pods)[:MAX_NAMED])
+                return Fact(Kind.CLAIM_IN_USE, item.claim, count=sum(pods.values()), names=names)
+        lacking: list[Fact] = []
         for driver, own in _by_driver(volumes).items():
             left = self._left_of(driver, rows)
             if left is not None:
                 full = int(np.count_nonzero(left < self._needs(own, len(rows))))
-                limits = [n.volume_limits[driver] for n in rows if driver in n.volume_limits]
-                lacking.append(
-                    f"{len(own)} more volume(s) of {driver} are too many for {full} of {len(rows)} "
-                    f"nodes, which take at most {max(limits)} each"
+                most = max(n.volume_limits[driver] for n in rows if driver in n.volume_limits)
+                fact = Fact(
+                    Kind.VOLUME_COUNT,
+                    driver,
+                    count=len(own),
+                    total=len(rows),
+                    nodes=full,
+                    most=most,
                 )
-        return "; ".join(lacking)
+                lacking.append(fact)
+        return max(lacking, key=lambda fact: fact.nodes, default=Fact(Kind.VOLUME_COUNT))
 
 
 def _by_driver(volumes: Sequence[AttachedVolume]) -> dict[str, list[AttachedVolume]]:

@@ -19,7 +19,7 @@ Rule 4: a group is queued in its leaf's bucket only while ``may_schedule`` allow
 Source: ADR 30, docs/rules/gangs.md#the-course.
 """
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterable
 
 from services.core.scheduler.model.rows import (
     Application,
@@ -33,7 +33,7 @@ from services.core.scheduler.model.rows import (
 )
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import TaskGroupCount
-from shared.model.reasons import Reason, Refusal
+from shared.model.reasons import Fact, Kind, Reason, Refusal
 from shared.model.resources import Resource, ResourceView
 
 _AS_A_WHOLE = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
@@ -251,21 +251,29 @@ def _forget_refusal(application: Application) -> None:
 def enter(application: Application) -> None:
     """Queue every group that may be scheduled now, and withdraw the others."""
     _review_waiting(application)
-    for group in application.groups.values():
-        _enter_where_it_waits(application, group)
+    _enter_where_they_wait(application, application.groups.values())
 
 
-def _enter_where_it_waits(application: Application, group: AskGroup) -> None:
-    """Queue a group in its bucket or in one of its leaf, or withdraw it."""
-    if application.is_refused_for(Reason.GANG_PATIENCE):
-        application.queue.behind.push(group)
-    elif not application.may_schedule or hold(application, group) is not None:
-        group.bucket.withdraw(group)
-    elif application.awaits_admission and (group.placeholder or application.is_restarting):
-        application.queue.to_admit.push(group)
-        requeue_bucket(application.queue.to_admit)
-    else:
-        enter_group(group)
+def _enter_where_they_wait(application: Application, groups: Iterable[AskGroup]) -> None:
+    """Enter groups in their buckets or in one of their leaf, or withdraw them."""
+    is_behind = application.is_refused_for(Reason.GANG_PATIENCE)
+    may_schedule = application.may_schedule
+    keeps_minimum = application.keeps_minimum
+    for group in groups:
+        if is_behind:
+            application.queue.behind.push(group)
+        elif not may_schedule or hold(application, group) is not None:
+            group.bucket.withdraw(group)
+        elif (group.placeholder or keeps_minimum) and _waits_as_a_whole(application, group):
+            application.queue.to_admit.push(group)
+            requeue_bucket(application.queue.to_admit)
+        else:
+            enter_group(group)
+
+
+def _waits_as_a_whole(application: Application, group: AskGroup) -> bool:
+    """Return whether a group waits until its gang is admitted."""
+    return application.awaits_admission and (group.placeholder or application.is_restarting)
 
 
 def hold(application: Application, group: AskGroup) -> Refusal | None:
@@ -277,19 +285,15 @@ def hold(application: Application, group: AskGroup) -> Refusal | None:
     if group.is_covered:
         return Refusal(
             Reason.AWAITING_REPLACEMENT,
-            f"task group {group.task_group_name}: placeholders make way for larger pods, "
-            f"{len(application.covering)} of the application have yet to go",
+            Fact(Kind.MAKING_WAY, group.task_group_name, count=len(application.covering)),
         )
     if application.pending_placeholders:
         return Refusal(
             Reason.GANG_PLACEHOLDERS_PENDING,
-            f"{application.pending_placeholders} placeholders of the gang are not allocated yet",
+            Fact(Kind.NOT_ALLOCATED, count=application.pending_placeholders),
         )
     if application.awaits_placeholders:
-        return Refusal(
-            Reason.GANG_PLACEHOLDERS_PENDING,
-            "none of the placeholders of the gang has been asked for yet",
-        )
+        return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, Fact(Kind.NOT_REQUESTED))
     counts = application.task_groups.get(group.task_group_name)
     return None if counts is None else _awaits_others(application, group, counts)
 
@@ -306,7 +310,7 @@ def _awaits_others(
         left = counts.count - counts.replaced - counts.timedout
         return Refusal(
             Reason.AWAITING_REPLACEMENT,
-            f"task group {group.task_group_name} has {left} placeholders left to replace",
+            Fact(Kind.TO_REPLACE, group.task_group_name, count=left),
         )
     return None
 
@@ -316,11 +320,8 @@ def _not_next(application: Application, group: AskGroup) -> Refusal | None:
     following, name = application.next_pods(), group.task_group_name
     if application.succeeded or application.is_gang_over or name in following:
         return None
-    wanted = ", ".join(f"{count} of {part}" for part, count in following.items())
-    why = f"other pods of the gang come first: {wanted}"
-    if not wanted:
-        why = f"fewer pods of task group {name} wait than start together"
-    return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, why)
+    fact = Fact(Kind.OTHERS_FIRST, amount=following) if following else Fact(Kind.TOO_FEW, name)
+    return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, fact)
 
 
 def _review_waiting(application: Application) -> None:
@@ -378,7 +379,7 @@ def ask_removed(
     if application.order != order_before:
         enter(application)
     elif head is not None and ask.order < head.order:
-        _enter_where_it_waits(application, group)
+        _enter_where_they_wait(application, (group,))
 
 
 def requeue_group(

@@ -11,7 +11,7 @@ Source: KAI's quotas (deserved), and its rule for jobs that are not preemptible.
 
 from services.core.scheduler.model.rows import Application, PluginGate, Queue, depth_first
 from shared.model.queue_properties import UNLIMITED
-from shared.model.reasons import Reason, Refusal, Shortage
+from shared.model.reasons import Fact, Kind, Reason, Refusal, Shortage
 from shared.model.resources import Resource, ResourceView
 
 NOTHING: Resource = {}
@@ -69,6 +69,6 @@ def over_quota(
             if value > left:
                 where = f"queue {queue.path}"
                 limit = Shortage(where, queue.path, name, left, most, amount)
-                text = f"it may not be preempted, and the quota is less: {limit}"
-                return Refusal(Reason.QUEUE_QUOTA, text, limit=limit), queue.quota_gate
+                refusal = Refusal(Reason.QUEUE_QUOTA, Fact(Kind.FIXED), limit=limit)
+                return refusal, queue.quota_gate
     return None

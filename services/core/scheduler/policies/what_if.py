@@ -54,7 +54,8 @@ from shared.messages.what_if import (
     WhatIf,
 )
 from shared.model.names import POD_NAME_TAG
-from shared.model.reasons import Law, Reason, Refusal
+from shared.model.reasons import Fact, Kind, Law, Reason, Refusal
+from shared.model.sentences import fact_text, text_of
 from shared.model.states import ApplicationState
 
 MAX_STEPS = 5_000
@@ -63,7 +64,7 @@ MAX_PLACES = 1_000
 MAX_TOLD = 200
 MAX_ADDED = 1_000
 _MAY_START = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
-_NOT_TRIED = Refusal(Reason.NO_NODE_FITS, f"not tried: a forecast takes {MAX_STEPS} steps at most")
+_NOT_TRIED = Refusal(Reason.NO_NODE_FITS, Fact(Kind.NOT_TRIED, count=MAX_STEPS))
 _ROOM_WOULD_HELP = (Reason.QUEUE_QUOTA, Reason.NO_NODE_FITS, Reason.GANG_HEADROOM)
 
 
@@ -188,7 +189,8 @@ class _Forecaster:
             if isinstance(entry, ApplicationRejected):
                 name = entry.request.application_id
                 path = entry.queue.path if entry.queue else entry.request.queue_name
-                told = ForecastApplication(name, path, 0, 0, is_new=True, rejected=entry.reason)
+                why = fact_text(entry.fact) if entry.fact is not None else entry.reason
+                told = ForecastApplication(name, path, 0, 0, is_new=True, rejected=why)
                 self._rejected.append(told)
         names = [request.application_id for request in question.applications]
         for name in dict.fromkeys(names):
@@ -285,7 +287,7 @@ class _Forecaster:
                 return refusal
         for entry in self._news():
             if isinstance(entry, AskRejected) and entry.item.application_id == application.id:
-                return Refusal(Reason.POD_REFUSED, entry.reason)
+                return Refusal(Reason.POD_REFUSED, Fact(Kind.WORDS, text=entry.reason))
         if waiting and not self._is_cut_short:
             return self._partition.nodes.room.refusal(waiting[0].bucket.shape)
         return _NOT_TRIED
@@ -371,7 +373,7 @@ def _told(asked: _Asked) -> ForecastApplication:
         is_gang=application.is_gang,
         is_new=asked.is_new,
         reason=refusal.reason if refusal is not None else "",
-        message=refusal.message if refusal is not None else "",
+        message=text_of(refusal) if refusal is not None else "",
         expected_start_ns=asked.start.at_ns,
         no_start=asked.start.why,
         places=tuple(

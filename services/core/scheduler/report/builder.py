@@ -61,13 +61,11 @@ from shared.messages.state import (
     QueueState,
     StateDelta,
 )
-from shared.model.causes import unavailable_text
 from shared.model.event_codes import EventType
 from shared.model.names import POD_NAME_TAG
-from shared.model.reasons import Reason
+from shared.model.sentences import condition_text
 
 MAX_EVENTS = 1_000
-_NAMES_MORE = (Reason.VOLUMES, Reason.PLUGIN)  # whose own sentence says which claim, driver, plugin
 Extra = tuple[tuple[str, str], ...]
 NOT_CONFIGURED: tuple[str, Extra] = (
     "",
@@ -231,10 +229,7 @@ class ReportBuilder:
 
     def _ask_unschedulable(self, entry: journal.AskUnschedulable) -> None:
         owner, key = entry.application.id, entry.ask.key
-        why, evidence = entry.refusal.message, entry.refusal.nodes
-        if evidence is not None and evidence.failures:
-            named = f" {why}" if entry.refusal.reason in _NAMES_MORE else ""
-            why = unavailable_text(evidence) + named
+        why = condition_text(entry.refusal)
         state = ContainerSchedulingState(owner, key, SchedulingState.FAILED, why)
         self._add("scheduling_states", owner, state)
         if entry.ask.key not in self._asks:
@@ -324,6 +319,7 @@ class ReportBuilder:
                 application_summary(entry.shown),
                 queue_name=queue.path if queue is not None else request.queue_name,
                 rejected_message=entry.reason,
+                fact=entry.fact,
             )
             self.rejected.append(summary)
 

@@ -27,6 +27,7 @@ from shared.messages.state import (
     ConfigurationState,
     LogEntry,
     NodeState,
+    Note,
     PartitionState,
     PlaceholderCount,
     PlacementRuleState,
@@ -41,14 +42,14 @@ from shared.messages.state import (
 )
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
-from shared.model.reasons import NodeEvidence, Reason, Refusal
+from shared.model.reasons import Fact, NodeEvidence, Reason, Refusal
 from shared.model.resources import add, bounded
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application, Owner, Tracker
     from services.core.scheduler.statement.partition import Partition
 
-NO_NODE = Refusal(Reason.NO_NODES, "there is no node with any capacity", NodeEvidence(0, {}))
+NO_NODE = Refusal(Reason.NO_NODES, nodes=NodeEvidence(0, {}))
 
 
 def partition_state(partition: "Partition") -> PartitionState:
@@ -231,7 +232,8 @@ def application_summary(application: "Application") -> ApplicationSummary:
         max_request_priority=application.max_priority,
         rejected_message="",
         message=application.message,
-        notes=tuple(f"{reason}: {message}" for reason, message in application.notes),
+        fact=_bounded(application.fact),
+        noted=tuple(Note(reason, message) for reason, message in application.notes),
         tags=request.tags,
         state_log=_state_log(application),
         placeholders=_placeholder_counts(application),
@@ -298,7 +300,15 @@ def _waits(asks: str, refusal: Refusal, since_ns: int) -> Waiting:
             most=saturated(limit.most),
             amount=bounded(limit.amount),
         )
-    return Waiting(asks, refusal.reason, refusal.message, since_ns, refusal.nodes, limit)
+    fact = _bounded(refusal.fact)
+    return Waiting(asks, refusal.reason, "", since_ns, refusal.nodes, limit, fact)
+
+
+def _bounded(fact: Fact | None) -> Fact | None:
+    """Return a fact with no amount that is larger than the wire holds."""
+    if fact is None or not (fact.amount or fact.room):
+        return fact
+    return replace(fact, amount=bounded(fact.amount), room=bounded(fact.room))
 
 
 def bucket_name(shape: Shape, owner: "Owner | None") -> str:

@@ -33,7 +33,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from shared.messages.protocol import TimerSet
-from shared.model.reasons import Refusal
+from shared.model.reasons import Fact, Refusal
 from shared.model.resources import ResourceView
 from shared.model.states import ApplicationState
 
@@ -268,6 +268,7 @@ class ApplicationRejected:
     queue: Queue | None
     reason: str
     shown: Application | None
+    fact: Fact | None = None  # the numbers of the reason, if it has any
 
 
 @dataclass(slots=True, eq=False)

@@ -37,7 +37,7 @@ from services.core.scheduler.nodes.node_view import (
     Stage,
 )
 from services.core.scheduler.nodes.pod_topology import PodIndex
-from shared.model.reasons import Reason
+from shared.model.reasons import Fact, Reason
 
 NODE_FILTERS: tuple[type[NodeFilter], ...] = (Selected, Tolerated)  # others come after these
 
@@ -170,7 +170,7 @@ class NodeFilters:
 
     # --- evidence -------------------------------------------------------------------------------
 
-    def large(self, shape: Shape) -> tuple[Stage, tuple[Reason, str] | None]:
+    def large(self, shape: Shape) -> tuple[Stage, tuple[Reason, Fact] | None]:
         """Return which rows could hold a shape when empty and may be used for it, and why none."""
         view, facts = self._views.of(shape), self._columns.facts
         judged = view.judged
@@ -181,6 +181,6 @@ class NodeFilters:
         _, usable, why = judged
         return (usable, why) if why is not None else evidence(shape, self._size_step, usable)
 
-    def now(self, shape: Shape, large: Stage) -> tuple[Stage, tuple[Reason, str] | None]:
+    def now(self, shape: Shape, large: Stage) -> tuple[Stage, tuple[Reason, Fact] | None]:
         """Return which of those rows take a shape now, and why none."""
         return evidence(shape, self._steps, large)

@@ -18,7 +18,7 @@ from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import NodeViews, Stage
 from shared.messages.interface import Allocation
-from shared.model.reasons import Reason
+from shared.model.reasons import Fact, Kind, Reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class Filter:
         passing = self.rows(shape, When.NOW, self._columns.all)
         return [] if passing is None else failing(self.on, left & ~passing)
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         """Return why no node takes a shape where all that were left before fail on this."""
-        return Reason.CONSTRAINTS, f"{before.number} nodes are left, and fail on: {self.on}"
+        return Reason.CONSTRAINTS, Fact(Kind.FILTER, self.on, count=before.number)
 
 
 class NodeFilter(Filter):

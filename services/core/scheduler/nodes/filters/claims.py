@@ -13,7 +13,7 @@ from services.core.scheduler.nodes.device_rows import open_devices
 from services.core.scheduler.nodes.filters.base import Filter, Moment, failing
 from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import ROOM, Stage
-from shared.model.reasons import TAKEN, Reason
+from shared.model.reasons import TAKEN, Fact, Kind, Reason
 from shared.model.resources import fits_room
 
 
@@ -67,11 +67,8 @@ class OpenTo(Filter):
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         return not node.reservations and (not node.is_held or self._lane.may_backfill(shape))
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
-        return Reason.RESERVED, (
-            f"{before.passed[ROOM]} nodes have the room, and all are reserved for asks that have "
-            "waited longer"
-        )
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
+        return Reason.RESERVED, Fact(Kind.NODES, count=before.passed[ROOM])
 
 
 class Held(Filter):

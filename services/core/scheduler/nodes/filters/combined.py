@@ -13,7 +13,7 @@ from services.core.scheduler.nodes.columns import Amounts, Mask, NodeColumns, Wh
 from services.core.scheduler.nodes.filters.base import Filter, Moment
 from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import Stage
-from shared.model.reasons import Reason
+from shared.model.reasons import Fact, Reason
 
 Steps = Sequence[tuple[str, Sequence[Filter]]]
 
@@ -73,7 +73,7 @@ class Filters:
         return True
 
 
-def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Reason, str] | None]:
+def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Reason, Fact] | None]:
     """Return what rows fail on, each at the first step that it fails, and why none is left.
 
     Of the filters of one step a row is counted for each that it fails. None: some are left.

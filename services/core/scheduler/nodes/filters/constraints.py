@@ -13,7 +13,7 @@ from services.core.scheduler.nodes.filters.base import NodeFilter
 from services.core.scheduler.nodes.node_classes import Failing, split
 from services.core.scheduler.nodes.node_view import SCHEDULABLE, Stage
 from shared.messages.selectors import first_untolerated, is_tolerated, selects
-from shared.model.reasons import SELECTOR, TAINTS, Reason
+from shared.model.reasons import SELECTOR, TAINTS, Fact, Kind, Reason
 
 MAX_TAINTS = 32  # told apart in a refusal; the others are told together
 
@@ -26,7 +26,7 @@ class Selected(NodeFilter):
     def admits(self, node: Node, shape: Shape) -> bool:
         return selects(shape.constraints, node.node_id, node.labels)
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         return _no_match(before)
 
 
@@ -59,12 +59,9 @@ class Tolerated(NodeFilter):
                 )
         return codes, list(numbers)
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         return _no_match(before)
 
 
-def _no_match(before: Stage) -> tuple[Reason, str]:
-    schedulable = before.passed[SCHEDULABLE]
-    return Reason.CONSTRAINTS, (
-        f"0 of {schedulable} schedulable nodes match the selector, affinity and tolerations"
-    )
+def _no_match(before: Stage) -> tuple[Reason, Fact]:
+    return Reason.CONSTRAINTS, Fact(Kind.NODES, total=before.passed[SCHEDULABLE])

@@ -11,7 +11,7 @@ from services.core.scheduler.nodes.columns import NodeColumns
 from services.core.scheduler.nodes.filters.base import Filter, Moment, NodeFilter
 from services.core.scheduler.nodes.node_view import NodeViews, Stage
 from shared.messages.interface import Allocation
-from shared.model.reasons import PLUGIN, Reason
+from shared.model.reasons import PLUGIN, Fact, Kind, Reason
 
 
 class NodeHooks(Protocol):
@@ -60,9 +60,9 @@ class NodeHooks(Protocol):
 
 def _refusal(
     hooks: NodeHooks, columns: NodeColumns, shape: Shape, before: Stage
-) -> tuple[Reason, str]:
+) -> tuple[Reason, Fact]:
     nodes = [columns.rows[row] for row in np.flatnonzero(before.left).tolist()]
-    return Reason.PLUGIN, hooks.why_closed(nodes, shape)
+    return Reason.PLUGIN, Fact(Kind.PLUGIN, text=hooks.why_closed(nodes, shape))
 
 
 class FixedPlugins(NodeFilter):
@@ -78,7 +78,7 @@ class FixedPlugins(NodeFilter):
     def admits(self, node: Node, shape: Shape) -> bool:
         return self._hooks.admits_as_it_is(node, shape)
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         return _refusal(self._hooks, self._columns, shape, before)
 
 
@@ -98,5 +98,5 @@ class MovingPlugins(Filter):
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         return self._hooks.admits_now(node, shape)
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         return _refusal(self._hooks, self._columns, shape, before)

@@ -11,7 +11,7 @@ from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import ELIGIBLE, ROOM, SELECTED, NodeViews, Stage
 from services.core.scheduler.nodes.pod_topology import PodIndex, PodLimits
 from shared.messages.constraints import NO_CONSTRAINTS
-from shared.model.reasons import OTHER_PODS, Reason
+from shared.model.reasons import OTHER_PODS, Fact, Kind, Reason
 
 
 class OtherPods(Filter):
@@ -70,11 +70,8 @@ class OtherPods(Filter):
             left = left & ~closed
         return found
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
-        return Reason.OTHER_PODS, (
-            f"{before.passed[ROOM]} nodes have the room, and affinity, spread or host ports of "
-            "pods leave none of them open"
-        )
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
+        return Reason.OTHER_PODS, Fact(Kind.NODES, count=before.passed[ROOM])
 
 
 @contextmanager

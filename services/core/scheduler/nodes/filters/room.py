@@ -11,8 +11,7 @@ from services.core.scheduler.nodes.device_rows import MANY
 from services.core.scheduler.nodes.filters.base import After, Filter, Moment
 from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import LARGE, USABLE, Stage
-from shared.model.reasons import Reason
-from shared.model.resources import go_map
+from shared.model.reasons import Fact, Kind, Reason
 
 
 class Room(Filter):
@@ -63,11 +62,10 @@ class Room(Filter):
         numbers = ((name, mask, int(np.count_nonzero(mask))) for name, mask in lacking)
         return [Failing(name, mask, number) for name, mask, number in numbers if number]
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
-        return Reason.NO_NODE_FITS, (
-            f"requested {go_map(shape.resource)}: 0 of {before.passed[USABLE]} matching nodes have "
-            f"the room now, {before.passed[LARGE]} could hold it when empty"
-        )
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
+        total, large = before.passed[USABLE], before.passed[LARGE]
+        fact = Fact(Kind.NODES, total=total, nodes=large, amount=shape.resource)
+        return Reason.NO_NODE_FITS, fact
 
 
 def room_of(node: Node, when: Moment) -> Mapping[str, int]:

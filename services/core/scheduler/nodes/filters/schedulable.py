@@ -5,7 +5,7 @@ from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import At, Mask, When
 from services.core.scheduler.nodes.filters.base import Filter, Moment
 from services.core.scheduler.nodes.node_view import Stage
-from shared.model.reasons import UNSCHEDULABLE, Reason
+from shared.model.reasons import UNSCHEDULABLE, Fact, Kind, Reason
 
 
 class Schedulable(Filter):
@@ -19,5 +19,5 @@ class Schedulable(Filter):
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         return node.schedulable or bool(shape.constraints.required_node)
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
-        return Reason.NO_NODES, f"none of {before.number} nodes is schedulable"
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
+        return Reason.NO_NODES, Fact(Kind.NODES, total=before.number)

@@ -13,8 +13,7 @@ from services.core.scheduler.nodes.filters.room import Room
 from services.core.scheduler.nodes.node_classes import Failing, split
 from services.core.scheduler.nodes.node_view import USABLE, Stage
 from shared.model.gpus import GPU
-from shared.model.reasons import TOO_SMALL, Reason
-from shared.model.resources import go_map
+from shared.model.reasons import TOO_SMALL, Fact, Kind, Reason
 
 MAX_LACKING = 128  # sets of types that empty nodes lack, told apart; more types are left out
 
@@ -68,8 +67,6 @@ class Size(Filter):
         amounts = self._columns.amounts(name, When.EMPTY, self._columns.all)
         return rows if amounts is None else amounts < shape.resource[name]
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
-        return Reason.NODE_TOO_SMALL, (
-            f"requested {go_map(shape.resource)}: 0 of {before.passed[USABLE]} matching nodes "
-            "could hold it when empty"
-        )
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
+        total = before.passed[USABLE]
+        return Reason.NODE_TOO_SMALL, Fact(Kind.NODES, total=total, amount=shape.resource)

@@ -8,9 +8,9 @@ from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.filters.base import Filter, Moment, failing
 from services.core.scheduler.nodes.filters.pods import pods_as_of
 from services.core.scheduler.nodes.node_classes import Failing
-from services.core.scheduler.nodes.node_view import ROOM, Stage
+from services.core.scheduler.nodes.node_view import Stage
 from services.core.scheduler.nodes.pod_topology import PodIndex
-from shared.model.reasons import IN_USE, VOLUMES, Reason
+from shared.model.reasons import IN_USE, VOLUMES, Fact, Reason
 
 
 class Volumes(Filter):
@@ -53,6 +53,6 @@ class Volumes(Filter):
         in_use = IN_USE if self._pods.volumes.is_in_use(shape.constraints.volumes) else ""
         return failing(VOLUMES, left & ~rows, in_use)
 
-    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, str]:
-        why = self._pods.volumes.why_none(shape.constraints.volumes, self._columns.rows)
-        return Reason.VOLUMES, f"{before.passed[ROOM]} nodes have the room, and {why}"
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
+        volumes = shape.constraints.volumes
+        return Reason.VOLUMES, self._pods.volumes.why_none(volumes, self._columns.rows)
