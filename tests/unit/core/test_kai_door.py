@@ -138,7 +138,8 @@ def test_a_gang_that_may_not_be_preempted_is_within_the_quota_as_a_whole_at_ever
     core.node("n", vcore=8)
     gang(core, "four", "root.p.x", 4, 4, allow_preempt_self=False)
     assert why(core, "four").reason is Reason.GANG_HEADROOM
-    assert "queue root.p has 3 of 3 left, requested 4" in why(core, "four").message
+    text = text_of(why(core, "four"))
+    assert "needs 0.004 vcore, and queue root.p has 0.003 vcore left of its 0.003" in text
     gang(core, "three", "root.p.x", 3, 3, allow_preempt_self=False)
     assert (held(core, "four"), held(core, "three")) == (0, 3)
 
