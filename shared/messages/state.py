@@ -74,8 +74,8 @@ class Waiting:
 
     ``asks`` is a shape's name in a queue; in an application it is ``placeholder``, ``real``, the
     name of a task group, or a shape's where only that is held back. An application's own reason
-    comes before its queue's. ``message`` is set where there are no values: the words of whoever
-    holds pods back, or of a core of before.
+    comes before its queue's. ``message`` is set where there are no values: the words of
+    what holds pods back, or of a core of before.
     """
 
     asks: str

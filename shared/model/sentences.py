@@ -1,7 +1,7 @@
 """The sentences of refusals: each is written here, from its values, and nowhere else.
 
 `muster why`, `muster apps`, the live page, REST and the conditions of pods all show these words. A
-sentence is never read again: whoever needs a number of it has the values.
+sentence is never read again: a number of it is among the values.
 """
 
 from collections.abc import Callable
