@@ -11,14 +11,17 @@ from shared.bus import rabbitmq
 from shared.bus.blocked import blocked_seconds
 from shared.bus.rabbitmq import RabbitBus
 from shared.messages.envelope import CORE, Envelope
-from shared.messages.protocol import Heartbeat
+from shared.messages.protocol import ContinueCycle
 from tests.patience import PATIENCE_SECONDS, until
 
 LIMIT_SECONDS = 0.5
 
 
-def beat(number):
-    return Envelope(f"id-{number}", "Heartbeat", Heartbeat("h"), CORE, "test", published_ns=1)
+def message(number):
+    """Return one that does not expire while rabbitmqctl starts on a busy machine."""
+    return Envelope(
+        f"id-{number}", "ContinueCycle", ContinueCycle(number), CORE, "test", published_ns=1
+    )
 
 
 def blocked():
@@ -35,10 +38,10 @@ async def test_publishing_waits_for_an_alarm_to_end_however_long_and_readers_go_
     monkeypatch.setattr(blocked_by_broker, "log", said)
     broker = broker_to_break
     bus = RabbitBus(broker.url, prefix="alarm", name="alarm")
-    await bus.publish([beat(1)])
+    await bus.publish([message(1)])
     low = ("set_vm_memory_high_watermark", "absolute")
     await asyncio.to_thread(broker.control, *low, "1MB")
-    waiting = asyncio.create_task(bus.publish([beat(2)]))
+    waiting = asyncio.create_task(bus.publish([message(2)]))
     await until(blocked, "the broker says that it is blocked")
     await asyncio.sleep(3 * LIMIT_SECONDS)
     assert not waiting.done()
