@@ -202,7 +202,10 @@ class HeldNodes:
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """The numbers of a refusal; which fields are set, and what they mean, is said at its kind."""
+    """The numbers of a refusal; which fields are set, and what they mean, is said at its kind.
+
+    No amount is beyond int64.
+    """
 
     kind: str
     name: str = ""

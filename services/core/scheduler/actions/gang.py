@@ -45,6 +45,7 @@ from shared.model.resources import (
     Resource,
     add,
     add_into,
+    bounded,
     fits_limit,
     fits_room,
     is_zero,
@@ -308,7 +309,7 @@ def _members_to_come(application: Application) -> Fact | None:
         wanted, announced = gang_places.amount(application), application.outstanding()
         if fits_room(wanted, announced):
             return None
-        return Fact(Kind.PARTLY_REQUESTED, amount=announced, room=wanted)
+        return Fact(Kind.PARTLY_REQUESTED, amount=bounded(announced), room=bounded(wanted))
     missing = sum(application.next_pods().values())
     there = sum(application.placeholder_needs().values())
     return None if there >= missing else Fact(Kind.LACKS_MEMBERS, count=there, total=missing)

@@ -42,7 +42,7 @@ from services.core.scheduler.statement.journal import (
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.model.reasons import Fact, Kind, Law, Reason, Refusal
-from shared.model.resources import ResourceView, fits_room
+from shared.model.resources import ResourceView, bounded, fits_room
 from shared.model.units import seconds
 
 REASON = "preempting allocations to free up resources to run daemon set ask: "
@@ -73,7 +73,7 @@ def node_for(partition: Partition, application: Application, ask: Ask) -> Node |
 
 def _refusal(reason: Reason, kind: Kind, ask: Ask, room: ResourceView) -> Refusal:
     amount = ask.shape.resource
-    fact = Fact(kind, ask.shape.constraints.required_node, amount=amount, room=dict(room))
+    fact = Fact(kind, ask.shape.constraints.required_node, amount=amount, room=bounded(room))
     return Refusal(reason, fact)
 
 

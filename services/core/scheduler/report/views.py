@@ -42,7 +42,7 @@ from shared.messages.state import (
 )
 from shared.model.names import ROOT
 from shared.model.numbers import saturated
-from shared.model.reasons import Fact, NodeEvidence, Reason, Refusal
+from shared.model.reasons import NodeEvidence, Reason, Refusal
 from shared.model.resources import add, bounded
 
 if TYPE_CHECKING:
@@ -232,7 +232,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
         max_request_priority=application.max_priority,
         rejected_message="",
         message=application.message,
-        fact=_bounded(application.fact),
+        fact=application.fact,
         noted=tuple(Note(reason, message) for reason, message in application.notes),
         tags=request.tags,
         state_log=_state_log(application),
@@ -300,15 +300,7 @@ def _waits(asks: str, refusal: Refusal, since_ns: int) -> Waiting:
             most=saturated(limit.most),
             amount=bounded(limit.amount),
         )
-    fact = _bounded(refusal.fact)
-    return Waiting(asks, refusal.reason, "", since_ns, refusal.nodes, limit, fact)
-
-
-def _bounded(fact: Fact | None) -> Fact | None:
-    """Return a fact with no amount that is larger than the wire holds."""
-    if fact is None or not (fact.amount or fact.room):
-        return fact
-    return replace(fact, amount=bounded(fact.amount), room=bounded(fact.room))
+    return Waiting(asks, refusal.reason, "", since_ns, refusal.nodes, limit, refusal.fact)
 
 
 def bucket_name(shape: Shape, owner: "Owner | None") -> str:
