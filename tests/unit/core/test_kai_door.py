@@ -8,6 +8,7 @@ from services.core.scheduler.model.queue_settings import settings_of
 from services.core.scheduler.ordering.quotas import quota_of
 from shared.messages.interface import (
     Allocation,
+    AllocationAsk,
     AllocationRelease,
     GangTerms,
     SubGroup,
@@ -84,6 +85,19 @@ def test_a_parent_of_an_unlimited_queue_is_unlimited_and_its_own_word_comes_firs
         assert quota_of(queues["root.p"]) == {"vcore": owed}
         assert quota_of(queues["root.p.y"]) == {"vcore": 2}  # it did not come down
         assert quota_of(queues["root"]) == {}
+
+
+def test_queues_below_one_that_asks_for_nothing_that_nodes_have_take_their_turns():
+    inner = "{name: x}, {name: y}"
+    core = Core(
+        config_of("{name: p, parent: true, queues: [%s]}" % inner, "{name: z}"), settings=KAI
+    )
+    core.node("n", vcore=1)
+    wanted = {"p.x": {"fpga": 1}, "p.y": {"fpga": 1}, "z": ONE}
+    for name in wanted:
+        core.application(name, f"root.{name}")
+    core.update(asks=tuple(AllocationAsk(f"{name}-0", name, wanted[name]) for name in wanted))
+    assert (held(core, "p.x"), held(core, "z")) == (0, 1)
 
 
 def test_weights_are_exact_and_may_be_of_one_type():

@@ -112,6 +112,7 @@ def divide_level(shares: list[Share], totals: Sequence[int], width: int) -> None
     """Divide what there is of each type among queues, and what each gets among those below."""
     for idle in [share for share in shares if not any(share.requested)]:
         idle.set_fair_share([0] * width)
+        divide_level(idle.children, idle.fair_share, width)
     shares = [share for share in shares if any(share.requested)]
     found: list[list[int]] = [[] for _ in shares]
     for at in range(width):
