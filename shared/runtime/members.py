@@ -65,6 +65,7 @@ class Members:
         self._others: dict[str, tuple[float, int]] = {}  # when each was heard, and how many it has
         self._passed: dict[str, float] = {}  # when a partition was passed on
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._has_ended = asyncio.Event()  # a task has ended
         self._is_reading = False
         self._started_ns = clock.now_ns()
         self._said = 0
@@ -91,16 +92,14 @@ class Members:
 
     async def run(self) -> None:
         """Run until cancelled, or until a host ends: the process is then restarted from outside."""
-        self._tasks[""] = asyncio.create_task(self._follow(), name=f"{self.service} members")
+        self._keep("", asyncio.create_task(self._follow(), name=f"{self.service} members"))
         for name in list(self.hosts):
             self._start(name)
         try:
-            while True:
-                await asyncio.wait(self._tasks.values(), return_when=asyncio.FIRST_COMPLETED)
-                for task in self._tasks.values():
-                    if task.done():
-                        task.result()
-                        return
+            while not (ended := [task for task in self._tasks.values() if task.done()]):
+                self._has_ended.clear()
+                await self._has_ended.wait()
+            ended[0].result()
         finally:
             for task in self._tasks.values():
                 task.cancel()
@@ -127,7 +126,12 @@ class Members:
 
     def _start(self, partition: str) -> None:
         task = asyncio.create_task(self.hosts[partition].run(), name=f"{self.service} {partition}")
-        self._tasks[f"/{partition}"] = task
+        self._keep(f"/{partition}", task)
+
+    def _keep(self, name: str, task: asyncio.Task[None]) -> None:
+        """Keep what runs under a name, and note when it ends, also if it began after the others."""
+        self._tasks[name] = task
+        task.add_done_callback(lambda _: self._has_ended.set())
 
     async def _set(self, names: tuple[str, ...]) -> None:
         """Start with the partitions that are new, and leave those that have gone."""

@@ -750,6 +750,29 @@ async def test_a_stop_that_is_swallowed_as_one_says_what_it_has_is_obeyed():
     assert ended
 
 
+async def test_a_process_ends_with_the_host_of_a_partition_that_was_added_while_it_ran():
+    broker = MemoryBroker()
+    options = HostOptions(heartbeat_ns=0, is_tapped=False)
+    machines = {"default": Echo(), "gpu": Echo(fails_at=(1, 1))}
+    members = Members(
+        "core", machines.get, MemoryBus(broker), SystemClock(), instance="m", options=options
+    )
+    task = asyncio.create_task(members.run())
+    await until(lambda: members.is_connected, "it hears of partitions")
+    added = Partitions(("default", "gpu"))
+    await MemoryBus(broker).publish(
+        [Envelope("id", "Partitions", added, members_of("core", "all"), "test")]
+    )
+    await until(lambda: len(members.hosts) == 2 and members.is_connected, "it has both")
+    flawed = ContinueCycle(1)
+    await MemoryBus(broker).publish(
+        [Envelope("id-1", "ContinueCycle", flawed, Address("core", "gpu"), "test")]
+    )
+    async with patience():
+        await asyncio.wait([task])
+    assert isinstance(task.exception(), RuntimeError)
+
+
 def place(broker, name, machine, may_take=lambda: True):
     """Return a host that stands in line at the core's inbox, and its task."""
     host = Host(
