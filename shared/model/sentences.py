@@ -106,8 +106,9 @@ def _what(refused: Refused, fact: Fact, subject: str) -> str:
     """Return what a refusal says by its kind, of limits, of places or of the nodes."""
     if fact.kind in _BY_KIND:
         return _BY_KIND[fact.kind](fact)
-    if refused.limit is not None:
-        limit, needing = refused.limit, _FOR.get(fact.kind, subject)
+    limit = refused.limit
+    if limit is not None and not (limit.is_nowhere and refused.nodes is not None):
+        needing = _FOR.get(fact.kind, subject)
         needed = amount_text(limit.resource, limit.amount.get(limit.resource, 0))
         lead = "it may not be preempted, and the quota is less: " if fact.kind == Kind.FIXED else ""
         return f"{lead}{needing} needs {needed}, and {left_text(limit)}"
