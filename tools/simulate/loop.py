@@ -35,6 +35,9 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         selector = _Skipping()
         super().__init__(selector)
         self._seconds = 0.0
+        self._look: Callable[[], None] | None = None
+        self._every_seconds = 0.0
+        self._next_seconds = 0.0
         selector.waited = self._pass
 
     def time(self) -> float:
@@ -46,12 +49,24 @@ class VirtualLoop(asyncio.SelectorEventLoop):
         """Return the same in nanoseconds."""
         return round(self._seconds * NANOS_PER_SECOND)
 
+    def observe(self, look: Callable[[], None] | None, every_seconds: float) -> None:
+        """Call ``look`` whenever so much time has passed, from now on; None: no more.
+
+        It is called while the time passes and not by a timer, so that what the loop runs, and in
+        which order, is the same with it and without. It must only read.
+        """
+        self._look, self._every_seconds, self._next_seconds = look, every_seconds, self._seconds
+
     def _pass(self, timeout: float | None) -> None:
         if timeout is None:
             raise StalledError("everybody waits, and nothing is due")
         if timeout > 0:
-            due: float = self._scheduled[0].when()  # type: ignore[attr-defined]
-            self._seconds = max(self._seconds, due)
+            due = max(self._seconds, self._scheduled[0].when())  # type: ignore[attr-defined]
+            while self._look is not None and self._next_seconds < due:
+                self._seconds = max(self._seconds, self._next_seconds)
+                self._look()
+                self._next_seconds += self._every_seconds
+            self._seconds = due
 
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any

@@ -60,18 +60,12 @@ async def _until_quiet(deployment: Deployment) -> None:
         await asyncio.sleep(_LOOK_SECONDS)
 
 
-async def _look(timing: Timing) -> None:
-    while True:
-        timing.look()
-        await asyncio.sleep(LOOK_SECONDS)
-
-
 async def _play(deployment: Deployment) -> None:
     loop = deployment.loop
     people = People(deployment)
     for instance in deployment.instances:
         instance.start()
-    looking = loop.create_task(_look(Timing(deployment)))
+    loop.observe(Timing(deployment).look, LOOK_SECONDS)
     deployment.schedule_faults()
     deployment.note_mishaps()
     people.begin(deployment.work.acts)
@@ -87,7 +81,7 @@ async def _play(deployment: Deployment) -> None:
         await asyncio.sleep(END_NS / NANOS_PER_SECOND)
         await _until_quiet(deployment)
         deployment.violations += oracle.at_the_end(deployment)
-    looking.cancel()
+    loop.observe(None, LOOK_SECONDS)
     if not deployment.armed.is_drawn:
         deployment.violations += deployment.broker.order.violations()
     await people.end()
