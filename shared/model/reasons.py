@@ -174,8 +174,8 @@ class Kind(StrEnum):
     NODE_SMALL = "node small"  # it has room when empty, an amount is requested
     NODE_FULL = "node full"  # it has room now, an amount is requested; it is reserved for it
     NODE_TAKEN = "node taken"  # it is missing, full or kept for others
-    CLAIM_IN_USE = "claim in use"  # claim name, by count pods, on the nodes names
-    VOLUME_COUNT = "volume count"  # count more of driver name are too many for nodes of total
+    CLAIM_IN_USE = "claim in use"  # claim name, by count pods, on the nodes names; with_room
+    VOLUME_COUNT = "volume count"  # count more of driver name, for nodes of total; with_room
     PLUGIN = "plugin"  # name, in its own words
     FIXED = "fixed"  # a quota is short of what may not be preempted
     OTHERS_FIRST = "others first"  # amount: of each part of the gang so many start before
@@ -220,6 +220,7 @@ class Fact:
     names: tuple[str, ...] = ()
     text: str = ""
     held: HeldNodes | None = None
+    with_room: int = 0  # how many nodes have the room
 
 
 @dataclass(frozen=True, slots=True)

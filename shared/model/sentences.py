@@ -254,15 +254,19 @@ def _node_full(fact: Fact) -> str:
     )
 
 
+def _with_room(fact: Fact) -> str:
+    return f"{fact.with_room} nodes have the room, and " if fact.with_room else ""
+
+
 def _claim_in_use(fact: Fact) -> str:
-    return (
+    return _with_room(fact) + (
         f"claim {fact.name} is ReadWriteOncePod and used by {fact.count} other pod(s), on "
         f"{', '.join(fact.names)}"
     )
 
 
 def _volume_count(fact: Fact) -> str:
-    return (
+    return _with_room(fact) + (
         f"{fact.count} more volume(s) of {fact.name} are too many for {fact.nodes} of {fact.total} "
         f"nodes, which take at most {fact.most} each"
     )

@@ -141,6 +141,10 @@ BY_KIND = [
         Fact(Kind.VOLUME_COUNT, "ebs", count=2, nodes=3, total=4, most=25),
         "2 more volume(s) of ebs are too many for 3 of 4 nodes, which take at most 25 each",
     ),
+    (
+        Fact(Kind.VOLUME_COUNT, "ebs", count=1, nodes=2, total=2, most=1, with_room=2),
+        "2 nodes have the room, and 1 more volume(s) of ebs are too many for 2 of 2 nodes, which take at most 1 each",
+    ),
     (Fact(Kind.PLUGIN, "p", text="not today"), "plugin p: not today"),
     (Fact(Kind.PLUGIN, text="plugin p: no node may be taken"), "plugin p: no node may be taken"),
     (

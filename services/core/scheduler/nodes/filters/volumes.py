@@ -1,6 +1,7 @@
 """Whether a node takes a shape's volumes: as many as its drivers attach, none that is exclusive."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
@@ -8,7 +9,7 @@ from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.filters.base import Filter, Moment, failing
 from services.core.scheduler.nodes.filters.pods import pods_as_of
 from services.core.scheduler.nodes.node_classes import Failing
-from services.core.scheduler.nodes.node_view import Stage
+from services.core.scheduler.nodes.node_view import ROOM, Stage
 from services.core.scheduler.nodes.pod_topology import PodIndex
 from shared.model.reasons import IN_USE, VOLUMES, Fact, Reason
 
@@ -54,5 +55,5 @@ class Volumes(Filter):
         return failing(VOLUMES, left & ~rows, in_use)
 
     def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
-        volumes = shape.constraints.volumes
-        return Reason.VOLUMES, self._pods.volumes.why_none(volumes, self._columns.rows)
+        fact = self._pods.volumes.why_none(shape.constraints.volumes, self._columns.rows)
+        return Reason.VOLUMES, replace(fact, with_room=before.passed[ROOM])
