@@ -45,15 +45,20 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
 def watch(partition: Partition, application: Application) -> None:
     """See to it that a gang which was refused as a whole, or just let start, is not passed long."""
     partition.late_gangs.pop(application, None)
-    if not _is_to_be_waited_for(partition, application):
+    is_waited_for = _is_to_be_waited_for(partition, application)
+    if not is_waited_for:
         queueing.wait_no_more_for(application)
-        return
-    due_ns = application.submission_time_ns + partition.settings.starvation_guard_ns
+    due_ns, known_ns = _due_ns(partition, application), application.patience_due_ns
     if due_ns <= partition.now_ns:
-        _be_late(partition, application)
-    elif due_ns != application.patience_due_ns:
+        if is_waited_for:
+            _be_late(partition, application)
+    elif due_ns != known_ns and (is_waited_for or known_ns):  # older asks may have moved it
         partition.set(application, patience_due_ns=due_ns)
         _remember(partition, application, due_ns)
+
+
+def _due_ns(partition: Partition, application: Application) -> int:
+    return application.submission_time_ns + partition.settings.starvation_guard_ns
 
 
 def look(partition: Partition) -> None:
