@@ -118,7 +118,7 @@ def test_a_service_that_ends_by_itself_is_to_be_restarted(monkeypatch, end):
 
     async def run():
         host = Host(CORE, _Deaf, MemoryBus(MemoryBroker()), SystemClock(), instance="core")
-        return await service._run(host, SimpleNamespace(health_port=0), beside)
+        return await service._run(host, SimpleNamespace(health_port=0), beside, lambda _: True)
 
     assert asyncio.run(run()) is False
     monkeypatch.setenv("MUSTER_BUS_URL", "amqp://127.0.0.1/")
