@@ -84,8 +84,8 @@ def test_volumes_are_counted():
     answer = asked(system, "q")
     assert answer["reason"] == Reason.VOLUMES
     assert answer["sentence"] == (
-        "pod q waits for its volumes: 1 more volume(s) of disk are too many for 1 of 1 nodes, which "
-        "take at most 1 each."
+        "pod q waits for its volumes: 1 nodes have the room, and 1 more volume(s) of disk are too "
+        "many for 1 of 1 nodes, which take at most 1 each."
     )
     assert answer["nodes"]["classes"][0]["fails"] == [{"what": "volumes", "nodes": 1}]
 

@@ -178,7 +178,7 @@ def test_a_node_with_too_many_devices_counts_them_and_holds_no_shares():
     assert placed(ask(core, "a", whole(65))) == {"a": ("n0", ())}
     release(core, "a")
     assert not placed(ask(core, "b", share(1)))
-    assert f"no node has {GPU_SHARE}" in message_of(core)
+    assert f"1 Insufficient {GPU_SHARE}" in message_of(core)
     core.node("n1", vcore=1, **{GPU: 1})
     assert free(core, "n1") == [999]
     core.check()
