@@ -48,13 +48,13 @@ class KaiTurns:
         """Work fair shares out once, when queues compete; return whether that was now."""
         if self._shares:
             return False
-        self._work_out(self._partition, LiveTerms(self._partition))
+        self._work_out(self._partition)
         return True
 
-    def _work_out(self, partition: Partition, terms: LiveTerms) -> None:
+    def _work_out(self, partition: Partition) -> None:
         self.names = tuple(sorted(name for name in partition.nodes.total if name != PODS))
         self.total = total_of(partition.nodes, self.names)
-        self._shares = shares_of(partition.root, self.names, terms.share)
+        self._shares = shares_of(partition.root, self.names, LiveTerms(partition).share)
         for queue, share in self._shares.items():
             share.requested = list(plus(share.allocated, self._amounts(queue.pending)))
         divide_level([self._shares[partition.root]], self.total, len(self.names))

@@ -39,10 +39,9 @@ class NodeDevices:
         """Return the devices that an allocation has on its node."""
         return node.held_devices.get((False, key), ())
 
-    def share(self, *, are_shared: bool) -> None:
-        """Have nodes announce shares of their GPUs from now on, or no more."""
-        self.are_shared = are_shared
-        self.are_read = are_shared or self._choose is not None
+    def share(self) -> None:
+        """Have nodes announce shares of their GPUs from now on."""
+        self.are_shared = self.are_read = True
 
     def use(self, choose: DeviceFor | None) -> None:
         """Have a score say which of a node's devices a new pod is given; None: the usual ones."""

@@ -125,9 +125,9 @@ class NodeTable:
             self._judge_again(node)
         self.refresh(node)
 
-    def share_devices(self, *, are_shared: bool = True) -> list[Node]:
-        """Have nodes announce shares of their GPUs, or no more; return those that have some."""
-        self.devices.share(are_shared=are_shared)
+    def share_devices(self) -> list[Node]:
+        """Have nodes announce shares of their GPUs from now on; return those that have some."""
+        self.devices.share()
         self.filters.choose()
         for node in self.rows:
             self.set_capacity(node, node.capacity)
