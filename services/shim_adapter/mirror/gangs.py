@@ -19,14 +19,13 @@ _NOT_LOST = (TerminationType.TIMEOUT, TerminationType.PLACEHOLDER_REPLACED)
 
 
 class BoundPlaceholders:
-    """The placeholders that are bound, by application and task group."""
+    """The placeholders that are bound to a node that is there, by application and task group."""
 
     def __init__(self, world: World) -> None:
         self._world = world
         self._bound: dict[tuple[str, str], dict[str, None]] = {}
         for pod in world.all_pods():
-            if pod.spec.placeholder and pod.node and not pod.has_ended:
-                self.note(pod)
+            self.note(pod)
 
     def take_up(self, application: ApplicationRecord) -> None:
         """Look again at which placeholders of an application are bound, and take its gang up there.
@@ -37,20 +36,26 @@ class BoundPlaceholders:
         for group in application.task_groups:
             self._bound.pop((application.application_id, group.name), None)
         for pod in self._world.pods_of(application.application_id):
-            if pod.spec.placeholder and pod.node and not pod.has_ended:
-                self.note(pod)
+            self.note(pod)
         is_reserving = application.phase is ApplicationPhase.RESERVING
         if is_reserving and self.is_whole(application):
             application.phase = ApplicationPhase.RUNNING
             self._world.touch_application(application)
 
     def note(self, pod: PodRecord) -> None:
-        """Take in that a placeholder was bound; again changes nothing."""
-        key = (pod.spec.application_id, pod.spec.task_group_name)
-        self._bound.setdefault(key, {})[pod.uid] = None
+        """Count a pod if it is a placeholder that holds a place, once.
+
+        One whose bind is on its way, or whose node has gone, holds none.
+        """
+        world = self._world
+        if not pod.spec.placeholder or pod.has_ended or pod.uid in world.binding:
+            return
+        if pod.node in world.nodes:
+            key = (pod.spec.application_id, pod.spec.task_group_name)
+            self._bound.setdefault(key, {})[pod.uid] = None
 
     def forget(self, pod: PodRecord) -> None:
-        """Take in that a pod, if it is a placeholder, is bound no more."""
+        """Take in that a pod, if it is a placeholder, holds its place no more."""
         key = (pod.spec.application_id, pod.spec.task_group_name)
         bound = self._bound.get(key, {})
         if bound.pop(pod.uid, True) is None and not bound:

@@ -272,6 +272,8 @@ class ClusterMirror(Moves):
         if news.action == "add":
             allocations += map(nominated_allocation, self.world.nominated_on(news.node.name))
         self._send(named, nodes=(info,), allocations=allocations)
+        if news.action in ("add", "remove"):
+            self._count_placeholders_on(news.node.name)
 
     def _held(self, pod: PodRecord) -> Allocation:
         self._displaced.pop(pod.uid, None)
@@ -475,15 +477,27 @@ class ClusterMirror(Moves):
             if not application.reservation_start_ns:
                 application.reservation_start_ns = pod.bound_ns
                 self.world.touch_application(application)
-            is_reserving = application.phase is ApplicationPhase.RESERVING
-            if is_reserving:
+            if application.phase is ApplicationPhase.RESERVING:
                 self._tell_reserved(application, pod.spec.task_group_name)
-            if is_reserving and self._bound.is_whole(application):
-                application.phase = ApplicationPhase.RUNNING
-                self.world.touch_application(application)
-                self._tell(application, "GangReservationComplete", "every placeholder is bound")
-                self._clear_the_way(application)
-                self._ask_for_pods(application)
+                self._start_if_whole(application)
+
+    def _count_placeholders_on(self, node: str) -> None:
+        """Count what holds a place on a node that has come, or has gone."""
+        for pod in self.world.pods_on(node):
+            self._bound.forget(pod)
+            self._bound.note(pod)
+            application = self.world.applications.get(pod.spec.application_id)
+            if pod.spec.placeholder and application is not None:
+                self._start_if_whole(application)
+
+    def _start_if_whole(self, application: ApplicationRecord) -> None:
+        """Let a gang's real pods go once every placeholder is bound."""
+        if application.phase is ApplicationPhase.RESERVING and self._bound.is_whole(application):
+            application.phase = ApplicationPhase.RUNNING
+            self.world.touch_application(application)
+            self._tell(application, "GangReservationComplete", "every placeholder is bound")
+            self._clear_the_way(application)
+            self._ask_for_pods(application)
 
     def _tell_reserved(self, application: ApplicationRecord, name: str) -> None:
         """Say that all members of a task group have a place, when the last has got its own."""

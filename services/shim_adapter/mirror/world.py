@@ -60,6 +60,7 @@ class World:
         self._originators: dict[str, str] = {}
         self._on_node: dict[str, dict[str, PodRecord]] = {}
         self._used: dict[str, Resource] = {}
+        self.binding: dict[str, None] = {}  # pods whose bind nobody has confirmed yet, by uid
         self._nominated: dict[str, PodRecord] = {}  # of other schedulers, and not on their node yet
         self._nominated_on: dict[str, dict[str, PodRecord]] = {}
 

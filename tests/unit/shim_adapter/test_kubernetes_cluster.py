@@ -10,6 +10,7 @@ from services.shim_adapter.backends.kubernetes.objects import pod_view
 from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
     ClaimSeen,
+    NodeSeen,
     NotBound,
     PodDeleted,
     PodSeen,
@@ -32,7 +33,12 @@ from services.shim_adapter.mirror.calls import (
 from services.shim_adapter.mirror.mirror import ClusterMirror
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import NodeRecord
-from shared.messages.interface import AcceptedApplication, UpdateResponse
+from shared.messages.interface import (
+    AcceptedApplication,
+    AcceptedNode,
+    Allocation,
+    UpdateResponse,
+)
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 
 
@@ -232,3 +238,87 @@ def test_a_pod_that_names_two_applications_is_warned_and_taken_with_the_first():
         "Found multiple 'app-id' value in pod. "
         '{"labels[applicationId]": "a", "labels[spark-app-selector]": "b"}'
     )
+
+
+class Gang(Session):
+    """A gang of two that reserves: its real pods, the mirror, and what that asks for."""
+
+    def __init__(self):
+        super().__init__()
+        group = {"name": "tg", "minMember": 2, "minResource": {"cpu": "1"}}
+        annotations = {
+            "yunikorn.apache.org/task-groups": json.dumps([group]),
+            "yunikorn.apache.org/task-group-name": "tg",
+        }
+        for name in ("a", "b"):
+            body = raw(name)
+            body["metadata"] |= {"annotations": annotations, "labels": {"applicationId": "app"}}
+            self.see(PodSeen(pod_view(body, READING, self.cluster.knows)))
+        self.cluster.begin(1, 1)
+        self.mirror = ClusterMirror(self.world, "rm")
+        self.mirror.sync()
+        self.made = 0
+        self.decided(accepted_nodes=tuple(map(AcceptedNode, self.world.nodes)))
+        self.decided(accepted_applications=(AcceptedApplication("app"),))
+
+    def decided(self, **sections):
+        """Carry out what the core decided; return what it is asked for then."""
+        return self._follow(self.mirror.on_response(UpdateResponse(**sections), self.world.epoch))
+
+    def seen(self, *observed):
+        asked = []
+        for item in observed:
+            self.cluster.report(item)
+        for news in self.cluster.advance(1):
+            asked += self._follow(self.mirror.on_news(news))
+        return asked
+
+    def places(self, nodes):
+        """Place pods by uid; their binds are on their way."""
+        placed = (Allocation(uid, "app", node, {"vcore": 1000}) for uid, node in nodes.items())
+        return self.decided(new_allocations=tuple(placed))
+
+    def _follow(self, reaction):
+        calls, said = reaction
+        asked = [ask.allocation_key for item in said for ask in getattr(item.message, "asks", ())]
+        for call in calls:
+            self.cluster.carry_out(call, 1)
+            if isinstance(call, CreatePod):
+                self.made += 1
+                body = self.done[-1].body
+                body["metadata"] |= {"uid": f"place-{self.made}", "creationTimestamp": None}
+                body["status"] = {"phase": "Pending"}
+                asked += self.seen(PodSeen(pod_view(body, READING, self.cluster.knows)))
+        return asked
+
+
+def test_a_gang_has_no_place_on_a_node_that_has_gone_also_where_a_bind_comes_after_it():
+    """The answer to the bind may come long before the pod is seen to go, with its node."""
+    gang = Gang()
+    gang.places({"place-1": "n1", "place-2": "n2"})
+    assert gang.seen(NodeSeen(NodeRecord("n2", {}), is_gone=True)) == []
+    assert gang.seen(Bound("place-2"), Bound("place-1")) == []
+    assert gang.seen(PodDeleted("place-2")) == ["place-3"]
+    gang.places({"place-3": "n1"})
+    assert gang.seen(Bound("place-3")) == ["uid-a", "uid-b"]
+
+
+def test_a_place_is_lost_with_its_node_and_had_again_with_it():
+    gang = Gang()
+    gang.places({"place-2": "n2"})
+    node = gang.world.nodes["n2"]
+    assert gang.seen(Bound("place-2"), NodeSeen(node, is_gone=True)) == []
+    gang.places({"place-1": "n1"})
+    assert gang.seen(Bound("place-1")) == []
+    assert gang.seen(NodeSeen(node)) == ["uid-a", "uid-b"]
+
+
+@pytest.mark.parametrize("is_refused", [True, False])
+def test_a_bind_that_is_on_its_way_at_a_recovery_is_no_place_yet(is_refused):
+    gang = Gang()
+    gang.places({"place-1": "n1", "place-2": "n1"})
+    assert gang.seen(Bound("place-1")) == []
+    gang.mirror.sync()
+    assert gang.decided() == []
+    outcome = NotBound("place-2", "why") if is_refused else Bound("place-2")
+    assert gang.seen(outcome) == ([] if is_refused else ["uid-a", "uid-b"])

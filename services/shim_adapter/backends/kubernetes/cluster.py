@@ -114,7 +114,6 @@ class KubernetesCluster:
         self._seen: deque[Observed] = deque()
         self._has_room = asyncio.Event()
         self._has_room.set()
-        self._binding: dict[str, None] = {}
         self._notes = Notes(operate, now_text, instance)
         self.budgets, self._failing = Budgets(), Failing()
         self.held = HeldPods()
@@ -247,7 +246,7 @@ class KubernetesCluster:
             return
         self.world.assign(pod, call.node, call.devices)
         pod.bound_ns = now_ns
-        self._binding[pod.uid] = None
+        self.world.binding[pod.uid] = None
         to_make = self.volumes.to_make(pod)
         operation = bind(pod, call.node, to_make or ())
         if to_make is None:
@@ -422,7 +421,7 @@ class KubernetesCluster:
         return news
 
     def _forget(self, pod: PodRecord) -> None:
-        self._binding.pop(pod.uid, None)
+        self.world.binding.pop(pod.uid, None)
         self.world.drop_pod(pod)
         self.volumes.forget(pod.uid)
         self.held.free(pod.uid)
@@ -436,7 +435,7 @@ class KubernetesCluster:
             return self._confirm(pod)
         news: list[News] = []
         if pod.node:
-            self._binding.pop(pod.uid, None)
+            self.world.binding.pop(pod.uid, None)
             news.append(BindRefused(pod, f"it was bound to node {view.node} by another"))
         self.world.assign(pod, view.node, view.devices)
         pod.bound_ns = view.bound_ns
@@ -487,7 +486,7 @@ class KubernetesCluster:
 
     def _confirm(self, pod: PodRecord) -> list[News]:
         """Take in that a pod is bound as decided, once: from the answer, or from the watch."""
-        if self._binding.pop(pod.uid, True) is not None:
+        if self.world.binding.pop(pod.uid, True) is not None:
             return []
         self._notes.forget(pod.uid)
         self.held.free(pod.uid)
@@ -498,7 +497,7 @@ class KubernetesCluster:
 
     def _on_not_bound(self, seen: NotBound, _: int) -> list[News]:
         pod = self.world.pods.get(seen.uid)
-        if pod is None or self._binding.pop(seen.uid, True) is not None:
+        if pod is None or self.world.binding.pop(seen.uid, True) is not None:
             return []
         self.world.assign(pod, "")
         self.volumes.not_bound(pod)
