@@ -1,9 +1,10 @@
 """What the simulator's watch takes for wrong, and what it must not take for it."""
 
+from services.core.service import make_machine
 from services.shim_adapter.mirror.calls import BindPod, BindRefused
 from services.shim_adapter.records import PodRecord
 from shared.messages.commands import PodSpec, SubmitApplication, TaskGroupSpec
-from shared.messages.envelope import SHIM_ADAPTER, Envelope
+from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope
 from shared.messages.interface import (
     AcceptedApplication,
     AcceptedNode,
@@ -12,14 +13,16 @@ from shared.messages.interface import (
     TerminationType,
     UpdateResponse,
 )
-from shared.messages.protocol import SyncRequest
+from shared.messages.protocol import SyncBegin, SyncEnd, SyncRequest
 from tools.simulate.deployment import Deployment
 from tools.simulate.faults import Fault
 from tools.simulate.guards import without_guard
 from tools.simulate.loop import VirtualLoop
-from tools.simulate.watch import WatchedShim
+from tools.simulate.watch import WatchedCore, WatchedShim
 
 ONE = {"vcore": 1000}
+CORE = Address("core", "default")
+QUEUES = "partitions: [{name: default, queues: [{name: root, queues: [{name: a}]}]}]"
 
 
 class Shim:
@@ -101,3 +104,30 @@ def test_only_of_a_bind_that_was_done_is_the_answer_lost():
     (refused,) = cluster.carry_out(BindPod("uid", "gone"), 0)
     assert isinstance(refused, BindRefused)
     assert cluster.advance(2) == []
+
+
+def heard_by_a_core(*places):
+    """Return what is reported of a core that reads what was published in such an order."""
+    loop = VirtualLoop()
+    order = Deployment(0, loop, []).broker.order
+    loop.close()
+    reported = []
+    watched = WatchedCore(make_machine("core"), reported.append, order)
+    begin = SyncBegin(QUEUES)
+    sent = [
+        Envelope(f"m{at}", type(message).__name__, message, CORE, "t", epoch=1)
+        for at, message in enumerate((begin, SyncEnd(0, 0, 0), begin))
+    ]
+    order.publish(1, sent)
+    for place in places:
+        watched.handle(sent[place], 0)
+    return reported
+
+
+def test_a_recovery_published_twice_is_in_order_for_a_core_that_read_only_the_end_of_the_first():
+    """Seed 803: the core before this one had read its beginning."""
+    assert heard_by_a_core(1, 0) == []
+
+
+def test_a_recovery_behind_a_later_one_is_seen():
+    assert len(heard_by_a_core(2, 1)) == 1

@@ -70,7 +70,7 @@ class WatchedCore(Watched):
         message = envelope.message
         early: list[str] = []
         if isinstance(message, SyncBegin):
-            self._allocated.clear()
+            self._begin_again()
         elif isinstance(message, UpdateRequest):
             for release in message.releases:
                 self._allocated.pop(release.allocation_key, None)
@@ -86,6 +86,11 @@ class WatchedCore(Watched):
             if timer_id not in armed:
                 self._report(f"timer {timer_id} had its effect before it was due")
         return outgoing
+
+    def _begin_again(self) -> None:
+        self._allocated.clear()
+        if not self.inner.is_synced:
+            self._latest.clear()  # its first place went to the core that read before this one
 
     def _sums(self) -> tuple[int, ...]:
         """Return how much of everything there is: what news changes."""
