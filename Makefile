@@ -78,7 +78,7 @@ pin-images: ## Pin the images that deploy/ begins from by digest (docker, a netw
 site: setup ## The documentation as a site, into build/site
 	@$(PYTHON) scripts/build_site.py
 
-bench: bench-gang bench-core bench-actions bench-what-if bench-bus bench-api bench-partitions ## Every figure of docs/performance.md (a quarter of an hour)
+bench: bench-gang bench-core bench-growth bench-actions bench-what-if bench-bus bench-api bench-partitions ## Every figure of docs/performance.md (a quarter of an hour)
 
 bench-gang: setup ## Throughput and latency of one large gang, in memory and on RabbitMQ
 	@scripts/ensure_broker.sh
@@ -86,6 +86,9 @@ bench-gang: setup ## Throughput and latency of one large gang, in memory and on 
 
 bench-core: setup ## What the core costs by itself, beside a floor that only counts (minutes)
 	@$(PYTHON) -m tests.benchmarks.core $(ARGS)
+
+bench-growth: setup ## What one operation costs as there is more of something, axis by axis (minutes)
+	@$(PYTHON) -m tests.benchmarks.growth $(ARGS)
 
 bench-bus: setup ## What the whole costs over RabbitMQ, five processes, beside a floor that hands on
 	@scripts/ensure_broker.sh

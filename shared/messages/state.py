@@ -116,7 +116,11 @@ class TemplateState:
 
 @record
 class QueueState:
-    """A queue; ``max_resource`` is its own configured limit, None where it has none."""
+    """A queue; ``max_resource`` is its own configured limit, None where it has none.
+
+    ``waiting`` is of a core of before, which says all of it with each change; where
+    ``tells_refusals``, what waits is in the section of refusals, one by one.
+    """
 
     path: str
     parent: str
@@ -143,6 +147,19 @@ class QueueState:
     preemption_policy: str = "default"
     preemption_delay_ns: int = 0
     quota_preemption_delay_ns: int = 0
+    tells_refusals: bool = False
+
+
+@record
+class RefusalState:
+    """Why the asks of one shape in a queue are not allocated; ``why`` is None: they are no more.
+
+    ``asks`` is the shape's name, with its user where a limit refused.
+    """
+
+    path: str
+    asks: str
+    why: Waiting | None = None
 
 
 @record
@@ -315,22 +332,27 @@ class AllocationState:
 
 @record
 class UsageState:
-    """What a user or group uses in one queue, and what it may."""
+    """What a user or group uses in one queue, and what it may; ``removed``: nothing any more."""
 
     path: str
     usage: Mapping[str, int]
     max_resource: Mapping[str, int] | None = None
     max_applications: int = 0
+    removed: bool = False
 
 
 @record
 class UserState:
-    """A user or a group, and what it uses by queue. An application's user is in its own state."""
+    """A user or a group, and what it uses by queue. An application's user is in its own state.
+
+    ``is_partial``: ``queues`` are those that changed; otherwise all that it uses something of.
+    """
 
     name: str
     is_group: bool
     queues: tuple[UsageState, ...] = ()
     removed: bool = False
+    is_partial: bool = False
 
 
 @record
@@ -384,6 +406,7 @@ class StateDelta:
     partitions: tuple[PartitionState, ...] = ()
     configurations: tuple[ConfigurationState, ...] = ()
     queues: tuple[QueueState, ...] = ()
+    refusals: tuple[RefusalState, ...] = ()
     nodes: tuple[NodeState, ...] = ()
     applications: tuple[ApplicationSummary, ...] = ()
     asks: Sequence[AskState] = ()

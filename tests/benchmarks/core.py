@@ -72,6 +72,7 @@ class Driver:
         self.allocated: list[Allocation] = []
         self.released: list[AllocationRelease] = []
         self.cpu = 0.0
+        self.longest = 0.0  # of all that was handled in one go
         self._ids = count(1)
         self.send(Heartbeat("bench"), epoch=0)
         self.send(SyncBegin(config, settings))
@@ -91,7 +92,9 @@ class Driver:
             wrapped = Envelope(f"m{next(self._ids)}", kind, item, CORE, "bench", epoch=epoch)
             start = time.process_time()
             out = self.scheduler.handle(wrapped, self.now_ns) + self.scheduler.flush(self.now_ns)
-            self.cpu += time.process_time() - start
+            took = time.process_time() - start
+            self.cpu += took
+            self.longest = max(self.longest, took)
             for answer in out:
                 if isinstance(answer.message, UpdateResponse):
                     self.allocated += answer.message.new_allocations
@@ -435,7 +438,7 @@ def beside_gangs_without_places(waiting: int) -> float:
     return statistics.median(took)
 
 
-def _full_of_victims(nodes: int) -> Driver:
+def full_of_victims(nodes: int) -> Driver:
     text = (
         "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: ["
         "{name: low, resources: {guaranteed: {vcore: 1}}}, {name: owed, properties: "
@@ -455,7 +458,7 @@ def _full_of_victims(nodes: int) -> Driver:
 
 def preempt(nodes: int, asks: int) -> float:
     """Return the CPU seconds until asks that may preempt on a full cluster have their victims."""
-    driver = _full_of_victims(nodes)
+    driver = full_of_victims(nodes)
     made = [
         AllocationAsk(f"owed-{at}", "owed", {"vcore": 4_000, "memory": GIB, "pods": 1}, priority=5)
         for at in range(asks)
@@ -473,7 +476,7 @@ def preempt(nodes: int, asks: int) -> float:
 
 def preempt_no(nodes: int, looks: int = 20) -> float:
     """Return the ms of a look that helps nobody: ten asks try, none of whom may take anything."""
-    driver = _full_of_victims(nodes)
+    driver = full_of_victims(nodes)
     made = [
         AllocationAsk(f"owed-{at}", "owed", {"vcore": 4_000, "memory": GIB, "pods": 1}, priority=-5)
         for at in range(1_000)

@@ -65,7 +65,7 @@ def test_a_pod_that_was_resized_is_told_with_what_its_user_uses():
     pod = core.partition.applications["app"].allocations["pod"]
     core.update(allocations=(replace(pod, resource_per_alloc={"vcore": 3}),))
     listener.check()
-    assert listener.projection.model.users["alice"].queues[0].usage == {"vcore": 3}
+    assert listener.projection.model.users["alice"].usage["root"].usage == {"vcore": 3}
 
 
 def test_another_resource_manager_is_told():

@@ -31,6 +31,7 @@ def values(projection):
     return {
         "partition": model.partition,
         "queues": model.queues,
+        "refusals": {path: held.by_asks for path, held in model.refusals.items() if held.by_asks},
         "users": model.users,
         "groups": model.groups,
         "nodes": {

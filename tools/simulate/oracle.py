@@ -8,8 +8,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import fields, is_dataclass
 
 from services.api.machine import ApiMachine
-from services.core.scheduler.model.rows import depth_first
-from services.core.scheduler.report.views import node_state, queue_state
+from services.core.scheduler.model.rows import Queue, depth_first
+from services.core.scheduler.report.views import node_state, queue_state, refusals_in
 from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.mirror.recovery import is_to_be_asked
@@ -17,6 +17,7 @@ from services.shim_adapter.records import ApplicationRecord, PodRecord
 from services.timers.wheel import TimerWheel
 from shared.messages.commands import SubmitResult
 from shared.messages.envelope import PARTITIONED
+from shared.messages.state import Waiting
 from shared.messages.trace import causes_of
 from shared.model.reasons import Reason
 from shared.model.resources import without_zeros
@@ -256,6 +257,9 @@ def shown(core: Scheduler, api: ApiMachine) -> Iterator[str]:
     yield from _same("node", nodes, shown)
     queues = {queue.path: queue_state(queue) for queue in depth_first(partition.root)}
     yield from _same("queue", queues, model.queues)
+    waits = {queue.path: _refused(queue) for queue in depth_first(partition.root)}
+    told = {path: dict(held.by_asks) for path, held in model.refusals.items()}
+    yield from _same("the refusals of", waits, {**dict.fromkeys(waits, {}), **told})
     apps = {name: str(item.state) for name, item in partition.applications.items()}
     yield from _same(
         "application", apps, {n: v.summary.state for n, v in model.applications.items()}
@@ -274,6 +278,10 @@ def shown(core: Scheduler, api: ApiMachine) -> Iterator[str]:
     for key, view in model.ended.items():
         if view.summary.state not in (*ENDED, "Expired") or view.asks:
             yield f"the API shows {key} among those that ended: {view.summary.state}"
+
+
+def _refused(queue: Queue) -> dict[str, Waiting | None]:
+    return {refusal.asks: refusal.why for refusal in refusals_in(queue)}
 
 
 def _same(what: str, there: Mapping[str, object], shown: Mapping[str, object]) -> Iterator[str]:

@@ -120,7 +120,7 @@ class Feed:
             "now": _ms(now_ns),
             "partition": self._partition(model),
             "nodes": [self._node(node) for node in model.nodes.values()],
-            "queues": [self._queue(queue) for queue in model.queues.values()],
+            "queues": [self._queue(model, queue) for queue in model.queues.values()],
             "applications": [self._application(view) for view in (*views, *live)],
             "evictions": self._changes.evictions,
             "columns": {
@@ -153,7 +153,7 @@ class Feed:
             _put(frame, "nodes", name, self._node(node) if node is not None else None)
         for path in _first(changes.queues):
             queue = model.queues.get(path)
-            _put(frame, "queues", path, self._queue(queue) if queue is not None else None)
+            _put(frame, "queues", path, self._queue(model, queue) if queue else None)
         noted = changes.applications
         for name, view in [(name, noted.pop(name)) for name in list(islice(noted, MAX_ROWS))]:
             known = model.applications.get(name, view)
@@ -213,7 +213,9 @@ class Feed:
             },
         ]
 
-    def _queue(self, queue: QueueState) -> Frame:
+    def _queue(self, model: Model, queue: QueueState) -> Frame:
+        refusals = model.refusals.get(queue.path)
+        waiting = refusals.by_asks.values() if refusals is not None else ()
         return {
             "path": queue.path,
             "parent": queue.parent,
@@ -228,7 +230,7 @@ class Feed:
             "runningApps": queue.running_apps,
             "maxRunningApps": queue.max_running_apps,
             "priority": queue.current_priority,
-            "waiting": [_waiting(wait) for wait in queue.waiting[:MAX_WAITS]],
+            "waiting": [_waiting(wait) for wait in islice(waiting, MAX_WAITS)],
             "properties": [
                 [name[:MAX_PROPERTY], text[:MAX_PROPERTY]]
                 for name, text in sorted(queue.properties.items())[:MAX_PROPERTIES]

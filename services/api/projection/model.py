@@ -15,7 +15,7 @@ from shared.messages.state import (
     NodeState,
     PartitionState,
     QueueState,
-    UserState,
+    UsageState,
     Waiting,
 )
 from shared.model.names import DEFAULT_PARTITION
@@ -53,6 +53,30 @@ class NodeView:
 
 
 @dataclass(slots=True)
+class UserView:
+    """A user or a group, with what it uses by queue."""
+
+    name: str
+    usage: dict[str, UsageState] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Refusals:
+    """Why asks in one queue are not allocated, by their shape; ``version`` counts the changes."""
+
+    by_asks: dict[str, Waiting] = field(default_factory=dict)
+    version: int = 0
+
+    def set(self, asks: str, why: Waiting | None) -> None:
+        """Note why asks are not allocated; None: nothing refuses them."""
+        self.version += 1
+        if why is None:
+            self.by_asks.pop(asks, None)
+        else:
+            self.by_asks[asks] = why
+
+
+@dataclass(slots=True)
 class Model:
     """The whole read model. ``ended`` is by submission, the oldest first."""
 
@@ -60,10 +84,11 @@ class Model:
     configuration: ConfigurationState | None = None
     event_settings: EventSettings = field(default_factory=EventSettings)
     queues: dict[str, QueueState] = field(default_factory=dict)
+    refusals: dict[str, Refusals] = field(default_factory=dict)  # by queue, of those that refuse
     nodes: dict[str, NodeView] = field(default_factory=dict)
     applications: dict[str, ApplicationView] = field(default_factory=dict)
-    users: dict[str, UserState] = field(default_factory=dict)
-    groups: dict[str, UserState] = field(default_factory=dict)
+    users: dict[str, UserView] = field(default_factory=dict)
+    groups: dict[str, UserView] = field(default_factory=dict)
     submissions: dict[str, int] = field(default_factory=dict)  # by result, since the start
     attempts: dict[str, int] = field(default_factory=dict)  # allocations by result, likewise
     queue_attempts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue, result
@@ -136,9 +161,8 @@ class Model:
         own = self.own_why(application, ask)
         if own is not None:
             return own
-        queue = self.queues.get(application.summary.queue_name)
-        refusals = queue.waiting if queue is not None else ()
-        return next((waiting for waiting in refusals if waiting.asks == ask.shape), None)
+        refusals = self.refusals.get(application.summary.queue_name)
+        return refusals.by_asks.get(ask.shape) if refusals is not None else None
 
     @staticmethod
     def own_why(application: ApplicationView, ask: AskState) -> Waiting | None:

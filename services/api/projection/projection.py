@@ -21,7 +21,7 @@ from typing import Any
 
 from services.api.projection.event_settings import event_settings
 from services.api.projection.live import Changes
-from services.api.projection.model import ApplicationView, Model, NodeView
+from services.api.projection.model import ApplicationView, Model, NodeView, Refusals, UserView
 from services.api.projection.news import (
     RUNNABLE_DETAILS,
     ApplicationNews,
@@ -44,6 +44,7 @@ from shared.messages.state import (
     NodeState,
     PartitionState,
     QueueState,
+    RefusalState,
     SnapshotRequest,
     StateChange,
     StateDelta,
@@ -196,6 +197,7 @@ class Projection:
             (delta.partitions, self._on_partition),
             (delta.configurations, self._on_configuration),
             (delta.queues, self._on_queue),
+            (delta.refusals, self._on_refusal),
             (delta.nodes, self._on_node),
             (delta.applications, self._on_application),
             (_asks_in(delta), self._on_ask),
@@ -254,10 +256,18 @@ class Projection:
             before = self._last.queues.get(queue.path)
         if queue.removed:
             self.model.queues.pop(queue.path, None)
+            self.model.refusals.pop(queue.path, None)
         else:
             self.model.queues[queue.path] = queue
+        if not queue.tells_refusals:  # a core of before, which says all of them with each change
+            by_asks = {waiting.asks: waiting for waiting in queue.waiting}
+            self.model.refusals[queue.path] = Refusals(by_asks)
         events = queue_events(before, queue, self.model.time_ns)
         self._tell(events, (EventType.QUEUE, queue.path), is_gone=queue.removed)
+
+    def _on_refusal(self, refusal: RefusalState) -> None:
+        self.changes.note_queue(refusal.path)
+        self.model.refusals.setdefault(refusal.path, Refusals()).set(refusal.asks, refusal.why)
 
     def _tell(
         self, events: Iterator[EventState], row: tuple[EventType, str], *, is_gone: bool
@@ -290,8 +300,15 @@ class Projection:
         table = self.model.groups if user.is_group else self.model.users
         if user.removed:
             table.pop(user.name, None)
-        else:
-            table[user.name] = user
+            return
+        view = table.get(user.name)
+        if view is None or not user.is_partial:
+            view = table[user.name] = UserView(user.name)
+        for usage in user.queues:
+            if usage.removed:
+                view.usage.pop(usage.path, None)
+            else:
+                view.usage[usage.path] = usage
 
     def _on_node(self, node: NodeState) -> None:
         name = node.node_id

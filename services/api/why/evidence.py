@@ -50,7 +50,7 @@ def limit_rows(
         (f"user {summary.user}", model.users.get(summary.user)),
         (f"group {summary.group}", model.groups.get(summary.group)),
     ):
-        for usage in state.queues if state is not None else ():
+        for usage in state.usage.values() if state is not None else ():
             if usage.path != summary.queue_name and not summary.queue_name.startswith(
                 f"{usage.path}."
             ):

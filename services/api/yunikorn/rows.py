@@ -42,10 +42,10 @@ def node_row(node: NodeView) -> bytes:
 
 def application_row(model: Model, view: ApplicationView) -> bytes:
     """Return ApplicationDAOInfo, written."""
-    queue = model.queues.get(view.summary.queue_name) if view.asks else None
-    refusals = queue.waiting if queue is not None else ()
-    if view.written is None or view.written[0] != refusals:
-        view.written = (refusals, encoded(application_info(model, view)))
+    refusals = model.refusals.get(view.summary.queue_name) if view.asks else None
+    version = (refusals, refusals.version) if refusals is not None else None
+    if view.written is None or view.written[0] != version:
+        view.written = (version, encoded(application_info(model, view)))
     return view.written[1]
 
 

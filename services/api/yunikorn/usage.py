@@ -6,9 +6,9 @@ say it, for that would be all of them again with each pod of one.
 
 from collections.abc import Iterable, Sequence
 
-from services.api.projection.model import ApplicationView, Model
+from services.api.projection.model import ApplicationView, Model, UserView
 from services.api.yunikorn.answers import Answer, by_name, pruned
-from shared.messages.state import PlacementRuleState, RuleState, UsageState, UserState
+from shared.messages.state import PlacementRuleState, RuleState, UsageState
 from shared.model.names import ROOT
 
 
@@ -42,13 +42,13 @@ def _link_info(link: RuleState) -> Answer:
     return answer
 
 
-def users_info(model: Model, users: Iterable[UserState]) -> list[Answer]:
+def users_info(model: Model, users: Iterable[UserView]) -> list[Answer]:
     """Return UserResourceUsageDAOInfo of each."""
     owned = _owned((view.summary.user, view) for view in model.applications.values())
     return [_user_info(user, owned.get(user.name, ())) for user in users]
 
 
-def _user_info(user: UserState, owned: Sequence[ApplicationView]) -> Answer:
+def _user_info(user: UserView, owned: Sequence[ApplicationView]) -> Answer:
     groups = {v.summary.application_id: v.summary.group for v in owned if v.summary.group}
     return pruned(
         {"userName": user.name, "groups": by_name(groups), "queues": _usage_tree(user, owned)},
@@ -56,13 +56,13 @@ def _user_info(user: UserState, owned: Sequence[ApplicationView]) -> Answer:
     )
 
 
-def groups_info(model: Model, groups: Iterable[UserState]) -> list[Answer]:
+def groups_info(model: Model, groups: Iterable[UserView]) -> list[Answer]:
     """Return GroupResourceUsageDAOInfo of each."""
     owned = _owned((view.summary.group, view) for view in model.applications.values())
     return [_group_info(group, owned.get(group.name, ())) for group in groups]
 
 
-def _group_info(group: UserState, owned: Sequence[ApplicationView]) -> Answer:
+def _group_info(group: UserView, owned: Sequence[ApplicationView]) -> Answer:
     return pruned(
         {
             "groupName": group.name,
@@ -80,12 +80,14 @@ def _owned(views: Iterable[tuple[str, ApplicationView]]) -> dict[str, list[Appli
     return found
 
 
-def _usage_tree(user: UserState, owned: Sequence[ApplicationView]) -> Answer:
+def _usage_tree(user: UserView, owned: Sequence[ApplicationView]) -> Answer:
     """Return ResourceUsageDAOInfo of the root, with the queues below it that are used."""
-    by_path = {usage.path: usage for usage in user.queues}
-    if ROOT not in by_path:
+    if ROOT not in user.usage:
         return {"queuePath": ROOT}
-    return _usage(by_path[ROOT], by_path, _running(owned))
+    below: dict[str, list[UsageState]] = {}
+    for path, usage in sorted(user.usage.items()):
+        below.setdefault(path.rpartition(".")[0], []).append(usage)
+    return _usage(user.usage[ROOT], below, _running(owned))
 
 
 def _running(owned: Sequence[ApplicationView]) -> dict[str, list[str]]:
@@ -100,13 +102,9 @@ def _running(owned: Sequence[ApplicationView]) -> dict[str, list[str]]:
 
 
 def _usage(
-    usage: UsageState, by_path: dict[str, UsageState], running: dict[str, list[str]]
+    usage: UsageState, below: dict[str, list[UsageState]], running: dict[str, list[str]]
 ) -> Answer:
-    children = [
-        _usage(below, by_path, running)
-        for path, below in sorted(by_path.items())
-        if path.rpartition(".")[0] == usage.path
-    ]
+    children = [_usage(child, below, running) for child in below.get(usage.path, ())]
     return pruned(
         {
             "queuePath": usage.path,

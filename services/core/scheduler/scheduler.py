@@ -12,6 +12,7 @@ the epoch of the question. An epoch above which no more could come is nobody's.
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from itertools import chain
 
 from services.core.scheduler.actions import (
     backoff,
@@ -43,6 +44,7 @@ from services.core.scheduler.report.views import (
     node_state,
     partition_state,
     queue_state,
+    refusals_in,
     user_state,
 )
 from services.core.scheduler.statement.existing import Existing
@@ -533,13 +535,13 @@ class Scheduler:
 
     def _state_events(self) -> list[Outgoing]:
         if not self._has_readers:
-            self._reports.without_values()
+            self._reports.without_values(self.partition)
             self._snapshot_for.clear()
             return []
         outgoing: list[Outgoing] = []
         is_anew = API_ALL.routing_key in self._snapshot_for
         rejected = tuple(self._reports.rejected)
-        said = self._reports.without_values() if is_anew else StateDelta()
+        said = self._reports.without_values(self.partition) if is_anew else StateDelta()
         delta = self._reports.changes(self.partition)
         if delta is not None:
             self._seq += 1
@@ -567,6 +569,7 @@ class Scheduler:
             partitions=(partition_state(partition),),
             configurations=(configuration_state(partition),),
             queues=tuple(map(queue_state, depth_first(partition.root))),
+            refusals=tuple(chain.from_iterable(map(refusals_in, depth_first(partition.root)))),
             nodes=tuple(map(node_state, partition.nodes.nodes.values())),
             applications=(*map(application_summary, applications), *rejected),
             users=tuple(map(user_state, partition.users.all())),

@@ -1,6 +1,5 @@
 """Why: the sentence and the evidence of each reason, and of what waits for nothing."""
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -156,10 +155,10 @@ def test_what_runs_and_what_has_its_turn_next_says_so():
     )
     system.asks("a", ["p"], {"vcore": 1})
     assert asked(system, "a")["reason"] == asked(system, "p")["reason"] == "NO_NODES"
-    (queue,) = [queue for queue in system.model.queues.values() if queue.waiting]
-    system.model.queues[queue.path] = replace(queue, waiting=())  # before anybody refuses it
+    (path,) = [path for path, refusals in system.model.refusals.items() if refusals.by_asks]
+    refusals = system.model.refusals.pop(path)  # before anybody refuses it
     assert asked(system, "a")["verdict"] == asked(system, "p")["verdict"] == "starting"
-    system.model.queues[queue.path] = queue
+    system.model.refusals[path] = refusals
     system.node("n1", vcore=2, pods=9)
     assert asked(system, "a")["sentence"] == ("application a runs: 1 pod, and nothing of it waits.")
     assert asked(system, "p")["sentence"] == "pod p runs on n1."

@@ -5,6 +5,7 @@ from shared.messages.interface import (
     AllocationRelease,
     RemoveApplicationRequest,
     TerminationType,
+    UserGroupInformation,
 )
 from shared.messages.state import SnapshotRequest, StateDelta
 from shared.model.units import milliseconds, seconds
@@ -112,3 +113,69 @@ def test_an_allocation_that_is_told_at_a_recovery_has_the_time_that_its_binding_
     gone = AllocationRelease("x", "x1", TerminationType.STOPPED_BY_RM)
     core.update(releases=(gone,))
     assert [told.removed for told in last_delta(core).allocations] == [True]
+
+
+def released(application, key):
+    return AllocationRelease(application, key, TerminationType.STOPPED_BY_RM)
+
+
+def users_over_their_limit(users):
+    """Return a core with users of whom each has one pod, and one more that is over the limit."""
+    limit = "limits: [{limit: each, users: ['*'], maxresources: {vcore: 1}}]"
+    core = Core(config_of(f"{{name: a, {limit}}}", "{name: b}"))
+    core.node("n1", vcore=1_000, pods=10_000)
+    for user in (f"u{at}" for at in range(users)):
+        core.application(user, "root.a", ugi=UserGroupInformation(user))
+        core.asks(user, [f"{user}-0", f"{user}-1"], ONE)
+    return core
+
+
+def test_of_refusals_only_those_that_differ_are_told():
+    core = users_over_their_limit(5)
+    core.asks("u3", ["u3-2"], {"vcore": 2000, "pods": 1})
+    told = last_delta(core)
+    assert [(item.path, item.why.limit.owner) for item in told.refusals] == [("root.a", "user u3")]
+    (refused,) = [item.asks for item in told.refusals]
+    core.update(releases=(released("u3", "u3-0"), released("u3", "u3-2")))
+    told = last_delta(core)
+    assert [(item.asks, item.why) for item in told.refusals if item.asks == refused] == [
+        (refused, None)
+    ]
+    assert all(item.asks.endswith("user u3") for item in told.refusals)
+
+
+def test_of_a_users_queues_only_those_are_told_in_which_something_changed():
+    queues = (f"{{name: q{at}}}" for at in range(5))
+    core = Core(config_of(*queues))
+    core.node("n1", vcore=1_000, pods=10_000)
+    alice = UserGroupInformation("alice")
+    for at in range(5):
+        core.application(f"x{at}", f"root.q{at}", ugi=alice)
+        core.asks(f"x{at}", [f"x{at}-0"], ONE)
+    (user,) = last_delta(core).users
+    assert [usage.path for usage in user.queues] == ["root.q4", "root"]
+    assert user.is_partial
+    core.update(releases=(released("x2", "x2-0"),))
+    (user,) = last_delta(core).users
+    assert [(usage.path, usage.removed) for usage in user.queues] == [
+        ("root.q2", True), ("root", False),
+    ]  # fmt: skip
+
+
+def test_a_snapshot_has_all_refusals_and_all_of_what_a_user_uses():
+    core = users_over_their_limit(3)
+    core.send(SnapshotRequest("late"))
+    told = last_delta(core)
+    assert {item.why.limit.owner for item in told.refusals} == {"user u0", "user u1", "user u2"}
+    assert all({usage.path for usage in user.queues} == {"root.a", "root"} for user in told.users)
+    assert not any(user.is_partial for user in told.users)
+
+
+def test_while_there_is_no_node_everybody_is_told_so_and_no_more_when_there_is_one():
+    core = Core(config_of("{name: a}", "{name: b}"))
+    core.application("x", "root.a")
+    core.asks("x", ["x1"], ONE)
+    (refusal,) = last_delta(core).refusals
+    assert refusal.why.reason == "NO_NODES"
+    core.node("n1", vcore=9_000, pods=100)
+    assert [(item.asks, item.why) for item in last_delta(core).refusals] == [(refusal.asks, None)]

@@ -86,7 +86,7 @@ class _Lane:
         self.parts: list[_Part] = []
         self.heads: list[Head] = []  # a heap
         self.stands_at: EntryKey | None = None  # its first, as its leaf orders them
-        self.waiting = dict(application.ask_priorities)
+        self.waiting: dict[int, int] = {}  # of the priorities that it places
         self.placing: _Part | None = None  # of placeholders
         self.total: dict[bool, Resource] = {False: {}, True: {}}  # of placeholders: True
         self.unknown: Resource = {}  # what its users' sums do not know
@@ -295,6 +295,8 @@ class _Run:
         self._made += 1
         part = _Part(group, lane, head, self._made)
         lane.parts.append(part)
+        priority = head.request.priority
+        lane.waiting.setdefault(priority, application.ask_priorities.counts[priority])
         heappush(lane.heads, (head.order, part.number, part))
         group.bucket.withdraw(group)
         leaf.sort(lane, self._made)

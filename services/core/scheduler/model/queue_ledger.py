@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
+from services.core.scheduler.model.priority_counts import PriorityCounts
 from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
 from shared.model.reasons import Shortage
 from shared.model.resources import (
@@ -102,7 +103,7 @@ class QueueLedger:
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
     highest: int = NO_PRIORITY  # of the applications or children, before offset and fence
-    priorities: dict[int, int] = field(default_factory=dict)
+    priorities: PriorityCounts = field(default_factory=PriorityCounts)
     active_children: dict[str, Self] = field(default_factory=dict)
     tree: Tree = field(init=False)
     turns: Turns[Self] = field(default_factory=Turns)
@@ -338,17 +339,11 @@ class QueueLedger:
             queue = queue.parent
 
     def _count(self, before: int, after: int) -> None:
-        counts = self.priorities
         if after != NO_PRIORITY:
-            counts[after] = counts.get(after, 0) + 1
+            self.priorities.change(after, 1)
         if before != NO_PRIORITY:
-            counts[before] -= 1
-            if not counts[before]:
-                del counts[before]
-        if after > self.highest:
-            self.highest = after
-        elif before == self.highest and before not in counts:
-            self.highest = max(counts, default=NO_PRIORITY)
+            self.priorities.change(before, -1)
+        self.highest = self.priorities.highest(NO_PRIORITY)
 
     def published(self) -> int:
         """Return what the queue shows to its siblings; nothing waiting stays NO_PRIORITY."""

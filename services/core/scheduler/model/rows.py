@@ -27,6 +27,7 @@ from typing import Any, Protocol
 from services.core.scheduler.model.lapsing import SMALL_HEAP, Lapsing
 from services.core.scheduler.model.needs import Waiters
 from services.core.scheduler.model.preemptors import Preemptors
+from services.core.scheduler.model.priority_counts import PriorityCounts
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY, QueueLedger
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.resource_history import History
@@ -351,6 +352,7 @@ class Bucket:
         if self.refusal is None:
             return
         self.refusal = None
+        self.leaf.root.changed_buckets[self] = None
         if self.blocked_at is None:
             self.leaf.no_longer_blocked(self)
         else:
@@ -641,6 +643,7 @@ class Queue(QueueLedger):
     asking: dict["Application", None] = field(default_factory=dict)  # those with groups
     requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
     # withdrawn, which is not in the journal yet
+    changed_buckets: dict[Bucket, None] = field(default_factory=dict)  # what is published of them
     to_watch: dict["Application", None] = field(default_factory=dict)  # gangs that were let start,
     # hold nothing and have changed
     starter: "Application | None" = None  # the one that is let start, where one at a time is
@@ -658,6 +661,7 @@ class Queue(QueueLedger):
         bucket = self.buckets.get(key)
         if bucket is None:
             bucket = self.buckets[key] = Bucket(self, key)
+            self.root.changed_buckets[bucket] = None
         return bucket
 
     def forget_order(self) -> None:
@@ -715,6 +719,7 @@ class Queue(QueueLedger):
         bucket.refusal = refusal
         bucket.refused_since_ns = now_ns
         bucket.blocked_at = at
+        self.root.changed_buckets[bucket] = None
         if at is not None:
             at.block(bucket, by_need=by_need)
         else:
@@ -725,6 +730,7 @@ class Queue(QueueLedger):
         bucket.unblock()
         self.active_buckets.withdraw(bucket)
         self.buckets.pop(bucket.key, None)
+        self.root.changed_buckets[bucket] = None
 
     def no_longer_blocked(self, bucket: Bucket) -> None:
         """Take a bucket off those that no node has the room for."""
@@ -806,7 +812,7 @@ class Application:
     max_allocated: Resource = field(default_factory=dict)
     pending: Resource = field(default_factory=dict)
     pending_placeholders: int = 0
-    ask_priorities: dict[int, int] = field(default_factory=dict)
+    ask_priorities: PriorityCounts = field(default_factory=PriorityCounts)
     starts_in_part: bool = False  # the whole gang need not fit for its placeholders to start
     starts_placed: bool = False  # every one of them must have a place on the nodes
     keeps_minimum: bool = False  # a gang that has fallen below it starts again as a whole
@@ -871,7 +877,7 @@ class Application:
     @property
     def max_priority(self) -> int:
         """Return the highest priority of the asks that wait; NO_PRIORITY when none does."""
-        return max(self.ask_priorities, default=NO_PRIORITY)
+        return self.ask_priorities.highest(NO_PRIORITY)
 
     @property
     def may_schedule(self) -> bool:

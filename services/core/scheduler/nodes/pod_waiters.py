@@ -3,9 +3,17 @@
 A pod that comes or goes wakes those whose selectors match it; one that goes, also those that its
 own anti-affinity kept away and those that want a port it had, or a volume of its drivers. One that
 comes with a volume that others share makes its node good for them. Others are not looked at.
+
+Which nodes pods close to a shape that waits is kept as it was when it was refused: room that comes
+free there helps it no more than before. Pods may have closed others since; those that open one
+wake the shape, as does any change of the nodes themselves. Limit: of MAX_KEPT shapes; of others
+more room on any node is a reason to look again.
 """
 
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from services.core.scheduler.nodes.pod_kinds import (
     KindTable,
@@ -20,6 +28,7 @@ from shared.messages.constraints import Constraints
 if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Labels, Shape
 
+MAX_KEPT = 1_000  # shapes of which it is kept which nodes pods close to them; a byte a node each
 _Port = tuple[int, str]  # number and protocol
 _Volume = tuple[str, str]  # driver and claim; claim "": whichever of the driver
 
@@ -36,13 +45,21 @@ class PodWaiters:
         self._by_port: dict[_Port, dict[Shape, None]] = {}
         self._by_volume: dict[_Volume, dict[Shape, None]] = {}
         self._noted: dict[Shape, None] = {}
+        self._open: dict[Shape, NDArray[np.bool_]] = {}  # the rows that pods leave open to each
         self._next = 0
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def add(self, shape: "Shape") -> None:
-        """Let a shape wait, if pods may matter to it; one that does keeps its place."""
+    def add(self, shape: "Shape", open_rows: NDArray[np.bool_] | None = None) -> None:
+        """Let a shape wait, if pods may matter to it; one that does keeps its place.
+
+        ``open_rows`` are the nodes that pods leave open to it now; None: all.
+        """
+        self._open.pop(shape, None)
+        if open_rows is not None and len(self._open) < MAX_KEPT and not open_rows.all():
+            open_rows.flags.writeable = False
+            self._open[shape] = open_rows
         if shape in self._places or not (shape.labels or shape.constraints.asks_about_pods):
             return
         self._next += 1
@@ -60,6 +77,7 @@ class PodWaiters:
 
     def remove(self, shape: "Shape") -> None:
         """Let a shape wait no more; one that does not is no error."""
+        self._open.pop(shape, None)
         if self._places.pop(shape, None) is None:
             return
         self._noted.pop(shape, None)
@@ -76,6 +94,11 @@ class PodWaiters:
             _take_out(self._by_port, port, shape)
         for volume in _volumes_of(shape.constraints):
             _take_out(self._by_volume, volume, shape)
+
+    def are_in_the_way(self, shape: "Shape", row: int) -> bool:
+        """Return whether pods close a node to a shape that waits: more room there is no help."""
+        rows = self._open.get(shape)
+        return rows is not None and row < rows.size and not rows[row]
 
     def note(self, pod: PodKind, constraints: Constraints, *, is_gone: bool) -> None:
         """Note whom a pod that came or went may help."""

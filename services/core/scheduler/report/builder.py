@@ -10,6 +10,8 @@ Rule 4: what a run has placed is reported by the column (ADR 36), and equal to a
         by itself.
 Rule 5: the state of the partition, and of a queue, is published where it differs from the last
         published, if that was no snapshot. (A node's and an application's nearly always differ.)
+Rule 6: of what may be long only what changed is published: a queue's refusals one by one, a user's
+        use in the queues in which it changed.
 Limit: MAX_EVENTS events for users a batch, and as many evictions; more are left out.
 """
 
@@ -18,7 +20,7 @@ from dataclasses import fields, replace
 from itertools import chain
 from typing import Any, TypeVar
 
-from services.core.scheduler.model.rows import Application, Node, Queue, Tracker
+from services.core.scheduler.model.rows import Application, Bucket, Node, Queue, Tracker
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.report import events, placed
 from services.core.scheduler.report.views import (
@@ -29,6 +31,7 @@ from services.core.scheduler.report.views import (
     node_state,
     partition_state,
     queue_state,
+    refusal_of,
     user_state,
 )
 from services.core.scheduler.statement import journal
@@ -59,7 +62,9 @@ from shared.messages.state import (
     NodeState,
     PartitionState,
     QueueState,
+    RefusalState,
     StateDelta,
+    Waiting,
 )
 from shared.model.event_codes import EventType
 from shared.model.names import POD_NAME_TAG
@@ -94,6 +99,7 @@ class ReportBuilder:
         self._position: dict[str, tuple[int, int]] = {}
         self._armed: dict[str, TimerSet] = {}
         self._cancelled: dict[str, TimerCancel] = {}
+        self._told: dict[Bucket, Waiting] = {}  # why what is refused is, as last published
         self._forget_changes()
         self.forget_published()
         self._readers: dict[type, Callable[[Any], None]] = {
@@ -286,7 +292,12 @@ class ReportBuilder:
 
     def _usage_of(self, application: Application) -> None:
         for tracker in application.trackers:
-            self._users[tracker] = None
+            self._usage_in(tracker, application.queue)
+
+    def _usage_in(self, tracker: Tracker, leaf: Queue) -> None:
+        leaves = self._users.setdefault(tracker, {})
+        if leaves is not None:
+            leaves[leaf] = None
 
     # --- rows -----------------------------------------------------------------------------------
 
@@ -307,7 +318,8 @@ class ReportBuilder:
             application.id, application.queue.path, application.request.submission
         )
         self._applications[application] = None
-        self._usage_of(application)
+        for tracker in application.trackers:
+            self._users.setdefault(tracker, {})
         self._add("accepted_applications", application.id, accepted)
 
     def _rejected(self, entry: journal.ApplicationRejected) -> None:
@@ -373,7 +385,10 @@ class ReportBuilder:
             self._queues[entry.queue.parent] = None
 
     def _usage(self, entry: journal.UsageChanged) -> None:
-        self._users[entry.tracker] = None
+        if entry.leaf is None:
+            self._users[entry.tracker] = None
+        else:
+            self._usage_in(entry.tracker, entry.leaf)
 
     def _partition_entry(self, _: journal.PartitionChanged) -> None:
         self._has_partition_changed = True
@@ -413,7 +428,7 @@ class ReportBuilder:
         self._nodes_gone: list[NodeState] = []
         self._queues: dict[Queue, None] = {}
         self._queues_gone: dict[Queue, QueueState] = {}
-        self._users: dict[Tracker, None] = {}
+        self._users: dict[Tracker, dict[Queue, None] | None] = {}  # and the leaves; None: all
         self._events: list[EventState] = []
         self._evictions: list[EvictionState] = []
         self._pods_held: dict[str, PodsHeld] = {}
@@ -428,9 +443,10 @@ class ReportBuilder:
             "partitions": self._news("", partition_state(partition)) if has_changed else (),
             "configurations": self._configuration(partition) if has_changed else (),
             "queues": (*self._queues_gone.values(), *states),
+            "refusals": self._refusals(partition),
             "nodes": (*self._nodes_gone, *map(node_state, self._nodes.values())),
             "applications": self._summaries(),
-            "users": tuple(map(user_state, self._users)),
+            "users": tuple(user_state(who, _paths(at)) for who, at in self._users.items()),
             "events": tuple(self._events),
             "evictions": tuple(self._evictions),
             "pods_held": tuple(self._pods_held.values()),
@@ -450,8 +466,25 @@ class ReportBuilder:
             return tuple(changed)
         return tuple(sorted((*changed, *self.rejected), key=lambda known: int(known.submission)))
 
-    def without_values(self) -> StateDelta:
+    def _refusals(self, partition: Partition) -> tuple[RefusalState, ...]:
+        """Return the refusals that differ from those last published; what is over comes first."""
+        gone: list[RefusalState] = []
+        news: list[RefusalState] = []
+        changed, told = partition.root.changed_buckets, self._told
+        for bucket in changed:
+            why, before = refusal_of(bucket), told.get(bucket)
+            if why is not None and why != before:
+                told[bucket] = why
+                news.append(RefusalState(bucket.leaf.path, why.asks, why))
+            elif why is None and before is not None:
+                del told[bucket]
+                gone.append(RefusalState(bucket.leaf.path, before.asks))
+        changed.clear()
+        return (*gone, *news)
+
+    def without_values(self, partition: Partition) -> StateDelta:
         """Return what no snapshot has: events and evictions. Changed values are forgotten."""
+        self._refusals(partition)
         delta = StateDelta(events=tuple(self._events), evictions=tuple(self._evictions))
         self._forget_changes()
         return delta
@@ -484,6 +517,13 @@ class ReportBuilder:
             if queue not in self._queues_gone:
                 found.update(dict.fromkeys(queue.lineage()))
         return found
+
+
+def _paths(leaves: dict[Queue, None] | None) -> dict[str, None] | None:
+    """Return the paths of queues and of those above them; None as None."""
+    if leaves is None:
+        return None
+    return {level.path: None for leaf in leaves for level in leaf.lineage()}
 
 
 def _waits(application: Application, ask: Ask) -> bool:

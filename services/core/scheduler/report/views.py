@@ -1,5 +1,6 @@
 """The scheduler's values as the state events carry them: what is a sum is bounded to an int64."""
 
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from services.core.scheduler.model.placement_rules import (
 )
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
 from services.core.scheduler.model.queue_settings import Template
-from services.core.scheduler.model.rows import Node, Queue
+from services.core.scheduler.model.rows import Bucket, Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import group_in
 from services.core.scheduler.ordering import queueing
@@ -32,6 +33,7 @@ from shared.messages.state import (
     PlaceholderCount,
     PlacementRuleState,
     QueueState,
+    RefusalState,
     RuleState,
     StateChange,
     TemplateState,
@@ -117,7 +119,7 @@ def _rule_state(rule: Rule) -> RuleState:
 
 
 def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
-    """Return a queue's values, with what each of its shapes waits for."""
+    """Return a queue's own values; what its shapes wait for is told one by one."""
     return QueueState(
         path=queue.path,
         parent=queue.parent.path if queue.parent is not None else "",
@@ -144,20 +146,26 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         preemption_policy=queue.settings.preemption_policy,
         preemption_delay_ns=queue.settings.preemption_delay_ns,
         quota_preemption_delay_ns=queue.settings.quota_preemption_delay_ns,
-        waiting=_refused_in(queue),
         removed=removed,
+        tells_refusals=True,
     )
 
 
-def _refused_in(queue: Queue) -> tuple[Waiting, ...]:
-    """Return what each shape of a queue waits for."""
-    found: list[Waiting] = []
+def refusals_in(queue: Queue) -> Iterator[RefusalState]:
+    """Yield what each shape of a queue waits for."""
     for bucket in queue.buckets.values():
-        refusal = _told(bucket.refusal, queue)
-        if refusal is not None:
-            name = bucket_name(bucket.shape, bucket.key[1])
-            found.append(_waits(name, refusal, bucket.refused_since_ns))
-    return tuple(found)
+        why = refusal_of(bucket)
+        if why is not None:
+            yield RefusalState(queue.path, why.asks, why)
+
+
+def refusal_of(bucket: Bucket) -> Waiting | None:
+    """Return why the asks of a bucket are not allocated; None while nothing refuses them."""
+    leaf = bucket.leaf
+    refusal = _told(bucket.refusal, leaf) if leaf.buckets.get(bucket.key) is bucket else None
+    if refusal is None:
+        return None
+    return _waits(bucket_name(bucket.shape, bucket.key[1]), refusal, bucket.refused_since_ns)
 
 
 def _told(refusal: Refusal | None, queue: Queue) -> Refusal | None:
@@ -177,22 +185,32 @@ def _template_state(template: Template | None) -> TemplateState | None:
     )
 
 
-def user_state(tracker: "Tracker") -> UserState:
-    """Return what a user or a group uses, a queue at a time; it is gone with its applications."""
+def user_state(tracker: "Tracker", changed: Iterable[str] | None = None) -> UserState:
+    """Return what a user or a group uses, a queue at a time; it is gone with its applications.
+
+    ``changed`` are the queues in which that may have changed; None: all are to be told.
+    """
+    is_partial = changed is not None
+    paths = tracker.usage if changed is None else changed
     return UserState(
         name=tracker.name,
         is_group=tracker.is_group,
-        queues=tuple(
-            UsageState(
-                path=path,
-                usage=bounded(usage),
-                max_resource=limit.max_resource,
-                max_applications=saturated(limit.max_applications),
-            )
-            for path, usage in tracker.usage.items()
-            for limit in (tracker.limit_at(path),)
-        ),
+        queues=tuple(_usage_state(tracker, path) for path in paths) if tracker.links else (),
         removed=not tracker.links,
+        is_partial=is_partial,
+    )
+
+
+def _usage_state(tracker: "Tracker", path: str) -> UsageState:
+    usage = tracker.usage.get(path)
+    if usage is None:
+        return UsageState(path, {}, removed=True)
+    limit = tracker.limit_at(path)
+    return UsageState(
+        path=path,
+        usage=bounded(usage),
+        max_resource=limit.max_resource,
+        max_applications=saturated(limit.max_applications),
     )
 
 

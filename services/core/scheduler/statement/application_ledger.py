@@ -225,16 +225,8 @@ def count_priority(application: Application, priority: int, change: int) -> bool
 
     Queues are ordered by that, and know it by then.
     """
-    known = application.ask_priorities.get(priority, 0)
-    count = known + change
-    if known and count:
-        application.ask_priorities[priority] = count
-        return False
     before = application.max_priority
-    if count:
-        application.ask_priorities[priority] = count
-    else:
-        application.ask_priorities.pop(priority, None)
+    application.ask_priorities.change(priority, change)
     after = application.max_priority
     if before != after:
         application.queue.change_priority(before, after)

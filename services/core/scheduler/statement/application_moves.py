@@ -75,4 +75,4 @@ def remove(partition: Partition, application: Application) -> None:
     partition.unreplaceable.pop(application, None)
     partition.journal.record(ApplicationEnded(application))
     for tracker in application.trackers:
-        partition.journal.record(UsageChanged(tracker))
+        partition.journal.record(UsageChanged(tracker, queue))

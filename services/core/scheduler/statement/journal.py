@@ -353,9 +353,10 @@ class QueueEnded:
 
 @dataclass(slots=True, eq=False)
 class UsageChanged:
-    """What a user or a group uses, or is linked to, has changed."""
+    """What a user or a group uses, or is linked to, has changed: in a leaf, or (None) anywhere."""
 
     tracker: Tracker
+    leaf: Queue | None = None
 
 
 @dataclass(slots=True, eq=False)

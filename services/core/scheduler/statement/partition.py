@@ -33,6 +33,7 @@ from services.core.scheduler.model.settings import STALE, Settings
 from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
 from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.model.user_table import UserTable
+from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.nodes.pod_topology import has_label
 from services.core.scheduler.nodes.victim_index import VictimIndex
@@ -97,6 +98,7 @@ COMPLETING_TIMEOUT_MS = 30_000
 DEFAULT_GRACE_S = 30  # of a pod that states none; within what victims have anyway
 MAX_HELD = 10_000  # applications whose pods are held back and shown; of more nothing is said
 CLEANER_INTERVAL_MS = 10_000
+NO_ROOM_HELPS = {"": 1}  # what is needed of a type that no node has
 
 
 @dataclass(eq=False, repr=False)
@@ -696,7 +698,11 @@ class Partition:
         if not node.reservations or self.settings.backfill:
             for shape in self.blocked_shapes.fitting(node.available):
                 is_open = not node.is_held or self.settings.backfill
-                if is_open and self.nodes.filters.fits.holds(node, shape):
+                if (
+                    is_open
+                    and not self.nodes.pods.waiting.are_in_the_way(shape, node.row)
+                    and self.nodes.filters.fits.holds(node, shape)
+                ):
                     self.requeue_shape(shape)
         self.waiting_gangs.requeue_for_node(self.nodes, node, backfill=self.settings.backfill)
         self.retry_replacements()
@@ -760,8 +766,11 @@ class Partition:
         """Set a bucket aside because no node takes its shape; its asks may get reservations."""
         shape = bucket.shape
         bucket.leaf.block(bucket, refusal, None, self.now_ns)
-        self.blocked_shapes.add(shape, shape.resource)
-        self.nodes.pods.waiting.add(shape)
+        nodes = self.nodes
+        open_rows = nodes.filters.facts.pods.rows(shape, When.NOW, nodes.columns.all)
+        is_closed = open_rows is not None and not open_rows.any()
+        self.blocked_shapes.add(shape, NO_ROOM_HELPS if is_closed else shape.resource)
+        nodes.pods.waiting.add(shape, None if is_closed else open_rows)
         self.shapes_to_reserve[shape] = None
         self.unplaced[bucket] = None
         self.journal.record(QueueChanged(bucket.leaf))
@@ -812,8 +821,7 @@ class Partition:
 
     def _tell_who_waits(self) -> None:
         for queue in self.queues.values():
-            if queue.buckets:
-                self.journal.record(QueueChanged(queue))
+            self.root.changed_buckets.update(dict.fromkeys(queue.buckets.values()))
         for application in self.applications.values():
             if application.refusal is not None:
                 self.journal.record(ApplicationChanged(application))

@@ -1,0 +1,384 @@
+"""What one operation costs as the cluster grows, axis by axis: ``make bench-growth``.
+
+    make bench-growth                               # every axis, some minutes
+    make bench-growth ARGS="--only users"           # the axes whose name contains a word
+    make bench-growth ARGS="--small"                # two decades: does it run at all
+
+An axis is a core that has so much of something, and an operation on it: one pod that comes or ends,
+a look for victims, a configuration. Printed are the CPU milliseconds of the operation at each size,
+its median; the exponent between the last two sizes and over all of them (0: it costs the same
+however much there is, 1: ten times as much costs ten times); and the longest hold of the loop in
+all of it, the making of the core left out. ``tests/unit/core/test_growth.py`` counts the steps of
+the interpreter for the same axes, which no other work on the machine changes.
+"""
+
+import argparse
+import gc
+import math
+import statistics
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from services.core.scheduler.model.settings import KAI
+from shared.messages.constraints import Constraints, NodeTerm, PodTerm, Requirement
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    AllocationRelease,
+    TerminationType,
+    UpdateConfiguration,
+    UserGroupInformation,
+)
+from shared.messages.protocol import TimerKind
+from shared.model.units import seconds
+from shared.runtime.service import spare_the_collector
+from tests.benchmarks.core import GIB, HOSTNAME, Driver, batches, config_of, full_of_victims
+
+ONE = {"vcore": 1_000, "memory": GIB, "pods": 1}
+Turn = Callable[[int], None]
+Made = tuple[Driver, Turn]
+
+
+def ended(application: str, key: str) -> AllocationRelease:
+    return AllocationRelease(application, key, TerminationType.STOPPED_BY_RM)
+
+
+def ask(key: str, application: str, amount=ONE, **more) -> AllocationAsk:
+    return AllocationAsk(key, application, dict(amount), **more)
+
+
+def apart(label: str, key: str = HOSTNAME) -> dict:
+    """Return what an ask says that stays away from those with its own label."""
+    term = PodTerm(key, (Requirement("app", "In", (label,)),), ("ns",))
+    return {
+        "constraints": Constraints(pod_anti_affinity=(term,), namespace="ns"),
+        "allocation_tags": tags(label),
+    }
+
+
+def tags(label: str) -> dict[str, str]:
+    return {"kubernetes.io/meta/namespace": "ns", "kubernetes.io/label/app": label}
+
+
+def hand_in(driver: Driver, asks: list[AllocationAsk]) -> None:
+    for batch in batches(asks):
+        driver.update(asks=tuple(batch))
+
+
+# --- the axes -----------------------------------------------------------------------------------
+
+
+def nodes(size: int) -> Made:
+    """A pod ends and another comes, on so many nodes."""
+    driver = Driver(config_of(1))
+    driver.nodes(size)
+    driver.applications([("app", "root.team.leaf0")])
+    hand_in(driver, [ask(f"a{at}", "app") for at in range(size)])
+
+    def turn(at: int) -> None:
+        driver.update(releases=(ended("app", f"a{at}"),), asks=(ask(f"b{at}", "app"),))
+
+    return driver, turn
+
+
+def waiting(size: int) -> Made:
+    """A pod ends and one of so many asks takes its place."""
+    driver = Driver(config_of(1))
+    driver.nodes(10)
+    driver.applications([("app", "root.team.leaf0")])
+    hand_in(driver, [ask(f"a{at}", "app") for at in range(640 + size)])
+    running = iter([item.allocation_key for item in driver.allocated])
+
+    def turn(at: int) -> None:
+        driver.update(releases=(ended("app", next(running)),), asks=(ask(f"b{at}", "app"),))
+
+    return driver, turn
+
+
+def users(size: int) -> Made:
+    """A pod ends of one of so many users who are all over their limit, and another comes."""
+    limit = ", limits: [{limit: each, users: ['*'], maxresources: {vcore: 1}}]"
+    driver = Driver(config_of(1, more=limit))
+    driver.nodes(size // 32 + 1)
+    made = [
+        AddApplicationRequest(f"app-{at}", "root.team.leaf0", ugi=UserGroupInformation(f"u-{at}"))
+        for at in range(size)
+    ]
+    for batch in batches(made):
+        driver.update(new_applications=tuple(batch))
+    hand_in(driver, [ask(f"{at}-{n}", f"app-{at}") for at in range(size) for n in range(2)])
+
+    def turn(at: int) -> None:
+        who, turn_of = at % size, at // size
+        driver.update(
+            releases=(ended(f"app-{who}", f"{who}-{turn_of}"),),
+            asks=(ask(f"{who}-{turn_of + 2}", f"app-{who}"),),
+        )
+
+    return driver, turn
+
+
+def queues_of_a_user(size: int) -> Made:
+    """A pod ends in one of so many queues of one user, and another comes."""
+    driver = Driver(config_of(size))
+    driver.nodes(size // 32 + 1)
+    user = UserGroupInformation("alice")
+    names = [(f"app-{at}", f"root.team.leaf{at}") for at in range(size)]
+    driver.applications(names, ugi=user)
+    hand_in(driver, [ask(f"{at}-0", f"app-{at}") for at in range(size)])
+
+    def turn(at: int) -> None:
+        who, turn_of = at % size, at // size
+        driver.update(
+            releases=(ended(f"app-{who}", f"{who}-{turn_of}"),),
+            asks=(ask(f"{who}-{turn_of + 1}", f"app-{who}"),),
+        )
+
+    return driver, turn
+
+
+def shapes(size: int) -> Made:
+    """Ten pods end on a full cluster where so many shapes wait, none of which fits there."""
+    driver = Driver(config_of(5))
+    driver.nodes(100, {"vcore": 64_000, "memory": 256 * GIB, "pods": 110})
+    driver.applications([(f"app-{at}", f"root.team.leaf{at % 5}") for at in range(10)])
+    hand_in(driver, [ask(f"r{at}", "app-0") for at in range(6_400)])
+    large = [
+        ask(f"w{at}", f"app-{at % 10}", {"vcore": 50_000 + at, "memory": GIB, "pods": 1})
+        for at in range(size)
+    ]
+    hand_in(driver, large)
+
+    def turn(at: int) -> None:
+        some = range(10 * at, 10 * at + 10)
+        driver.update(
+            releases=tuple(ended("app-0", f"r{n}") for n in some),
+            asks=tuple(ask(f"n{n}", "app-0", priority=1) for n in some),
+        )
+
+    return driver, turn
+
+
+def own_anti_affinity(size: int) -> Made:
+    """Pods end that have nothing to do with so many asks, each kept away by its own term."""
+    driver = Driver(config_of(5))
+    driver.nodes(20)
+    driver.applications([(f"app-{at}", f"root.team.leaf{at % 5}") for at in range(10)])
+    small = {"vcore": 10, "memory": 2**20, "pods": 1}
+    plain = [ask(f"r{at}", "app-0", small, allocation_tags=tags("x")) for at in range(200)]
+    hand_in(driver, plain)
+    region = "topology.kubernetes.io/region"
+    hand_in(
+        driver,
+        [
+            ask(f"{at}-{n}", f"app-{at % 10}", small, **apart(f"own-{at}", region))
+            for n in range(2)
+            for at in range(size)
+        ],
+    )
+
+    def turn(at: int) -> None:
+        driver.update(
+            releases=(ended("app-0", f"r{at}"),),
+            asks=(ask(f"n{at}", "app-0", small, allocation_tags=tags("x")),),
+        )
+
+    return driver, turn
+
+
+def node_terms(size: int) -> Made:
+    """An ask with a node term of its own comes, after so many of which each had one."""
+    driver = Driver(config_of(1))
+    driver.nodes(100)
+    driver.applications([("app", "root.team.leaf0")])
+    small = {"vcore": 1, "memory": 2**20, "pods": 1}
+
+    def with_term(key: str, number: int) -> AllocationAsk:
+        rule = Requirement("zone", "NotIn", (f"z{number}",))
+        constraints = Constraints(node_terms=(NodeTerm((rule,)),))
+        return ask(key, "app", small, constraints=constraints)
+
+    hand_in(driver, [with_term(f"a{at}", at) for at in range(size)])
+
+    def turn(at: int) -> None:
+        driver.update(
+            releases=(ended("app", f"a{at}"),), asks=(with_term(f"b{at}", size + at),)
+        )
+
+    return driver, turn
+
+
+def priorities(size: int) -> Made:
+    """A pod ends and an ask comes, while asks of so many priorities wait in an application."""
+    driver = Driver(config_of(1))
+    driver.nodes(1)
+    driver.applications([("app", "root.team.leaf0")])
+    hand_in(driver, [ask(f"r{at}", "app", priority=size + 1) for at in range(64)])
+    hand_in(driver, [ask(f"w{at}", "app", priority=at) for at in range(size)])
+    running = [f"r{at}" for at in range(64)]
+
+    def turn(at: int) -> None:
+        new = f"n{at}"
+        driver.update(
+            releases=(ended("app", running[at]),), asks=(ask(new, "app", priority=size + 1),)
+        )
+        running.append(new)
+
+    return driver, turn
+
+
+def leaves(size: int) -> Made:
+    """A pod ends and an ask comes in one of so many leaves with an application each."""
+    driver = Driver(config_of(size))
+    driver.nodes(size // 32 + 1)
+    driver.applications([(f"app-{at}", f"root.team.leaf{at}") for at in range(size)])
+    hand_in(driver, [ask(f"{at}-0", f"app-{at}") for at in range(size)])
+
+    def turn(at: int) -> None:
+        who, turn_of = (at * 7) % size, at // size
+        driver.update(asks=(ask(f"{who}-{turn_of}-{at}", f"app-{who}"),))
+
+    return driver, turn
+
+
+def all_leaves(size: int) -> Made:
+    """An ask comes in each of so many leaves at once: the cost by ask."""
+    driver = Driver(config_of(size))
+    driver.nodes(size // 32 + 1)
+    driver.applications([(f"app-{at}", f"root.team.leaf{at}") for at in range(size)])
+
+    def turn(at: int) -> None:
+        hand_in(driver, [ask(f"{leaf}-{at}", f"app-{leaf}") for leaf in range(size)])
+
+    return driver, turn
+
+
+def one_max(size: int) -> Made:
+    """A configuration comes that changes the max of one among so many queues."""
+    driver = Driver(config_of(size))
+    driver.nodes(10)
+    driver.applications([(f"app-{at}", f"root.team.leaf{at}") for at in range(min(size, 100))])
+    texts = [config_of(size).replace("{name: leaf1,", f"{{name: leaf1, {more}") for more in (
+        "resources: {max: {vcore: 9}},", "resources: {max: {vcore: 8}},",
+    )]  # fmt: skip
+    for text in texts:
+        driver.scheduler._parse(text)  # as ``prepare`` does, before the loop has its turn
+
+    def turn(at: int) -> None:
+        driver.send(UpdateConfiguration(texts[at % 2]))
+
+    return driver, turn
+
+
+def reclaim_at_once(size: int) -> Made:
+    """So many asks reclaim at once, under the policy kai."""
+    owed = f", resources: {{guaranteed: {{vcore: {size}}}}}"
+    driver = Driver(config_of(2, more=owed), (("policy", KAI),))
+    driver.nodes(2 * size // 64 + 1)
+    driver.applications([("all", "root.team.leaf0"), ("owed", "root.team.leaf1")])
+    room = (2 * size // 64 + 1) * 64
+    driver.applications([(f"all-{at}", "root.team.leaf0") for at in range(room)])
+    hand_in(driver, [ask(f"r{at}", f"all-{at}") for at in range(room)])
+    driver.applications([(f"owed-{at}", "root.team.leaf1") for at in range(size)])
+
+    def turn(_: int) -> None:
+        hand_in(driver, [ask(f"w{at}", f"owed-{at}") for at in range(size)])
+        for _ in range(200):
+            driver.now_ns += seconds(1)
+            if not driver.fire_own(TimerKind.PREEMPTION) or len(driver.released) >= size:
+                break
+            driver.confirm()
+
+    return driver, turn
+
+
+def victims_of_one(size: int) -> Made:
+    """One ask looks for a victim among so many pods, under the policy yunikorn."""
+    driver = full_of_victims(max(1, size // 20))
+
+    def turn(at: int) -> None:
+        driver.now_ns += seconds(31)
+        amount = {"vcore": 4_000, "memory": GIB, "pods": 1}
+        driver.update(asks=(ask(f"owed-{at}", "owed", amount),))
+        driver.now_ns += seconds(31)
+        driver.fire_own(TimerKind.PREEMPTION)
+
+    return driver, turn
+
+
+@dataclass(frozen=True)
+class Axis:
+    """A core of a size and an operation on it. ``turns`` are made; ``by_size``: it does so many."""
+
+    make: Callable[[int], Made]
+    sizes: tuple[int, ...] = (10, 100, 1_000, 10_000)
+    turns: int = 20
+    by_size: bool = False
+
+
+AXES = {
+    "nodes": Axis(nodes, sizes=(100, 1_000, 10_000)),
+    "asks that wait": Axis(waiting, sizes=(100, 1_000, 10_000, 100_000)),
+    "users over their limit": Axis(users),
+    "queues of one user": Axis(queues_of_a_user, sizes=(10, 100, 1_000, 5_000)),
+    "shapes on a full cluster": Axis(shapes, sizes=(1, 10, 100, 1_000)),
+    "own anti-affinity": Axis(own_anti_affinity, sizes=(5, 50, 500)),
+    "node terms": Axis(node_terms),
+    "priorities": Axis(priorities),
+    "leaves, one of them": Axis(leaves, sizes=(10, 100, 1_000, 5_000)),
+    "leaves, all at once": Axis(all_leaves, sizes=(10, 100, 1_000, 5_000), turns=5, by_size=True),
+    "one max among queues": Axis(one_max, sizes=(10, 100, 1_000, 5_000), turns=6),
+    "reclaim at once, kai": Axis(reclaim_at_once, sizes=(10, 100, 1_000), turns=1, by_size=True),
+    "victims of one, yunikorn": Axis(victims_of_one, sizes=(1_000, 10_000), turns=10),
+}  # fmt: skip
+
+
+# --- measuring ----------------------------------------------------------------------------------
+
+
+def exponent(small: tuple[int, float], large: tuple[int, float]) -> float:
+    """Return by which power of the size a cost has grown."""
+    return math.log(large[1] / small[1]) / math.log(large[0] / small[0])
+
+
+def measured(axis: Axis, size: int) -> tuple[float, float]:
+    """Return the CPU ms of an operation, and the longest hold of the loop in ms."""
+    driver, turn = axis.make(size)
+    gc.collect()
+    driver.longest = 0.0
+    took = []
+    for at in range(axis.turns):
+        driver.cpu = 0.0
+        turn(at)
+        took.append(driver.cpu * 1_000 / (size if axis.by_size else 1))
+    return statistics.median(took), driver.longest * 1_000
+
+
+def rows(chosen: dict[str, Axis], *, small: bool) -> Iterator[str]:
+    """Yield a line for each axis."""
+    for name, axis in chosen.items():
+        sizes = axis.sizes[:2] if small else axis.sizes
+        costs = {size: measured(axis, size) for size in sizes}
+        points = [(size, cost) for size, (cost, _) in costs.items()]
+        last, whole = exponent(*points[-2:]), exponent(points[0], points[-1])
+        shown = " ".join(f"{size:>7,}:{cost:>9.3f}" for size, cost in points)
+        hold = max(longest for _, longest in costs.values())
+        yield f"{name:<26} {shown:<72} {last:>6.2f} {whole:>6.2f} {hold:>9.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", action="append", default=[], help="axes with this in their name")
+    parser.add_argument("--small", action="store_true", help="the two smallest sizes")
+    arguments = parser.parse_args()
+    spare_the_collector()
+    words = arguments.only
+    chosen = {n: a for n, a in AXES.items() if not words or any(word in n for word in words)}
+    print(f"{'axis':<26} {'size: CPU ms of one operation':<72} {'last':>6} {'all':>6} {'hold ms':>9}")
+    for line in rows(chosen, small=arguments.small):
+        print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,29 @@
+"""What an operation costs does not grow with what there is of something: in steps, not in time.
+
+The axes are those of ``make bench-growth``. What is counted is one operation each, on a core that
+has little of it and on one that has sixteen times as much.
+"""
+
+import math
+import statistics
+
+import pytest
+
+from tests.benchmarks.growth import AXES
+from tests.work import steps
+
+MOST = 0.3  # the exponent: sixteen times as much of something costs at most 2.3 times
+FEW, MANY = 20, 320
+HELD = ("users over their limit", "queues of one user", "own anti-affinity", "priorities")
+
+
+def cost(name: str, size: int) -> float:
+    _, turn = AXES[name].make(size)
+    turn(0)  # what is made at the first time only
+    return statistics.median(steps(lambda at=at: turn(at)) for at in range(1, 6))
+
+
+@pytest.mark.parametrize("name", HELD)
+def test_one_operation_costs_the_same_on_a_larger_cluster(name):
+    few, many = cost(name, FEW), cost(name, MANY)
+    assert math.log(many / few) / math.log(MANY / FEW) <= MOST, (few, many)
