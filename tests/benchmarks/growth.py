@@ -202,28 +202,20 @@ def node_terms(size: int) -> Made:
     hand_in(driver, [with_term(f"a{at}", at) for at in range(size)])
 
     def turn(at: int) -> None:
-        driver.update(
-            releases=(ended("app", f"a{at}"),), asks=(with_term(f"b{at}", size + at),)
-        )
+        driver.update(releases=(ended("app", f"a{at}"),), asks=(with_term(f"b{at}", size + at),))
 
     return driver, turn
 
 
 def priorities(size: int) -> Made:
-    """A pod ends and an ask comes, while asks of so many priorities wait in an application."""
+    """So many asks come at once, each of a priority of its own: the cost by ask."""
     driver = Driver(config_of(1))
-    driver.nodes(1)
+    driver.nodes(size // 10 + 1)
     driver.applications([("app", "root.team.leaf0")])
-    hand_in(driver, [ask(f"r{at}", "app", priority=size + 1) for at in range(64)])
-    hand_in(driver, [ask(f"w{at}", "app", priority=at) for at in range(size)])
-    running = [f"r{at}" for at in range(64)]
 
     def turn(at: int) -> None:
-        new = f"n{at}"
-        driver.update(
-            releases=(ended("app", running[at]),), asks=(ask(new, "app", priority=size + 1),)
-        )
-        running.append(new)
+        small = {"vcore": 1, "memory": 2**20, "pods": 1}
+        hand_in(driver, [ask(f"{at}-{n}", "app", small, priority=n) for n in range(size)])
 
     return driver, turn
 
@@ -262,8 +254,6 @@ def one_max(size: int) -> Made:
     texts = [config_of(size).replace("{name: leaf1,", f"{{name: leaf1, {more}") for more in (
         "resources: {max: {vcore: 9}},", "resources: {max: {vcore: 8}},",
     )]  # fmt: skip
-    for text in texts:
-        driver.scheduler._parse(text)  # as ``prepare`` does, before the loop has its turn
 
     def turn(at: int) -> None:
         driver.send(UpdateConfiguration(texts[at % 2]))
@@ -325,7 +315,7 @@ AXES = {
     "shapes on a full cluster": Axis(shapes, sizes=(1, 10, 100, 1_000)),
     "own anti-affinity": Axis(own_anti_affinity, sizes=(5, 50, 500)),
     "node terms": Axis(node_terms),
-    "priorities": Axis(priorities),
+    "priorities": Axis(priorities, turns=5, by_size=True),
     "leaves, one of them": Axis(leaves, sizes=(10, 100, 1_000, 5_000)),
     "leaves, all at once": Axis(all_leaves, sizes=(10, 100, 1_000, 5_000), turns=5, by_size=True),
     "one max among queues": Axis(one_max, sizes=(10, 100, 1_000, 5_000), turns=6),
@@ -375,7 +365,9 @@ def main() -> None:
     spare_the_collector()
     words = arguments.only
     chosen = {n: a for n, a in AXES.items() if not words or any(word in n for word in words)}
-    print(f"{'axis':<26} {'size: CPU ms of one operation':<72} {'last':>6} {'all':>6} {'hold ms':>9}")
+    print(
+        f"{'axis':<26} {'size: CPU ms of one operation':<72} {'last':>6} {'all':>6} {'hold ms':>9}"
+    )
     for line in rows(chosen, small=arguments.small):
         print(line, flush=True)
 

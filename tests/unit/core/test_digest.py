@@ -123,7 +123,7 @@ def users_over_their_limit(users):
     """Return a core with users of whom each has one pod, and one more that is over the limit."""
     limit = "limits: [{limit: each, users: ['*'], maxresources: {vcore: 1}}]"
     core = Core(config_of(f"{{name: a, {limit}}}", "{name: b}"))
-    core.node("n1", vcore=1_000, pods=10_000)
+    core.node("n1", vcore=1_000_000, pods=10_000)
     for user in (f"u{at}" for at in range(users)):
         core.application(user, "root.a", ugi=UserGroupInformation(user))
         core.asks(user, [f"{user}-0", f"{user}-1"], ONE)
@@ -147,7 +147,7 @@ def test_of_refusals_only_those_that_differ_are_told():
 def test_of_a_users_queues_only_those_are_told_in_which_something_changed():
     queues = (f"{{name: q{at}}}" for at in range(5))
     core = Core(config_of(*queues))
-    core.node("n1", vcore=1_000, pods=10_000)
+    core.node("n1", vcore=1_000_000, pods=10_000)
     alice = UserGroupInformation("alice")
     for at in range(5):
         core.application(f"x{at}", f"root.q{at}", ugi=alice)

@@ -14,7 +14,13 @@ from tests.work import steps
 
 MOST = 0.3  # the exponent: sixteen times as much of something costs at most 2.3 times
 FEW, MANY = 20, 320
-HELD = ("users over their limit", "queues of one user", "own anti-affinity", "priorities")
+HELD = (
+    "users over their limit",
+    "queues of one user",
+    "own anti-affinity",
+    "leaves, one of them",
+    "node terms",
+)
 
 
 def cost(name: str, size: int) -> float:

@@ -4,9 +4,12 @@ A queue that a reload leaves out drains: it takes no new application and goes wh
 that comes back is active again, and a dynamic one that is named becomes managed
 (docs/rules/queues.md#reload). The root's own limit is the cluster and is never configured; its
 maxapplications is taken when the tree is first built and stays.
+
+A reload that changes nothing but how much some queues may have looks again at what is in these, and
+at nobody else; any other looks again at all.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
@@ -55,18 +58,76 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
     """Bring the partition to a configuration; it has been validated before."""
     if not partition.config_checksum:
         partition.set(partition.root, max_applications=config.root.max_applications)
-    partition.nodes.order.recent.remember(partition.settings.node_score_window)
-    partition.nodes.set_policy(config.node_sort_policy, config.resource_weights)
+    before = partition.configured
+    changed = _maxima_changed(before, config) if isinstance(before, PartitionConfig) else None
     partition.configure(
-        preemption_enabled=config.preemption_enabled,
-        quota_preemption_enabled=config.quota_preemption_enabled,
-        rules=config.rules,
+        configured=config,
         config_checksum=config.checksum,
         config_text=config.text,
         config_warnings=config.warnings,
         config_error="",
         config_time_ns=partition.now_ns,
         config_partitions=config.partitions,
+    )
+    if changed is None:
+        _configure_all(partition, config)
+    else:
+        _set_maxima(partition, changed)
+
+
+def _maxima_changed(
+    before: PartitionConfig, config: PartitionConfig
+) -> list[tuple[str, QueueConfig]] | None:
+    """Return the queues that may have more or less than before; None where more has changed."""
+    if _beside_queues(before) != _beside_queues(config):
+        return None
+    found: list[tuple[str, QueueConfig]] = []
+    stack = [(ROOT, before.root, config.root)]
+    while stack:
+        path, old, new = stack.pop()
+        if len(old.children) != len(new.children) or _beside_maxima(old) != _beside_maxima(new):
+            return None
+        if (old.max_resource, old.max_applications) != (new.max_resource, new.max_applications):
+            found.append((path, new))
+        for was, child in zip(old.children, new.children, strict=True):
+            if was != child:
+                stack.append((f"{path}.{child.name}", was, child))
+    return found
+
+
+def _beside_queues(config: PartitionConfig) -> object:
+    """Return what a configuration says beside the queues, and what is only told of it."""
+    nothing = {"warnings": (), "checksum": "", "text": "", "partitions": ()}
+    return replace(config, root=QueueConfig(ROOT), **nothing)
+
+
+def _beside_maxima(config: QueueConfig) -> QueueConfig:
+    return replace(config, children=(), max_resource=None, max_applications=0)
+
+
+def _set_maxima(partition: Partition, changed: list[tuple[str, QueueConfig]]) -> None:
+    """Set what queues may have, and look again at what is in them."""
+    concerned: dict[Queue, None] = {}
+    for path, config in changed:
+        queue = partition.queues[path]
+        if queue.parent is None:
+            continue  # its own limits are not configured
+        most, running = config.max_resource, config.max_applications
+        partition.set(queue, max_resource=most, max_applications=running)
+        concerned.update(dict.fromkeys(depth_first(queue)))
+    if concerned:
+        partition.root.forget_turns()
+        _look_again_in(partition, list(concerned))
+
+
+def _configure_all(partition: Partition, config: PartitionConfig) -> None:
+    """Bring everything to a configuration, and look again at all that waits."""
+    partition.nodes.order.recent.remember(partition.settings.node_score_window)
+    partition.nodes.set_policy(config.node_sort_policy, config.resource_weights)
+    partition.configure(
+        preemption_enabled=config.preemption_enabled,
+        quota_preemption_enabled=config.quota_preemption_enabled,
+        rules=config.rules,
         is_dropped=config.is_dropped,
     )
     limits = _limits(partition)
@@ -162,20 +223,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
 
 def _order_anew(partition: Partition) -> None:
     """Requeue everything: limits, order and the users they concern have changed."""
-    _consider_all(partition)
-    for queue in partition.queues.values():
-        partition.journal.record(QueueChanged(queue))
-        queue.forget_order()
-    for application in partition.applications.values():
-        _find_owner(partition, application)
-        queueing.reorder(application)
-        if application.waiting_among is not None:
-            queueing.activate(application)  # whether it is waited for is found out again
-        else:
-            queueing.enter(application)
-    for queue in partition.queues.values():
-        queueing.requeue_all(queue.gate)
-        queueing.requeue(queue.quota_gate)
+    _look_again_in(partition, list(partition.queues.values()))
     for tracker in partition.users.all():
         queueing.requeue(tracker.gate)
         partition.journal.record(UsageChanged(tracker))
@@ -184,9 +232,31 @@ def _order_anew(partition: Partition) -> None:
         partition.requeue_shape(shape)
 
 
-def _consider_all(partition: Partition) -> None:
+def _look_again_in(partition: Partition, queues: list[Queue]) -> None:
+    """Requeue all that is in some queues: their limits have changed, or what orders them."""
+    found = (application for queue in queues for application in queue.applications.values())
+    inside = sorted(found, key=lambda application: application.sequence)
+    _consider_all(inside)
+    for queue in queues:
+        partition.journal.record(QueueChanged(queue))
+        queue.forget_order()
+    for application in inside:
+        _find_owner(partition, application)
+        queueing.reorder(application)
+        if application.waiting_among is not None:
+            queueing.activate(application)  # whether it is waited for is found out again
+        else:
+            queueing.enter(application)
+    for queue in queues:
+        queueing.requeue_all(queue.gate)
+        queueing.requeue(queue.quota_gate)
+        for bucket in [each for each in queue.buckets.values() if each.is_blocked_by_nodes]:
+            partition.requeue_shape(bucket.shape)
+
+
+def _consider_all(applications: list[Application]) -> None:
     """Dissolve all classes of applications that were refused alike."""
-    for application in partition.applications.values():
+    for application in applications:
         if application.waits_in is not None:
             queueing.activate(application)
         queueing.was_tried(application)

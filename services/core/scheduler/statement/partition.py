@@ -120,6 +120,7 @@ class Partition:
     moved: dict[str, Application] = field(default_factory=dict)  # by key, with a successor
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
     released_ns: dict[str, int] = field(default_factory=dict)  # of victims: since when, by key
+    configured: object = None  # what was read of the configuration that holds
     foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
