@@ -8,7 +8,7 @@ An axis is a core that has so much of something, and an operation on it: one pod
 a look for victims, a configuration. Printed are the CPU milliseconds of the operation at each size,
 its median; the exponent between the last two sizes and over all of them (0: it costs the same
 however much there is, 1: ten times as much costs ten times); and the longest hold of the loop in
-all of it, the making of the core left out. ``tests/unit/core/test_growth.py`` counts the steps of
+all of it, the making of the core left out. ``tests/benchmarks/test_growth.py`` counts the steps of
 the interpreter for the same axes, which no other work on the machine changes.
 """
 
@@ -16,7 +16,6 @@ import argparse
 import gc
 import math
 import statistics
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 

@@ -257,9 +257,10 @@ def shown(core: Scheduler, api: ApiMachine) -> Iterator[str]:
     yield from _same("node", nodes, shown)
     queues = {queue.path: queue_state(queue) for queue in depth_first(partition.root)}
     yield from _same("queue", queues, model.queues)
-    waits = {queue.path: _refused(queue) for queue in depth_first(partition.root)}
-    told = {path: dict(held.by_asks) for path, held in model.refusals.items()}
-    yield from _same("the refusals of", waits, {**dict.fromkeys(waits, {}), **told})
+    refused = {queue.path: _refused(queue) for queue in depth_first(partition.root)}
+    published = {path: held.by_asks for path, held in model.refusals.items()}
+    either = {**refused, **published}
+    yield from _same("refusals", refused, {path: published.get(path, {}) for path in either})
     apps = {name: str(item.state) for name, item in partition.applications.items()}
     yield from _same(
         "application", apps, {n: v.summary.state for n, v in model.applications.items()}

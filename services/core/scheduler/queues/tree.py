@@ -97,8 +97,8 @@ def _maxima_changed(
 
 def _beside_queues(config: PartitionConfig) -> object:
     """Return what a configuration says beside the queues, and what is only told of it."""
-    nothing = {"warnings": (), "checksum": "", "text": "", "partitions": ()}
-    return replace(config, root=QueueConfig(ROOT), **nothing)
+    empty = QueueConfig(ROOT)
+    return replace(config, root=empty, warnings=(), checksum="", text="", partitions=())
 
 
 def _beside_maxima(config: QueueConfig) -> QueueConfig:

@@ -97,8 +97,7 @@ class ReportBuilder:
         self._responses: list[dict[str, list[Any]]] = []
         self._at_pods: list[EventState] = []
         self._position: dict[str, tuple[int, int]] = {}
-        self._armed: dict[str, TimerSet] = {}
-        self._cancelled: dict[str, TimerCancel] = {}
+        self.forget_timers()
         self._told: dict[Bucket, Waiting] = {}  # why what is refused is, as last published
         self._forget_changes()
         self.forget_published()
@@ -209,7 +208,8 @@ class ReportBuilder:
 
     def forget_timers(self) -> None:
         """Forget the timer orders: all timers are about to be sent at once."""
-        self._armed, self._cancelled = {}, {}
+        self._armed: dict[str, TimerSet] = {}
+        self._cancelled: dict[str, TimerCancel] = {}
 
     def _timer_armed(self, entry: journal.TimerArmed) -> None:
         self._cancelled.pop(entry.timer.timer_id, None)
