@@ -227,7 +227,6 @@ def _order_anew(partition: Partition) -> None:
     for tracker in partition.users.all():
         queueing.requeue(tracker.gate)
         partition.journal.record(UsageChanged(tracker))
-    partition.retry_replacements()
     for shape in list(partition.blocked_shapes):
         partition.requeue_shape(shape)
 
@@ -252,6 +251,7 @@ def _look_again_in(partition: Partition, queues: list[Queue]) -> None:
         queueing.requeue(queue.quota_gate)
         for bucket in [each for each in queue.buckets.values() if each.is_blocked_by_nodes]:
             partition.requeue_shape(bucket.shape)
+    partition.retry_replacements()
 
 
 def _consider_all(applications: list[Application]) -> None:
