@@ -22,30 +22,36 @@ AMISS = """() => [...document.querySelectorAll('.picture')].flatMap(picture => {
 })"""
 
 
-@pytest_asyncio.fixture(loop_scope="session")
-async def opened(browser, tmp_path):
-    """Yield a function that opens the page of two setups; complaints and requests fail the test."""
-    file = tmp_path / "page.html"
+@pytest.fixture(scope="module")
+def file(tmp_path_factory):
+    """Return the page of two setups, as a file."""
+    made = tmp_path_factory.mktemp("replay") / "page.html"
     setups = [replayed("one", seeds=2), replayed("two", seeds=2, queues=EVICTING)]
-    file.write_bytes(page_of(setups, 30))
+    made.write_bytes(page_of(setups, 30))
+    return made
+
+
+@pytest_asyncio.fixture(loop_scope="session")
+async def opened(tab, file):
+    """Yield a function that opens the page; complaints and requests fail the test."""
     said: list[str] = []
-    contexts = []
+    listeners = {
+        "pageerror": lambda error: said.append(str(error)),
+        "console": lambda message: said.append(message.text),
+        "request": lambda request: said.append(request.url),
+    }
+    for event, listener in listeners.items():
+        tab.on(event, listener)
 
     async def open_page(width=1200, theme="light"):
-        context = await browser.new_context(
-            color_scheme=theme, viewport={"width": width, "height": 900}
-        )
-        contexts.append(context)
-        page = await context.new_page()
-        page.on("pageerror", lambda error: said.append(str(error)))
-        page.on("console", lambda message: said.append(message.text))
-        page.on("request", lambda request: said.append(request.url))
-        await page.goto(file.as_uri())
-        return page
+        await tab.set_viewport_size({"width": width, "height": 900})
+        await tab.emulate_media(color_scheme=theme)
+        await tab.goto(file.as_uri())
+        return tab
 
     yield open_page
-    for context in contexts:
-        await context.close()
+    for event, listener in listeners.items():
+        tab.remove_listener(event, listener)
     assert set(said) == {file.as_uri()}
 
 

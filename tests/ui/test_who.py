@@ -27,19 +27,20 @@ def tokens(tmp_path, monkeypatch):
 
 
 @pytest_asyncio.fixture(loop_scope="session")
-async def page(browser, tokens):
+async def page(tab, tokens):
     """Yield a page of an API that asks; it is not signed in."""
     cluster = Cluster(nodes=5, pods=20, applications=6)
     cluster.tell_all()
     async with served(cluster.machine, access=Access([TokensFile(tokens)])) as url:
-        context = await browser.new_context()
-        page = await context.new_page()
-        page.asked = []
-        page.on("request", lambda request: page.asked.append(request.url))
-        page.here = url
-        await page.goto(f"{url}/#/nodes")
-        yield page
-        await context.close()
+        tab.asked, tab.here = [], url
+
+        def note(request):
+            tab.asked.append(request.url)
+
+        tab.on("request", note)
+        await tab.goto(f"{url}/#/nodes")
+        yield tab
+        tab.remove_listener("request", note)
 
 
 async def sign_in(page, token="a-token"):
