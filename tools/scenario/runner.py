@@ -58,7 +58,7 @@ START_NS = 1_767_225_600 * NANOS_PER_SECOND  # 2026-01-01
 MAX_ROUNDS = 200_000
 _QUIET_ROUNDS = 12
 _SETTLE_SECONDS = 120.0
-_PACE_CHUNK_SECONDS = 1.0
+_LOOK_SECONDS = 0.001  # whether a broker has said something
 
 
 @dataclass(slots=True)
@@ -189,14 +189,12 @@ class ScenarioRunner:
 
     async def _until_quiet(self) -> None:
         quiet_rounds = 0
-        rounds = 0
         while quiet_rounds < _QUIET_ROUNDS:
-            rounds += 1
             is_quiet = self.traffic.is_quiet() and all(
                 running.is_waiting for running in self.cluster.running.values()
             )
             quiet_rounds = quiet_rounds + 1 if is_quiet else 0
-            await asyncio.sleep(0 if rounds % 50 or self._speed is None else 0.001)
+            await asyncio.sleep(0 if is_quiet or self._speed is None else _LOOK_SECONDS)
 
     async def advance(self, duration_ns: int) -> None:
         """Move time on, stopping at every moment for which something is due."""
