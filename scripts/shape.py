@@ -26,9 +26,9 @@ FACTS = ("schedulab", "reserv|held", "room", "device", "hook", "pods", "view")
 COMBINED = NODES + "filters/combined.py"  # any other file of the folder is about one fact
 KEPT_ROOM = {  # a kind is there as long as a line of the core begins so
     "a reservation": r"class Reservation\b",
-    "a preemptor's": r"    PREEMPTOR = ",
-    "a moved pod's": r"    SUCCESSOR = ",
-    "for placeholders that go": r"    COVERED = ",
+    "a preemptor's": r"    has_kept_room: bool",
+    "a moved pod's": r"class Successor\b",
+    "for placeholders that go": r"class Cover\b",
     "the head gang's": r"    is_held: bool",
     "an admitted gang's": r"class PromiseChanged\b",
     "a claim": r"class Claim\b",

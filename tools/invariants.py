@@ -13,6 +13,7 @@ from services.core.scheduler.model.rows import (
     Application,
     EquivalenceClass,
     Node,
+    Purpose,
     Queue,
     depth_first,
 )
@@ -183,6 +184,9 @@ def _users(partition: Partition) -> Iterator[str]:
 def _reservations(partition: Partition) -> Iterator[str]:
     """See that a reservation is known to its ask's application, its node and its shape."""
     for application in partition.applications.values():
+        claims = [one for alike in application.claims.values() for one in alike.values()]
+        if {c.key: c for c in claims if c.closes_node} != application.reservations:
+            yield f"application {application.id} has other reservations than claims"
         for key, held in application.reservations.items():
             if key not in application.group_of:
                 yield f"{key} has a reservation and does not wait"
@@ -215,9 +219,9 @@ def _reserved_nodes(partition: Partition) -> Iterator[str]:
 def _add_moved(partition: Partition, on_nodes: dict[str, dict[str, int]]) -> None:
     """Add what nodes keep for who comes in the stead of pods that are moved."""
     for application in partition.applications.values():
-        for successor in application.successors.values():
-            if successor.ask is None:
-                add_into(on_nodes[successor.node.node_id], successor.allocation.resource_per_alloc)
+        for claim in application.claims_for(Purpose.MOVED).values():
+            if claim.claimant is None:
+                add_into(on_nodes[claim.node.node_id], claim.wanted)
 
 
 def _covers(partition: Partition) -> Iterator[str]:
@@ -225,9 +229,9 @@ def _covers(partition: Partition) -> Iterator[str]:
     on_nodes: dict[str, dict[str, int]] = {name: {} for name in partition.nodes.nodes}
     for application in partition.applications.values():
         yield from _covers_of(application)
-        for cover in application.covers.values():
-            if partition.nodes.nodes.get(cover.node.node_id) is cover.node:
-                add_into(on_nodes[cover.node.node_id], cover.on_node)
+        for claim in application.claims_for(Purpose.PLACEHOLDERS).values():
+            if partition.nodes.nodes.get(claim.node.node_id) is claim.node:
+                add_into(on_nodes[claim.node.node_id], claim.on_node)
     _add_moved(partition, on_nodes)
     for node in partition.nodes.nodes.values():
         yield from _differs(f"node {node.node_id} kept", node.kept, on_nodes[node.node_id])
@@ -238,21 +242,20 @@ def _covers(partition: Partition) -> Iterator[str]:
         fixed = total_of(add(a.in_use(), a.kept_room()) for a in inside if a.is_fixed)
         yield from _differs(f"queue {queue.path} fixed", queue.fixed, fixed)
         for tracker in partition.users.all():
-            own = [c.in_queues for a in inside if tracker in a.trackers for c in a.covers.values()]
+            own = [
+                claim.in_queues
+                for application in inside
+                if tracker in application.trackers
+                for claim in application.claims_for(Purpose.PLACEHOLDERS).values()
+            ]
             name = f"{tracker.title} in {queue.path} kept"
             yield from _differs(name, tracker.kept.get(queue.path, {}), total_of(own))
 
 
 def _kept_for(application: Application) -> ResourceView:
     """Return what the queues keep for an application's asks."""
-    preempted = (ask.shape.resource for ask in application.asks() if ask.has_kept_room)
-    covered = (cover.in_queues for cover in application.covers.values())
-    moved = (
-        successor.allocation.resource_per_alloc
-        for successor in application.successors.values()
-        if successor.until_ns
-    )
-    return total_of((*preempted, *covered, *moved))
+    claims = [claim for alike in application.claims.values() for claim in alike.values()]
+    return total_of(claim.in_queues for claim in claims)
 
 
 def _covers_of(application: Application) -> Iterator[str]:
@@ -262,9 +265,10 @@ def _covers_of(application: Application) -> Iterator[str]:
     for key in unclaimed - (application.released.keys() - claimed):
         yield f"{name}: {key} goes for nobody, and does not go, or goes for somebody"
     covered = {ask.key: ask for ask in application.asks() if ask.is_covered}
-    if covered.keys() != application.covers.keys():
-        yield f"{name} covers {sorted(application.covers)}, and {sorted(covered)} wait for it"
-    going = {key: ask_key for ask_key, c in application.covers.items() for key in c.going}
+    claims = application.claims_for(Purpose.PLACEHOLDERS)
+    if covered.keys() != claims.keys():
+        yield f"{name} covers {sorted(claims)}, and {sorted(covered)} wait for it"
+    going = {key: claim for claim in claims.values() for key in claim.awaited}
     if going != application.covering or going.keys() - application.released.keys():
         yield f"{name}: {going} go, {application.covering} are known to, or are not released"
     yield from _kept_by(application)
@@ -272,14 +276,20 @@ def _covers_of(application: Application) -> Iterator[str]:
 
 def _kept_by(application: Application) -> Iterator[str]:
     name = f"application {application.id}"
-    for key, cover in application.covers.items():
-        left = [application.allocations[k] for k in cover.going if k in application.allocations]
-        from_node = [a for a in left if a.node_id == cover.node.node_id]
-        on_node = excess(cover.wanted, total_of(a.resource_per_alloc for a in from_node))
-        in_queues = excess(cover.wanted, total_of(a.resource_per_alloc for a in left))
-        yield from _differs(f"{name} on the node for {key}", cover.on_node, on_node)
-        yield from _differs(f"{name} in the queues for {key}", cover.in_queues, in_queues)
-        if not cover.going:
+    for key, claim in application.claims_for(Purpose.MOVED).items():
+        in_queues = claim.wanted if claim.until_ns else {}
+        yield from _differs(f"{name} in the queues for moved {key}", claim.in_queues, in_queues)
+    for key, claim in application.reservations.items():
+        if claim.in_queues and (not claim.has_preempted or claim.in_queues != claim.wanted):
+            yield f"{name}: the queues keep {claim.in_queues} for {key}"
+    for key, claim in application.claims_for(Purpose.PLACEHOLDERS).items():
+        left = [application.allocations[k] for k in claim.awaited if k in application.allocations]
+        from_node = [a for a in left if a.node_id == claim.node.node_id]
+        on_node = excess(claim.wanted, total_of(a.resource_per_alloc for a in from_node))
+        in_queues = excess(claim.wanted, total_of(a.resource_per_alloc for a in left))
+        yield from _differs(f"{name} on the node for {key}", claim.on_node, on_node)
+        yield from _differs(f"{name} in the queues for {key}", claim.in_queues, in_queues)
+        if not claim.awaited:
             yield f"{name}: {key} waits for placeholders that have gone"
 
 
@@ -511,7 +521,7 @@ def _releasing(partition: Partition) -> Iterator[str]:
             application.allocations[key].resource_per_alloc
             for key, application in {**partition.releasing, **stuck}.items()
             if application.released[key] == TerminationType.PREEMPTED_BY_SCHEDULER
-            and not application.moves(key)
+            and not application.moved(key)
             and queue in application.queue.lineage()
         )
         yield from _differs(f"queue {queue.path} preempting", queue.preempting, total_of(going))

@@ -282,9 +282,9 @@ def _going(application: Application, key: str) -> Shown | None:
         return STUCK, node
     if key not in application.released:
         return None
-    successor = application.successors.get(key)
-    if successor is not None and not successor.until_ns:
-        return "Pipelined", successor.node.node_id
+    claim = application.moved(key)
+    if claim is not None:
+        return "Pipelined", claim.node.node_id
     return "Releasing", node
 
 

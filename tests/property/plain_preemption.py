@@ -11,7 +11,7 @@ from services.core.scheduler.actions.victims import have_type_in_common
 from services.core.scheduler.model.node_fit import could_hold
 from services.core.scheduler.model.queue_ledger import HIGHEST_PRIORITY
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
-from services.core.scheduler.model.rows import Node, Queue, Reservation
+from services.core.scheduler.model.rows import Claim, Node, Queue
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.nodes.victim_kinds import rank_of
@@ -269,7 +269,7 @@ def _is_candidate(partition: Partition, node: Node, ask: Ask) -> bool:
     )
 
 
-def _makes_way(partition: Partition, held: Reservation, ask: Ask) -> bool:
+def _makes_way(partition: Partition, held: Claim, ask: Ask) -> bool:
     """Return whether a reservation lets an ask preempt on its node (docs/rules/preemption.md).
 
     Its own does, and one of a lower priority that has stood for long. So does that of an ask that

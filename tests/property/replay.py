@@ -7,7 +7,7 @@ import re
 
 from hypothesis.stateful import invariant
 
-from services.core.scheduler.model.rows import Node, Queue
+from services.core.scheduler.model.rows import Node, Purpose, Queue
 from shared.messages.interface import TerminationType
 from shared.model.resources import add_into, without_zeros
 
@@ -23,6 +23,7 @@ class Replica:
         self.groups = {}  # by application id
         self.swaps = {}  # by placeholder key: application, ask's key, node, whether it is there
         self.kept = {}  # by whose it is: in queues, node, on that
+        self.moved = {}  # by key: application
         self.promises = {}  # by application id
         self.asks = {}  # that wait, by key: application, amount
         self.allocations = {}  # by key
@@ -85,12 +86,24 @@ class Replica:
     def swap_failed(self, entry):
         del self.swaps[entry.placeholder_key]
 
-    def room_kept(self, entry):
-        row = (entry.keeping, entry.application.id, entry.key)
-        self.kept[row] = (dict(entry.in_queues), entry.node, dict(entry.on_node))
+    def claim_made(self, entry):
+        claim = entry.claim
+        if claim.closes_node:
+            self.reservations[claim.key] = claim.node.node_id
+        elif claim.purpose is Purpose.MOVED:
+            self.moved[claim.key] = claim.application.id
 
-    def room_given_back(self, entry):
-        del self.kept[entry.keeping, entry.application.id, entry.key]
+    def claim_changed(self, entry):
+        row = entry.claim
+        self.kept[row] = (dict(entry.in_queues), row.node, dict(entry.on_node))
+
+    def claim_ended(self, entry):
+        claim = entry.claim
+        self.kept.pop(claim, None)
+        if claim.closes_node:
+            del self.reservations[claim.key]
+        elif claim.purpose is Purpose.MOVED:
+            del self.moved[claim.key]
 
     def promise_changed(self, entry):
         self.promises[entry.application.id] = entry.amount
@@ -136,13 +149,6 @@ class Replica:
         else:
             self.foreign[entry.allocation.allocation_key] = entry.allocation
 
-    def reservation_made(self, entry):
-        held = entry.reservation
-        self.reservations[held.ask.key] = held.node.node_id
-
-    def reservation_ended(self, entry):
-        del self.reservations[entry.reservation.ask.key]
-
     def timer_armed(self, entry):
         self.timers[entry.timer.timer_id] = (entry.timer.generation, entry.timer.due_ns)
 
@@ -174,7 +180,7 @@ class Replica:
             "timers": self.timers,
             "groups": self.groups,
             "swaps": {key: row for key, (row, _) in self.swaps.items()},
-            "moved": {key: app for keeping, app, key in self.kept if keeping == "successor"},
+            "moved": self.moved,
             "promises": {app: amount for app, amount in self.promises.items() if amount},
         }
 
@@ -187,7 +193,6 @@ class Replica:
         return without_nothing(found)
 
     def _count_allocations(self, found):
-        moving = {key for keeping, _, key in self.kept if keeping == "successor"}
         for key, held in self.allocations.items():
             name, amount = held.application_id, held.resource_per_alloc
             kind = "placeholders" if held.placeholder else "allocated"
@@ -196,7 +201,7 @@ class Replica:
             for owner in self.owners_of(name):
                 found.count_up(("used by", owner), self.path_of(name), amount)
             is_preempted = self.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER
-            if is_preempted and key not in moving:
+            if is_preempted and key not in self.moved:
                 found.count_up("preempting in", self.path_of(name), amount)
 
     def _count_asks_and_others(self, found):
@@ -214,11 +219,12 @@ class Replica:
             found.count_up("promised in", self.path_of(name), amount)
             for owner in self.owners_of(name):
                 found.count_up(("promised to", owner), self.path_of(name), amount)
-        for (keeping, name, _), (in_queues, node, on_node) in self.kept.items():
+        for claim, (in_queues, node, on_node) in self.kept.items():
+            name = claim.application.id
             found.count_up("kept in", self.path_of(name), in_queues)
             if node in self.nodes_there:
                 found.count(on_node, ("kept on", node.node_id))
-            for owner in self.owners_of(name) if keeping == "covered" else ():
+            for owner in self.owners_of(name) if claim.counts_for_users else ():
                 found.count_up(("kept for", owner), self.path_of(name), in_queues)
 
     def path_of(self, application):
@@ -304,7 +310,7 @@ def live_rows(partition):
             for name, app in apps.items()
             for key, swap in app.replacing.items()
         },
-        "moved": {key: app.id for key, app in partition.moved.items()},
+        "moved": {key: claim.application.id for key, claim in partition.moved.items()},
         "promises": {name: app.promise for name, app in apps.items() if app.promise},
     }
 

@@ -5,6 +5,7 @@ from dataclasses import replace
 import pytest
 from hypothesis import settings
 
+from services.core.scheduler.model.rows import Claim, Purpose
 from shared.messages.interface import UpdateRequest, UserGroupInformation
 from tests.builders import Core, config_of
 from tests.property.replay import ReplayedCore, ReplaysTheJournal
@@ -134,6 +135,9 @@ def test_a_row_that_changes_without_an_entry_is_found(table):
     elif table == "replacing":
         app.replacing.clear()
     else:
-        core.partition.moved["app-ph-0"] = app
+        pod = app.allocations["app-ph-0"]
+        node = core.partition.nodes.nodes["n"]
+        claim = Claim(Purpose.MOVED, app, pod.allocation_key, node, ONE, pod=pod)
+        core.partition.moved[claim.key] = claim
     with pytest.raises(AssertionError, match="the journal says"):
         core.reader.check()

@@ -202,10 +202,9 @@ class StatementMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def one_comes_in_the_stead_of_a_pod_that_moves(self, data):
         self.statement.discard()
-        found = list(self.core.partition.moved.items())
+        found = list(self.core.partition.moved.values())
         if found:
-            key, application = one_of(data, found)
-            old = application.successors[key].allocation
+            old = one_of(data, found).pod
             self.count += 1
             ask = replace(ask_of(old), allocation_key=f"again{self.count}")
             self.core.update(asks=(ask,))

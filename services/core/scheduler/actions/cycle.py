@@ -28,11 +28,11 @@ from services.core.scheduler.actions import (
 from services.core.scheduler.model.rows import (
     Application,
     AskGroup,
+    Claim,
     Gate,
     Node,
     PluginGate,
     Queue,
-    Reservation,
 )
 from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
@@ -220,11 +220,12 @@ def _no_headroom(
         _note_no_headroom(partition, application, ask, BY_USER, available)
         allocation_log.note(partition, application, ask, allocation_log.USER_QUOTA)
         return Refusal(Reason.USER_QUOTA, limit=limit), tracker.gate
+    keeps_room = application.keeps_room_for(ask)
     if application.is_fixed:
-        over = over_quota(application, amount, amount if ask.has_kept_room else {})
+        over = over_quota(application, amount, amount if keeps_room else {})
         if over is not None:
             return over
-    short = application.queue.first_without_room(amount, count_kept=not ask.has_kept_room)
+    short = application.queue.first_without_room(amount, count_kept=not keeps_room)
     if short is not None:
         queue, limit = short
         if limit.is_nowhere:
@@ -312,7 +313,7 @@ def _allocate(partition: Partition, application: Application, ask: Ask, node: No
     partition.arm_execution(application, allocation)
 
 
-def _try_reserved(partition: Partition, reservation: Reservation) -> int:
+def _try_reserved(partition: Partition, reservation: Claim) -> int:
     """Try a reserved ask on its node, then on any other; return 1 when it was placed."""
     del partition.reserved_to_try[reservation]
     application, ask = reservation.application, reservation.ask

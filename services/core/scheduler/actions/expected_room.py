@@ -22,7 +22,7 @@ def ends(partition: Partition, node: Node) -> Iterator[End]:
             continue
         is_going = key in application.released and key not in application.replacing
         at_ns = partition.now_ns + 1
-        if not is_going or key in application.covering or application.moves(key):
+        if not is_going or key in application.covering or application.moved(key) is not None:
             at_ns = end_ns(partition.run_times, application, allocation, partition.now_ns)
         yield at_ns, allocation
 

@@ -212,7 +212,7 @@ def _over_maxima(partition: Partition) -> list[Application]:
             fits_limit(limit, shared_types(add(spoken_for[place], outstanding), outstanding))
             for place, limit in _maxima(application)
         )
-        if fits or any(ask.has_kept_room or ask.has_preempted for ask in application.asks()):
+        if fits or any(ask.has_preempted for ask in application.asks()):
             for place, _ in _maxima(application):
                 add_into(spoken_for[place], outstanding)
         else:

@@ -122,7 +122,7 @@ class _Places:
         for placeholder in placeholders:
             if placeholder.allocation_key not in application.released:
                 _cancel_incompatible(partition, application, placeholder)
-        partition.begin_cover(application, ask, node, placeholders)
+        partition.claim_of_placeholders(application, ask, node, placeholders)
         self._search.renew(node, placeholders)
         partition.journal.record(ApplicationChanged(application))
         return True
@@ -214,7 +214,7 @@ def placeholder_gone(
     had_real = not is_zero(application.allocated)
     placeholder = application.allocations[key]
     swap = replacing.end(application, key)
-    ready = partition.change_cover(application, key, None)
+    ready = partition.placeholder_changed(application, key, None)
     partition.remove(application, key)
     real: Allocation | None = None
     if swap is not None:
@@ -260,9 +260,9 @@ def _swap_in(
 def _start_covered(partition: Partition, application: Application, ask_key: str) -> None:
     """Place a real ask whose placeholders have all gone; its node is looked at again."""
     ask = application.group_of[ask_key].asks[ask_key]
-    cover = partition.end_cover(application, ask_key)
-    own = partition.nodes.nodes.get(cover.node.node_id)
-    node = node_for(partition.nodes, ask.shape, own=own if own is cover.node else None)
+    claim = partition.end_placeholder_claim(application, ask_key)
+    own = partition.nodes.nodes.get(claim.node.node_id)
+    node = node_for(partition.nodes, ask.shape, own=own if own is claim.node else None)
     if node is None:
         application_ledger.set_covered(application, ask, is_covered=False)
         queueing.enter(application)

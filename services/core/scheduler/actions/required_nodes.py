@@ -21,7 +21,7 @@ from services.core.scheduler.actions.victims import (
     room_after,
 )
 from services.core.scheduler.model.node_fit import matches
-from services.core.scheduler.model.rows import Application, Bucket, Node, Reservation
+from services.core.scheduler.model.rows import Application, Bucket, Claim, Node, Purpose
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.nodes.victim_sets import (
@@ -36,8 +36,8 @@ from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.journal import (
     ApplicationChanged,
+    ClaimMade,
     NoVictim,
-    ReservationMade,
 )
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
@@ -82,11 +82,11 @@ def _reserve_all(partition: Partition, bucket: Bucket, node: Node) -> None:
     for group in sorted(bucket.groups, key=lambda group: group.application.order):
         for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
             if ask.key not in group.application.reservations:
-                held = partition.reserve(group.application, ask, node, is_required=True)
+                held = partition.reserve(group.application, ask, node, Purpose.REQUIRED)
                 held.retry()
 
 
-def make_room(partition: Partition, reservation: Reservation) -> None:
+def make_room(partition: Partition, reservation: Claim) -> None:
     """Preempt on the node of a reservation, unless that was done, or would not help."""
     node = reservation.node
     if reservation.has_preempted or not reservation.is_required:
@@ -105,7 +105,7 @@ def make_room(partition: Partition, reservation: Reservation) -> None:
     partition.set(reservation, has_preempted=True)
     partition.set(ask, has_preempted=True)
     evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", law=Law.REQUIRED_NODE)
-    partition.journal.record(ReservationMade(reservation))  # it is told as one of a preemptor now
+    partition.journal.record(ClaimMade(reservation))  # it is told as one of a preemptor now
     partition.journal.record(ApplicationChanged(application))
 
 

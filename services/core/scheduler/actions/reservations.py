@@ -36,7 +36,7 @@ from itertools import chain
 from services.core.scheduler.actions.expected_room import room_ns
 from services.core.scheduler.model.node_fit import could_hold
 from services.core.scheduler.model.reservations import rank_of
-from services.core.scheduler.model.rows import AskGroup, Bucket, Gate, Node, Rank, Reservation
+from services.core.scheduler.model.rows import AskGroup, Bucket, Claim, Gate, Node, Rank
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
@@ -52,7 +52,7 @@ MAX_LOOKED = 16  # nodes that are looked at for one shape; those that lack more 
 MAX_LATE = 4  # shapes of a look for which no node has room in time; the rest wait for the next
 
 
-def has_room(partition: Partition, reservation: Reservation) -> bool:
+def has_room(partition: Partition, reservation: Claim) -> bool:
     """Return whether queue, user and group have the headroom; if not it waits at the gate.
 
     One that has waited for EXPIRY_NS without headroom is given up: its ask waits at the gate too,
@@ -60,13 +60,11 @@ def has_room(partition: Partition, reservation: Reservation) -> bool:
     """
     application, amount = reservation.application, reservation.ask.shape.resource
     short_user = first_shortage(application, amount)
-    short_queue = application.queue.first_without_room(
-        amount, count_kept=not reservation.ask.has_kept_room
-    )
+    short_queue = application.queue.first_without_room(amount, count_kept=not reservation.in_queues)
     gate: Gate | None
     gate = short_user[0].gate if short_user else short_queue[0].gate if short_queue else None
     if gate is None:
-        own = amount if reservation.ask.has_kept_room else {}
+        own = amount if reservation.in_queues else {}
         refused: tuple[Refusal, Gate] | None = over_quota(application, amount, own)
         refused = refused or partition.no_capacity(application, amount)
         gate = refused[1] if refused is not None else None
@@ -173,7 +171,7 @@ def _reserve(partition: Partition, group: AskGroup, ask: Ask, node: Node) -> Non
         _expect(partition, reservation, _expected_ns(partition, node, ask.shape))
 
 
-def _expect(partition: Partition, reservation: Reservation, at_ns: int) -> None:
+def _expect(partition: Partition, reservation: Claim, at_ns: int) -> None:
     """Have a reservation looked at again if there is no room at the moment that is expected."""
     reservation.expect(at_ns)
     if at_ns:
@@ -195,7 +193,7 @@ def _give_up_the_late(partition: Partition) -> bool:
     return given_up
 
 
-def _rival(partition: Partition, group: AskGroup) -> Reservation | None:
+def _rival(partition: Partition, group: AskGroup) -> Claim | None:
     """Return the reservation that an ask's shape, or else its queue, has for age."""
     like = partition.reserved_nodes.of_shape(group.bucket.shape)
     own = (held for _, held in partition.reserved_nodes.by_age)
@@ -208,7 +206,7 @@ def _rival(partition: Partition, group: AskGroup) -> Reservation | None:
     )
 
 
-def _outranks(rank: Rank, last: Reservation | None) -> bool:
+def _outranks(rank: Rank, last: Claim | None) -> bool:
     """Return whether a priority is above that of the reservation which would make way."""
     return last is not None and rank[0] < last.rank[0]
 

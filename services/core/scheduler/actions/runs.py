@@ -184,7 +184,7 @@ class _Run:
     def _is_plain(self, lane: _Lane, part: _Part) -> bool:
         """Return whether all that placing a part's first ask takes is to place it."""
         ask, application = part.first, lane.application
-        if ask.lacks_headroom_by or ask.has_kept_room or ask.key in application.reservations:
+        if ask.lacks_headroom_by or ask.key in application.reservations:
             return False
         if not part.group.placeholder:
             return True

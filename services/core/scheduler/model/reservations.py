@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-from services.core.scheduler.model.rows import Queue, Rank, Reservation
+from services.core.scheduler.model.rows import Claim, Queue, Rank
 from services.core.scheduler.model.shapes import Ask, Shape
 
 
@@ -11,23 +11,23 @@ from services.core.scheduler.model.shapes import Ask, Shape
 class ReservedNodes:
     """Which nodes are reserved, those of asks that require theirs apart."""
 
-    by_age: list[tuple[Rank, Reservation]] = field(default_factory=list)  # in the order of ranks
-    by_shape: dict[Shape, dict[Reservation, None]] = field(default_factory=dict)
+    by_age: list[tuple[Rank, Claim]] = field(default_factory=list)  # in the order of ranks
+    by_shape: dict[Shape, dict[Claim, None]] = field(default_factory=dict)
     after_preemption: dict[str, int] = field(default_factory=dict)  # node -> reservations there
 
     def __len__(self) -> int:
         return len(self.by_age) + len(self.after_preemption)
 
     @property
-    def last(self) -> Reservation | None:
+    def last(self) -> Claim | None:
         """Return the first that would have to make way: of the lowest priority, the youngest."""
         return self.by_age[-1][1] if self.by_age else None
 
-    def of_shape(self, shape: Shape) -> list[Reservation]:
+    def of_shape(self, shape: Shape) -> list[Claim]:
         """Return the reservations of asks of a shape, the oldest first."""
         return list(self.by_shape.get(shape, ()))
 
-    def add(self, reservation: Reservation) -> None:
+    def add(self, reservation: Claim) -> None:
         """Count a reservation in."""
         self.by_shape.setdefault(reservation.ask.shape, {})[reservation] = None
         if reservation.is_ordinary:
@@ -36,7 +36,7 @@ class ReservedNodes:
             name = reservation.node.node_id
             self.after_preemption[name] = self.after_preemption.get(name, 0) + 1
 
-    def remove(self, reservation: Reservation) -> None:
+    def remove(self, reservation: Claim) -> None:
         """Count a reservation out."""
         shape = reservation.ask.shape
         del self.by_shape[shape][reservation]

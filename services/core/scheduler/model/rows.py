@@ -17,8 +17,9 @@ docs/rules/scheduling.md#order-of-applications. Who waits, and is requeued:
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 from operator import itemgetter
@@ -53,6 +54,7 @@ from shared.model.resources import (
     add_into,
     is_zero,
     multiply,
+    subtract_into,
     without_zeros,
 )
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
@@ -98,8 +100,8 @@ class Node:
     available: Resource = field(default_factory=dict)
     allocations: dict[str, Allocation] = field(default_factory=dict)
     foreign: dict[str, Allocation] = field(default_factory=dict)
-    reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask, oldest first
-    kept: Resource = field(default_factory=dict)  # for asks whose placeholders go (covers.py)
+    reservations: dict[str, "Claim"] = field(default_factory=dict)  # by ask, oldest first
+    kept: Resource = field(default_factory=dict)  # by claims that take of its free room
     expected: Resource = field(default_factory=dict)  # by the open statement: coming, less taken
     is_held: bool = False  # for the gang that has the lane
     spare: Resource = field(default_factory=dict)  # where it is: what that gang leaves of it
@@ -116,88 +118,113 @@ class Node:
         return self.is_held or bool(self.reservations)
 
 
-@dataclass(slots=True, eq=False, repr=False)
-class Reservation:
-    """A node that is kept for an ask. ``waits_at`` is the gate that refused it last.
+class Purpose(StrEnum):
+    """What a claim is for."""
 
-    ``rank`` is the ask's when it was made. ``expected_ns`` is when the node was expected to have
-    the room, 0: not known.
+    AGED = "aged"  # an ask that has waited long; it closes its node to others
+    REQUIRED = "required"  # an ask that requires its node; so does it
+    PREEMPTOR = "preemptor"  # an ask for which victims go; so does it
+    MOVED = "moved"  # the pod that replaces one which is moved
+    PLACEHOLDERS = "placeholders"  # an ask for which several placeholders go
+
+
+@dataclass(slots=True, eq=False, repr=False)
+class Claim:
+    """Room that is kept for an ask: on a node, and in the queues on its path.
+
+    ``key`` is the ask's, or that of the pod that is moved, ``wanted`` all that the ask needs. Of it
+    ``on_node`` is taken from the node's free room, and ``in_queues`` from the headroom of queues
+    and, for placeholders, of user limits. What pods hold that go for it, ``awaited``, is in neither
+    until they have gone; ``freed`` is their sum, ``freed_here`` that of those on the node.
     """
 
-    to_try: dict["Reservation", None]  # those that the next cycle tries
+    purpose: Purpose
     application: "Application"
-    ask: Ask
+    key: str
     node: Node
-    since_ns: int
-    is_required: bool = False
+    wanted: ResourceView
+    claimant: Ask | None = None  # who has come for the room, if it is known
+    pod: Allocation | None = None  # that is moved
+    on_node: Resource = field(default_factory=dict)
+    in_queues: Resource = field(default_factory=dict)
+    awaited: dict[str, ResourceView] = field(default_factory=dict)  # by pod, what it holds
+    freed: Resource = field(default_factory=dict)
+    freed_here: Resource = field(default_factory=dict)
+    until_ns: int = 0  # when it lapses, from when the moved pod has gone on; 0: it does not
+    since_ns: int = 0
     has_preempted: bool = False
+    rank: Rank = (0, 0, 0)  # the ask's, when it was made
+    expected_ns: int = 0  # when the node was expected to have the room; 0: not known
     reported_ns: int = 0  # when its event said that no victim was found
-    waits_at: "Gate | None" = None
-    rank: Rank = (0, 0, 0)
-    expected_ns: int = 0
+    waits_at: "Gate | None" = None  # the waiting list of what refused it last
+    to_try: "dict[Claim, None]" = field(default_factory=dict)  # those that the next cycle tries
+
+    @property
+    def ask(self) -> Ask:
+        """Return the ask that it is for; there is one, but for a moved pod that has gone."""
+        assert self.claimant is not None
+        return self.claimant
+
+    @property
+    def closes_node(self) -> bool:
+        """Return whether others may not use the node at all, however much of it is claimed."""
+        return self.purpose in (Purpose.AGED, Purpose.REQUIRED, Purpose.PREEMPTOR)
+
+    @property
+    def counts_for_users(self) -> bool:
+        """Return whether what the queues keep is kept under the limits of its user too."""
+        return self.purpose is Purpose.PLACEHOLDERS
+
+    @property
+    def is_required(self) -> bool:
+        """Return whether its ask requires the node."""
+        return self.purpose is Purpose.REQUIRED
 
     @property
     def is_ordinary(self) -> bool:
         """Return whether it was made for age alone: not by need of the node, nor by preemption."""
-        return not (self.is_required or self.has_preempted)
+        return self.purpose is Purpose.AGED
+
+    def is_like(self, ask: Ask) -> bool:
+        """Return whether an ask may take the place of the pod that is moved, and none has."""
+        old, new = self.pod, ask.request
+        return (
+            old is not None
+            and self.claimant is None
+            and (old.task_group_name, old.placeholder) == (new.task_group_name, new.placeholder)
+            and old.priority == new.priority
+            and old.resource_per_alloc == new.resource_per_alloc
+            and old.constraints == new.constraints
+        )
+
+    def await_pod(self, pod: Allocation, amount: ResourceView | None) -> None:
+        """Count a pod that goes for it with what it holds, or (None) no more."""
+        before = self.awaited.pop(pod.allocation_key, {})
+        if amount is not None:
+            self.awaited[pod.allocation_key] = amount
+        is_here = pod.node_id == self.node.node_id
+        for ledger in (self.freed, self.freed_here) if is_here else (self.freed,):
+            subtract_into(ledger, before)
+            add_into(ledger, amount or {})
 
     def expect(self, at_ns: int) -> None:
-        """Note when the node is expected to have the room."""
+        """Record when the node is expected to have the room."""
         self.expected_ns = at_ns
 
     def wait_at(self, gate: "Gate") -> None:
-        """Wait until a gate is requeued."""
+        """Wait until a waiting list is requeued."""
         self.waits_at = gate
         gate.reservations[self] = None
 
     def retry(self) -> None:
-        """Have the reservation tried in the next cycle; it waits at no gate any more."""
+        """Have its ask tried in the next cycle; it waits in no list any more."""
         if self.waits_at is not None:
             self.waits_at.reservations.pop(self, None)
             self.waits_at = None
         self.to_try[self] = None
 
 
-@dataclass(slots=True, eq=False)
-class Cover:
-    """Placeholders that go for an ask, and what is kept for it meanwhile.
-
-    ``going`` are those that have not gone yet, with what they hold; ``from_node`` and ``in_all``
-    the sums over those on ``node`` and over all. ``on_node`` and ``in_queues`` are in the ledgers.
-    """
-
-    node: Node
-    wanted: ResourceView
-    going: dict[str, ResourceView] = field(default_factory=dict)
-    from_node: Resource = field(default_factory=dict)
-    in_all: Resource = field(default_factory=dict)
-    on_node: Resource = field(default_factory=dict)
-    in_queues: Resource = field(default_factory=dict)
-
-
-@dataclass(slots=True, eq=False)
-class Successor:
-    """A place on a node for an ask like the one that a pod was made of.
-
-    ``until_ns`` is set when the old pod has gone: from then on its queues keep the room, and before
-    they count the old one. ``ask`` is who has come for it while the old pod is still going.
-    """
-
-    allocation: Allocation
-    node: Node
-    until_ns: int = 0
-    ask: Ask | None = None
-
-    def is_like(self, ask: Ask) -> bool:
-        """Return whether an ask is of the kind of the pod that is moved."""
-        old, new = self.allocation, ask.request
-        return (
-            self.ask is None
-            and (old.task_group_name, old.placeholder) == (new.task_group_name, new.placeholder)
-            and old.priority == new.priority
-            and old.resource_per_alloc == new.resource_per_alloc
-            and old.constraints == new.constraints
-        )
+_NONE: Mapping[str, Claim] = {}
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -590,7 +617,7 @@ class Gate:
     queue: "Queue | None" = None
     buckets: Waiters["Bucket"] = field(default_factory=Waiters)
     classes: Waiters[EquivalenceClass] = field(default_factory=Waiters)
-    reservations: dict["Reservation", None] = field(default_factory=dict)
+    reservations: "dict[Claim, None]" = field(default_factory=dict)
     by_key: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
 
     def block(self, bucket: "Bucket", *, by_need: bool) -> None:
@@ -803,9 +830,8 @@ class Application:
     replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
     positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks
     replacing_ask: dict[str, str] = field(default_factory=dict)  # ask key -> placeholder key
-    covers: dict[str, "Cover"] = field(default_factory=dict)  # by ask key
-    successors: dict[str, Successor] = field(default_factory=dict)  # by the key of who is moved
-    covering: dict[str, str] = field(default_factory=dict)  # placeholder key -> ask key
+    claims: dict[Purpose, dict[str, Claim]] = field(default_factory=dict)  # by key; none empty
+    covering: dict[str, Claim] = field(default_factory=dict)  # by placeholder that goes for one
     task_groups: dict[str, TaskGroupCount] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
     allocated_placeholder: Resource = field(default_factory=dict)
@@ -829,7 +855,7 @@ class Application:
     promise: Resource = field(default_factory=dict)
     trackers: Owner = ()  # of its user and, where a limit names one, its group
     owner: Owner | None = None  # the same, where any limit concerns them
-    reservations: dict[str, "Reservation"] = field(default_factory=dict)  # by ask key
+    reservations: dict[str, Claim] = field(default_factory=dict)  # those on closed nodes, by ask
     refusal: Refusal | None = None
     refused_since_ns: int = 0
     waits_in: EquivalenceClass | None = None  # with those who are refused alike
@@ -1248,12 +1274,17 @@ class Application:
         return self.allocated_placeholder == without_zeros(self.request.placeholder_ask)
 
     def kept_room(self) -> Resource:
-        """Return what its queues keep for its asks."""
+        """Return what its queues keep for its asks by claims on closed nodes."""
         total: Resource = {}
-        for key, held in self.reservations.items():
-            if held.ask.has_kept_room and key not in self.covers:
-                add_into(total, held.ask.shape.resource)
+        for key, claim in self.reservations.items():
+            if key not in self.claims_for(Purpose.PLACEHOLDERS):
+                add_into(total, claim.in_queues)
         return total
+
+    def keeps_room_for(self, ask: Ask) -> bool:
+        """Return whether its queues count what an ask needs: others have gone for it."""
+        claim = self.reservations.get(ask.key)
+        return claim is not None and bool(claim.in_queues)
 
     def outstanding(self) -> Resource:
         """Return what the gang was announced with, less the placeholders it holds.
@@ -1309,10 +1340,14 @@ class Application:
         if counts is not None and not allocation.placeholder:
             counts.real += change
 
-    def moves(self, key: str) -> bool:
-        """Return whether an allocation is going so that another comes elsewhere in its place."""
-        successor = self.successors.get(key)
-        return successor is not None and not successor.until_ns
+    def moved(self, key: str) -> Claim | None:
+        """Return the claim for what replaces a pod that is moved, until it has gone."""
+        claim = self.claims_for(Purpose.MOVED).get(key)
+        return claim if claim is not None and not claim.until_ns else None
+
+    def claims_for(self, purpose: Purpose) -> Mapping[str, Claim]:
+        """Return the claims of a purpose, by their keys."""
+        return self.claims.get(purpose, _NONE)
 
     def mark_released(self, key: str, why: str) -> None:
         """Write down that a release was decided, so that it is decided once."""

@@ -78,7 +78,6 @@ class Ask:
     lacks_headroom_by: str = ""  # whose limit its event named for want of headroom
     has_preempted: bool = False
     preemption_checked_ns: int = 0
-    has_kept_room: bool = False  # reserved in the queues on its path
     is_marked: bool = False  # Unschedulable, at the resource manager: more nodes would help
     log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
     told_of_nodes_ns: int = 0  # when its event last said what nodes fail on, but for room

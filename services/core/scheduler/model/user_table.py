@@ -3,7 +3,7 @@
 The rules are those of ``user_ledger``.
 """
 
-from services.core.scheduler.model.rows import Application, Owner, Tracker
+from services.core.scheduler.model.rows import Application, Owner, Purpose, Tracker
 from services.core.scheduler.model.user_ledger import WILDCARD
 from shared.model.reasons import Fact, Shortage
 from shared.model.resources import ResourceView
@@ -67,14 +67,14 @@ class UserTable:
         for allocation in application.allocations.values():
             group.count_in(queue, application.id, allocation.resource_per_alloc)
         group.change_promise(queue, {}, application.promise)
-        for cover in application.covers.values():
-            group.keep(queue, cover.in_queues)
+        for claim in application.claims_for(Purpose.PLACEHOLDERS).values():
+            group.keep(queue, claim.in_queues)
 
     def _count_out(self, application: Application, group: Tracker) -> None:
         """Stop counting an application for a group; nothing is requeued."""
         queue = application.queue
-        for cover in application.covers.values():
-            group.keep_no_more(queue, cover.in_queues)
+        for claim in application.claims_for(Purpose.PLACEHOLDERS).values():
+            group.keep_no_more(queue, claim.in_queues)
         group.change_promise(queue, application.promise, {})
         if application.allocations:
             group.take_back(queue, application.id, application.in_use(), is_last=True)

@@ -63,7 +63,7 @@ REASON = "preempting allocations to free up resources to run ask: "
 def look(partition: Partition) -> None:
     """Run the actions in their order, YuniKorn's preemption in its place; set the next look."""
     partition.preemption_due_ns = 0
-    partition.end_successors()
+    partition.end_claims_for_moved()
     partition.find_stuck()
     if not partition.preemption_enabled:
         return

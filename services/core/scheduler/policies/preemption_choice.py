@@ -29,7 +29,7 @@ from services.core.scheduler.actions.victims import (
     room_after,
 )
 from services.core.scheduler.constraints.guarantees import spare, used
-from services.core.scheduler.model.rows import Application, Node, Queue, Reservation
+from services.core.scheduler.model.rows import Application, Claim, Node, Queue
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts
@@ -128,7 +128,7 @@ def choose_victims(
         return choice.best()
 
 
-def _makes_way(partition: Partition, held: Reservation, ask: Ask) -> bool:
+def _makes_way(partition: Partition, held: Claim, ask: Ask) -> bool:
     """Return whether a reservation lets an ask preempt on its node (docs/rules/preemption.md).
 
     Its own does, and one of a lower priority that has stood for long. So does that of an ask that

@@ -20,7 +20,7 @@ from services.core.scheduler.actions import cycle, patience, quota_preemption
 from services.core.scheduler.intake import configurations, updates
 from services.core.scheduler.intake.nodes import update_nodes
 from services.core.scheduler.model.preemptors import due_at
-from services.core.scheduler.model.rows import Application, AskGroup, Reservation
+from services.core.scheduler.model.rows import Application, AskGroup, Claim
 from services.core.scheduler.model.settings import YUNIKORN
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption
@@ -81,7 +81,7 @@ class _Asked:
     is_new: bool = False
     had: frozenset[str] = frozenset()  # what it held before, by key
     placed: list[Allocation] = field(default_factory=list)
-    after_evictions: list[Reservation] = field(default_factory=list)
+    after_evictions: list[Claim] = field(default_factory=list)
     why_not: Refusal | None = None
     start: Start = NOW
 
@@ -347,7 +347,7 @@ def _due_ns(partition: Partition, application: Application) -> int:
     return max(application.refused_since_ns + delay_ns, partition.preemption_due_ns, *asks)
 
 
-def _preempting(asked: _Asked) -> list[Reservation]:
+def _preempting(asked: _Asked) -> list[Claim]:
     """Return the places that are kept for asks which have preempted."""
     held = asked.application.reservations.items()
     new = [(key, each) for key, each in held if each.has_preempted and key not in asked.had]

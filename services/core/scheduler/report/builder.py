@@ -124,8 +124,8 @@ class ReportBuilder:
             journal.ApplicationRejected: self._rejected,
             journal.ApplicationChanged: self._application,
             journal.ApplicationEnded: self._application,
-            journal.ReservationMade: self._reservation,
-            journal.ReservationEnded: self._reservation,
+            journal.ClaimMade: self._claim,
+            journal.ClaimEnded: self._claim,
             journal.StateChanged: self._state,
             journal.NodeAccepted: lambda entry: self._add(
                 "accepted_nodes", entry.node.node_id, AcceptedNode(entry.node.node_id)
@@ -338,15 +338,17 @@ class ReportBuilder:
     def _application(self, entry: journal.ApplicationChanged | journal.ApplicationEnded) -> None:
         self._applications[entry.application] = None
 
-    def _reservation(self, entry: journal.ReservationMade | journal.ReservationEnded) -> None:
-        reservation = entry.reservation
-        application, ask = reservation.application, reservation.ask
+    def _claim(self, entry: journal.ClaimMade | journal.ClaimEnded) -> None:
+        claim = entry.claim
+        if not claim.closes_node:
+            return
+        application, ask = claim.application, claim.ask
         self._applications[application] = None
-        if not (reservation.has_preempted and _waits(application, ask)):
+        if not (claim.has_preempted and _waits(application, ask)):
             return
         if ask.key not in self._asks:
             self._asks[ask.key] = journal.AskChanged(application, ask)
-        node = reservation.node.node_id if isinstance(entry, journal.ReservationMade) else ""
+        node = claim.node.node_id if isinstance(entry, journal.ClaimMade) else ""
         owner, state = application.id, SchedulingState.RESERVED
         report = ContainerSchedulingState(owner, ask.key, state, node_id=node)
         self._add("scheduling_states", owner, report)

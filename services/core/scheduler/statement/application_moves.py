@@ -1,6 +1,6 @@
 """Applications come, start to reserve, and go: the moves."""
 
-from services.core.scheduler.model.rows import Application
+from services.core.scheduler.model.rows import Application, Purpose
 from services.core.scheduler.model.user_table import group_in
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import (
@@ -54,8 +54,8 @@ def start_reservation_clock(partition: Partition, application: Application) -> N
 
 def remove(partition: Partition, application: Application) -> None:
     """Take an application that has ended, and has no asks any more, out of everything."""
-    for key in list(application.successors):
-        partition.end_successor(application, key)
+    for claim in list(application.claims_for(Purpose.MOVED).values()):
+        partition.end_moved(claim)
     application.finished_time_ns = partition.now_ns
     for timer_id, (generation, _) in application.timers.items():
         partition.journal.record(TimerCancelled(timer_id, generation))

@@ -8,16 +8,15 @@ Limit: the entries of one batch; the host hands them over after every batch (``t
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from enum import StrEnum
+from dataclasses import dataclass
 
 from services.core.scheduler.model.queue_settings import Limit
 from services.core.scheduler.model.rows import (
     Application,
     AskGroup,
+    Claim,
     Node,
     Queue,
-    Reservation,
     Tracker,
 )
 from services.core.scheduler.model.shapes import Ask
@@ -37,7 +36,7 @@ from shared.model.reasons import Fact, Refusal
 from shared.model.resources import ResourceView
 from shared.model.states import ApplicationState
 
-Row = Application | Node | Queue | Ask | AskGroup | Reservation
+Row = Application | Node | Queue | Ask | AskGroup | Claim
 
 
 @dataclass(slots=True, eq=False)
@@ -202,36 +201,27 @@ class ForeignChanged:
 # --- what is kept or promised ---------------------------------------------------------------------
 
 
-class Keeping(StrEnum):
-    """For whom room is kept."""
+@dataclass(slots=True, eq=False)
+class ClaimMade:
+    """Room is kept for an ask from now on, or is reported again: others have gone for it."""
 
-    PREEMPTOR = "preemptor"  # an ask for which others were made to go
-    SUCCESSOR = "successor"  # who comes in the stead of a pod that is moved
-    COVERED = "covered"  # an ask for which placeholders go, in the limits of its user too
+    claim: Claim
 
 
 @dataclass(slots=True, eq=False)
-class RoomKept:
-    """So much is kept from now on: in the queues on the path, and on a node.
+class ClaimChanged:
+    """A claim keeps so much from now on: of its node's free room, and in the queues on the path."""
 
-    ``key`` is the ask's, or that of the pod that is moved.
-    """
-
-    application: Application
-    keeping: Keeping
-    key: str
+    claim: Claim
+    on_node: ResourceView
     in_queues: ResourceView
-    node: Node | None = None
-    on_node: ResourceView = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
-class RoomGivenBack:
-    """Nothing is kept for an ask, or a successor, any more."""
+class ClaimEnded:
+    """A claim keeps nothing any more."""
 
-    application: Application
-    keeping: Keeping
-    key: str
+    claim: Claim
 
 
 @dataclass(slots=True, eq=False)
@@ -276,20 +266,6 @@ class ApplicationEnded:
     """An application that has ended was taken out of everything."""
 
     application: Application
-
-
-@dataclass(slots=True, eq=False)
-class ReservationMade:
-    """A node is kept for an ask."""
-
-    reservation: Reservation
-
-
-@dataclass(slots=True, eq=False)
-class ReservationEnded:
-    """A node is not kept for an ask any more."""
-
-    reservation: Reservation
 
 
 @dataclass(slots=True, eq=False)

@@ -72,7 +72,7 @@ def set_schedulable(partition: Partition, node: Node, *, schedulable: bool) -> N
 
 def remove(partition: Partition, node: Node) -> None:
     """Forget a node, its reservations and the pods of others on it; allocations are left."""
-    partition.end_successors(node=node)
+    partition.end_claims_for_moved(node=node)
     partition.nodes.remove(node)
     partition.victims.node_gone(node)
     partition.give_back(node)

@@ -21,12 +21,11 @@ from services.core.scheduler.model.rows import (
     Application,
     AskGroup,
     Bucket,
-    Cover,
+    Claim,
     Gate,
     Node,
+    Purpose,
     Queue,
-    Reservation,
-    Successor,
 )
 from services.core.scheduler.model.run_times import RunTimes, stated_ns
 from services.core.scheduler.model.settings import STALE, Settings
@@ -40,6 +39,7 @@ from services.core.scheduler.nodes.victim_index import VictimIndex
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.waiting_gangs import WaitingGangs
 from services.core.scheduler.statement import application_ledger
+from services.core.scheduler.statement.claims import Claims
 from services.core.scheduler.statement.journal import (
     Allocated,
     AllocationChanged,
@@ -49,16 +49,11 @@ from services.core.scheduler.statement.journal import (
     AskChanged,
     AskEnded,
     Journal,
-    Keeping,
     NodeChanged,
     PartitionChanged,
     PodsHeldChanged,
     PromiseChanged,
     QueueChanged,
-    ReservationEnded,
-    ReservationMade,
-    RoomGivenBack,
-    RoomKept,
     Row,
     RowSet,
     StateChanged,
@@ -86,7 +81,6 @@ from shared.model.resources import (
     Resource,
     ResourceView,
     add_into,
-    excess,
     fits_room,
     subtract_into,
 )
@@ -117,7 +111,7 @@ class Partition:
     queues: dict[str, Queue] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
-    moved: dict[str, Application] = field(default_factory=dict)  # by key, with a successor
+    moved: dict[str, Claim] = field(default_factory=dict)  # for what replaces pods, by their key
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
     released_ns: dict[str, int] = field(default_factory=dict)  # of victims: since when, by key
     configured: object = None  # what was read of the configuration that holds
@@ -127,7 +121,7 @@ class Partition:
     rules: PlacementRules = field(default_factory=PlacementRules)
     nominated: dict[str, str] = field(default_factory=dict)  # others' pods to come, by key the node
     blocked_shapes: NeedTable[Shape] = field(default_factory=NeedTable)
-    reserved_to_try: dict[Reservation, None] = field(default_factory=dict)
+    reserved_to_try: dict[Claim, None] = field(default_factory=dict)
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
@@ -171,6 +165,7 @@ class Partition:
     def __post_init__(self) -> None:
         self.queues = self.queues or {ROOT: self.root}  # which is there without a configuration
         self.victims = VictimIndex(self.nodes)
+        self.claims = Claims(self.nodes, self.journal)
         self.evicted_for: dict[str, tuple[str, str]] = {}  # by key: the application and its ask
 
     def pass_time(self, now_ns: int) -> None:
@@ -281,8 +276,8 @@ class Partition:
         if self.nodes.order.score.looks_at_ask and not ask.request.placeholder:
             self.nodes.order.recent.asked(ask.shape.asked_for)
         self.journal.record(AskChanged(application, ask))
-        if application.successors:
-            self._come_in_stead(application, ask)
+        if Purpose.MOVED in application.claims:
+            self._replace_moved(application, ask)
 
     def learn(self, constraints: Constraints) -> None:
         """Take in which pods' labels constraints look at."""
@@ -338,10 +333,8 @@ class Partition:
         if ask is not None:
             if key in application.reservations:
                 self.unreserve(application.reservations[key])
-            if key in application.covers:
-                self.end_cover(application, key)
-            if ask.has_kept_room:
-                self._give_room_back(application, ask)
+            if key in application.claims_for(Purpose.PLACEHOLDERS):
+                self.end_placeholder_claim(application, key)
             self._release_shape(ask.shape)
             self.journal.record(AskEnded(application, ask, why))
         return ask
@@ -456,8 +449,9 @@ class Partition:
         self._remember(application, allocation, is_preempted=is_preempted)
         self.free_node(allocation)
         self.retry_replacements()
-        if application.moves(key):
-            self._wait_for_successor(application, key)
+        claim = application.moved(key)
+        if claim is not None:
+            self._moved_has_gone(claim)
         elif is_preempted:
             application.queue.change_preempting(amount, {})
         queueing.release(application.queue, amount)
@@ -487,7 +481,7 @@ class Partition:
             allocation, resource_per_alloc=resource, constraints=constraints, devices=stated
         )
         application_ledger.count_size(application, allocation, before)
-        self.change_cover(application, key, resource)
+        self.placeholder_changed(application, key, resource)
         node = self.nodes.nodes.get(allocation.node_id)
         if node is not None:
             self.nodes.free(node, key)
@@ -500,7 +494,7 @@ class Partition:
             tracker.count_in(queue, application.id, resource)
             queueing.count_out(tracker, queue, application.id, before, is_last=False)
         is_preempted = application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER
-        if is_preempted and not application.moves(key):
+        if is_preempted and application.moved(key) is None:
             queue.change_preempting(before, resource)
         self.requeue_for_pods()
         self.journal.record(AllocationChanged(application, allocation))
@@ -581,8 +575,9 @@ class Partition:
 
     def _become_stuck(self, application: Application, key: str) -> None:
         allocation = application.allocations[key]
-        if application.moves(key):
-            self.end_successor(application, key)
+        claim = application.moved(key)
+        if claim is not None:
+            self.end_moved(claim)
         self.fruitless.changed()
         application.stuck[key] = self.released_ns.pop(key)
         del self.releasing[key]
@@ -618,8 +613,9 @@ class Partition:
     def keep_evicted(self, application: Application, key: str) -> None:
         """Take back that an allocation is evicted, which was refused; its preemptor looks again."""
         allocation = application.allocations[key]
-        if application.moves(key):
-            self.end_successor(application, key)
+        claim = application.moved(key)
+        if claim is not None:
+            self.end_moved(claim)
         self.victims.gone(allocation)
         self.victims.budgets.keep(key)
         why = application.released.pop(key)
@@ -640,7 +636,7 @@ class Partition:
         self.look_for_preemption_at(self.now_ns)
         self.journal.record(AllocationChanged(application, allocation))
 
-    def _preempt_again(self, reservation: Reservation) -> None:
+    def _preempt_again(self, reservation: Claim) -> None:
         """Let an ask look for victims anew, at once: its last try came to nothing from outside.
 
         One that needs its node goes on waiting for it.
@@ -827,296 +823,197 @@ class Partition:
             if application.refusal is not None:
                 self.journal.record(ApplicationChanged(application))
 
-    # --- reservations and covers ----------------------------------------------------------------
+    # --- claims ---------------------------------------------------------------------------------
 
     def reserve(
-        self,
-        application: Application,
-        ask: Ask,
-        node: Node,
-        *,
-        is_required: bool = False,
-        has_preempted: bool = False,
-    ) -> Reservation:
-        """Keep a node for an ask."""
-        reservation = Reservation(
-            self.reserved_to_try,
-            application,
-            ask,
-            node,
-            self.now_ns,
-            is_required=is_required,
-            has_preempted=has_preempted,
-            rank=rank_of(application.queue, ask),
-        )
-        self.reserved_nodes.add(reservation)
-        node.reservations[ask.key] = reservation
-        application.reservations[ask.key] = reservation
-        self.nodes.refresh(node)
-        self.journal.record(NodeChanged(node))
-        self.journal.record(ReservationMade(reservation))
-        return reservation
+        self, application: Application, ask: Ask, node: Node, purpose: Purpose = Purpose.AGED
+    ) -> Claim:
+        """Close a node to all but an ask; for a preemptor its queues keep the room as well."""
+        return self._reserve(application, ask, node, purpose, keeps_room=False)
 
-    def keep_freed_room(self, application: Application, ask: Ask, node: Node) -> Reservation:
+    def _reserve(
+        self, application: Application, ask: Ask, node: Node, purpose: Purpose, *, keeps_room: bool
+    ) -> Claim:
+        amount = ask.shape.resource
+        claim = Claim(purpose, application, ask.key, node, amount, ask, since_ns=self.now_ns)
+        claim.has_preempted = purpose is Purpose.PREEMPTOR
+        claim.rank, claim.to_try = rank_of(application.queue, ask), self.reserved_to_try
+        self.reserved_nodes.add(claim)
+        self.claims.make(claim, in_queues=amount if keeps_room else {})
+        self.journal.record(NodeChanged(node))
+        return claim
+
+    def keep_freed_room(self, application: Application, ask: Ask, node: Node) -> Claim:
         """Keep for an ask the room that others give up for it: on the node, and in its queues.
 
         It stays so until the ask starts or goes, or loses the node; then it may preempt once more.
         """
-        ask.has_preempted = True
-        self._keep_room(application, ask)
         if ask.key in application.reservations:
             self.unreserve(application.reservations[ask.key])
+        ask.has_preempted = True
         self.give_back(node, only_ordinary=True)
-        reservation = self.reserve(application, ask, node, has_preempted=True)
-        application_ledger.count_fixed(application)
-        return reservation
+        return self._reserve(application, ask, node, Purpose.PREEMPTOR, keeps_room=True)
 
-    def _keep_room(self, application: Application, ask: Ask) -> None:
-        """Keep what an ask needs in its queues, unless they keep it already."""
-        if not ask.has_kept_room:
-            ask.has_kept_room = True
-            application.queue.keep(ask.shape.resource)
-            self._record_kept(application, ask)
-
-    def _record_kept(self, application: Application, ask: Ask) -> None:
-        kept = RoomKept(application, Keeping.PREEMPTOR, ask.key, ask.shape.resource)
-        self.journal.record(kept)
-
-    def _give_room_back(self, application: Application, ask: Ask) -> None:
-        """Keep in its queues no more what an ask needs."""
-        queueing.keep_no_more(application.queue, ask.shape.resource)
-        application_ledger.count_fixed(application)
-        self.journal.record(RoomGivenBack(application, Keeping.PREEMPTOR, ask.key))
-
-    def unreserve(self, reservation: Reservation) -> None:
-        """End a reservation; the node is there for everybody again once it has no other."""
-        key, node = reservation.ask.key, reservation.node
-        self.reserved_nodes.remove(reservation)
-        reservation.application.reservations.pop(key, None)
-        self.reserved_to_try.pop(reservation, None)
-        if reservation.waits_at is not None:
-            reservation.waits_at.reservations.pop(reservation, None)
-        node.reservations.pop(key, None)
-        if reservation.has_preempted:
-            reservation.ask.has_preempted = False
-        if reservation.has_preempted and reservation.ask.has_kept_room:
-            reservation.ask.has_kept_room = False
-            self.rooms_lost += 1
-            self._give_room_back(reservation.application, reservation.ask)
+    def unreserve(self, claim: Claim) -> None:
+        """End a claim that closes its node; others may use it again once it has no other."""
+        node = claim.node
+        self.reserved_nodes.remove(claim)
+        self.reserved_to_try.pop(claim, None)
+        if claim.waits_at is not None:
+            claim.waits_at.reservations.pop(claim, None)
+        if claim.has_preempted:
+            claim.ask.has_preempted = False
+        self.rooms_lost += bool(claim.in_queues)
+        self.claims.end(claim)
         if node.node_id in self.nodes.nodes:
-            self.nodes.refresh(node)
             self.node_improved(node)
-        if reservation.has_preempted:
-            self.requeue_for_domains()  # they may have been kept away by who was to come
+        if claim.has_preempted:
+            self.requeue_for_domains()  # the ask may have kept others away
         self.look_for_reservations()
-        self.journal.record(ReservationEnded(reservation))
 
     def give_back(self, node: Node, *, only_ordinary: bool = False) -> None:
-        """End a node's reservations; ``only_ordinary``: not of those who need it or preempted."""
+        """End the claims that close a node; ``only_ordinary``: those for age alone."""
         for reservation in list(node.reservations.values()):
             if reservation.is_ordinary or not only_ordinary:
                 self.unreserve(reservation)
 
     def give_lane(self, lane: Lane | None) -> None:
-        """Let another gang have the lane, or nobody; both are told anew."""
+        """Let another gang have the lane, or none; both are reported again."""
         for one in (self.lane, lane):
             if one is not None:
                 self.journal.record(RowSet(one.application, {}))
         self.lane = lane
 
-    # --- pods that are moved --------------------------------------------------------------------
+    # --- claims for what replaces pods that are moved -------------------------------------------
 
     def move(self, application: Application, key: str, node: Node) -> None:
-        """Keep a node's room for who comes in the stead of a pod that was released to be moved.
+        """Claim a node's room for what replaces a pod that was released to be moved.
 
-        Nobody else may go there whom that pod would keep away.
-        It counts once in its queues: the old one until it has gone, then what is kept for the new.
+        No other pod may go there that the moved one would keep away. It counts once in its queues:
+        the old pod until it has gone, then what is kept for the next.
         """
-        if key in application.successors:
-            self.end_successor(application, key)
-        allocation = application.allocations[key]
-        application.successors[key] = Successor(allocation, node)
-        self.moved[key] = application
-        amount = allocation.resource_per_alloc
+        before = application.claims_for(Purpose.MOVED).get(key)
+        if before is not None:
+            self.end_moved(before)
+        pod = application.allocations[key]
+        amount = pod.resource_per_alloc
         application.queue.change_preempting(amount, {})
-        add_into(node.kept, amount)
-        self.nodes.pods.keep_place(node, allocation, is_kept=True)
-        self.journal.record(RoomKept(application, Keeping.SUCCESSOR, key, {}, node, amount))
-        self.nodes.refresh(node)
+        claim = self.moved[key] = Claim(Purpose.MOVED, application, key, node, amount, pod=pod)
+        self.claims.make(claim, on_node=amount)
         self.journal.record(NodeChanged(node))
 
-    def _wait_for_successor(self, application: Application, key: str) -> None:
-        """Keep the room in the queues as well, for some time: the old pod has gone."""
-        successor = application.successors[key]
-        amount = successor.allocation.resource_per_alloc
-        if successor.ask is None:
-            successor.until_ns = self.now_ns + WAIT_NS
-            application.queue.keep(amount)
-            kept = RoomKept(application, Keeping.SUCCESSOR, key, amount, successor.node, amount)
-            self.journal.record(kept)
-            self.look_for_successors()
+    def _moved_has_gone(self, claim: Claim) -> None:
+        """Keep the room in the queues as well, for WAIT_NS: the old pod has gone."""
+        application, ask = claim.application, claim.claimant
+        if ask is None:
+            claim.until_ns = self.now_ns + WAIT_NS
+            self.claims.change(claim, on_node=claim.on_node, in_queues=claim.wanted)
+            self.look_for_moved()
             return
-        self._forget_successor(application, key)
-        ask = successor.ask
+        self._forget_moved(claim)
         held = application.reservations.get(ask.key)
-        if held is not None and held.has_preempted:
-            self._keep_room(application, ask)
+        if held is not None and held.has_preempted and not held.in_queues:
+            self.claims.change(held, on_node=held.on_node, in_queues=held.wanted)
 
-    def _come_in_stead(self, application: Application, ask: Ask) -> None:
+    def _replace_moved(self, application: Application, ask: Ask) -> None:
         """Give an ask the place of the first pod like it that was moved."""
-        found = (k for k, waiting in application.successors.items() if waiting.is_like(ask))
-        key = next(found, None)
-        if key is None:
+        claims = application.claims_for(Purpose.MOVED).values()
+        claim = next((one for one in claims if one.is_like(ask)), None)
+        if claim is None:
             return
-        successor = application.successors[key]
-        self._free_place(successor)
-        if successor.until_ns:
-            self._forget_successor(application, key)
-            ask.has_kept_room = True  # which its queues keep already
-            self._record_kept(application, ask)
-        else:
-            successor.ask = ask
-            self.journal.record(RoomKept(application, Keeping.SUCCESSOR, key, {}))
+        self.claims.take(claim, ask)
+        self.journal.record(NodeChanged(claim.node))
         ask.has_preempted = True
-        self.give_back(successor.node, only_ordinary=True)
-        self.reserve(application, ask, successor.node, has_preempted=True).retry()
+        self.give_back(claim.node, only_ordinary=True)
+        held = self.reserve(application, ask, claim.node, Purpose.PREEMPTOR)
+        if claim.until_ns:
+            del self.moved[claim.key]
+            self.claims.hand_over(claim, held)
+        held.retry()
 
-    def end_successor(self, application: Application, key: str) -> None:
-        """Let everybody have a place again that was kept for who was to come."""
-        successor = application.successors[key]
+    def end_moved(self, claim: Claim) -> None:
+        """End the claim for what was to replace a pod that is moved, or was."""
+        application, node = claim.application, claim.node
         self.fruitless.changed()
-        if successor.until_ns:
-            queueing.keep_no_more(application.queue, successor.allocation.resource_per_alloc)
-        else:  # its queues count the old one as any that goes
-            amount = application.allocations[key].resource_per_alloc
+        if not claim.until_ns:  # its queues count the old one as any that is released
+            amount = application.allocations[claim.key].resource_per_alloc
             application.queue.change_preempting({}, amount)
-        self._forget_successor(application, key)
-        if successor.ask is None:
-            self._free_place(successor)
+        self._forget_moved(claim)
+        if claim.claimant is None:
             self.requeue_for_domains()
-            self.node_improved(successor.node)
+            self.node_improved(node)
 
-    def end_successors(self, *, node: Node | None = None) -> None:
-        """End the places whose time is up, or all of a node."""
-        for key, application in list(self.moved.items()):
-            successor = application.successors[key]
-            is_over = 0 < successor.until_ns <= self.now_ns
-            if is_over if node is None else successor.node is node:
-                self.end_successor(application, key)
-        self.look_for_successors()
+    def end_claims_for_moved(self, *, node: Node | None = None) -> None:
+        """End the claims for moved pods whose time is up, or all on a node."""
+        for claim in list(self.moved.values()):
+            is_over = 0 < claim.until_ns <= self.now_ns
+            if is_over if node is None else claim.node is node:
+                self.end_moved(claim)
+        self.look_for_moved()
 
-    def look_for_successors(self) -> None:
-        """Have the places looked at when the time of the first is up."""
-        moved = (application.successors[key].until_ns for key, application in self.moved.items())
-        due_ns = min(filter(None, moved), default=0)
+    def look_for_moved(self) -> None:
+        """Have the claims for moved pods checked when the time of the first is up."""
+        due_ns = min(filter(None, (claim.until_ns for claim in self.moved.values())), default=0)
         if due_ns and not (self.preemption_due_ns and self.preemption_due_ns <= due_ns):
             self.preemption_due_ns = due_ns
             self.arm_own_timer(TimerKind.PREEMPTION, due_ns)
 
-    def _forget_successor(self, application: Application, key: str) -> None:
-        del application.successors[key], self.moved[key]
-        self.journal.record(RoomGivenBack(application, Keeping.SUCCESSOR, key))
+    def _forget_moved(self, claim: Claim) -> None:
+        del self.moved[claim.key]
+        self.claims.end(claim)
 
-    def _free_place(self, successor: Successor) -> None:
-        node = successor.node
-        subtract_into(node.kept, successor.allocation.resource_per_alloc)
-        self.nodes.pods.keep_place(node, successor.allocation, is_kept=False)
-        self.nodes.refresh(node)
-        self.journal.record(NodeChanged(node))
+    # --- claims for asks for which several placeholders go --------------------------------------
 
-    def begin_cover(
+    def claim_of_placeholders(
         self,
         application: Application,
         ask: Ask,
         node: Node,
         placeholders: Sequence[Allocation],
     ) -> None:
-        """Keep an ask's room on a node from now on; its placeholders are being released.
+        """Claim an ask's room on a node from now on; its placeholders are being released.
 
         The ask goes on waiting, apart from those like it.
         """
         application_ledger.set_covered(application, ask, is_covered=True)
-        cover = application.covers[ask.key] = Cover(node, ask.shape.resource)
+        claim = Claim(Purpose.PLACEHOLDERS, application, ask.key, node, ask.shape.resource)
         for placeholder in placeholders:
-            key, amount = placeholder.allocation_key, placeholder.resource_per_alloc
-            application.covering[key] = ask.key
+            key = placeholder.allocation_key
+            application.covering[key] = claim
             application.counts_of(placeholder).unclaimed.pop(key, None)
-            cover.going[key] = amount
-            add_into(cover.in_all, amount)
-            if placeholder.node_id == node.node_id:
-                add_into(cover.from_node, amount)
-        self._keep_cover(application, ask.key)
+            claim.await_pod(placeholder, placeholder.resource_per_alloc)
+        self.claims.make(claim)
+        self.claims.shorten(claim)
 
-    def change_cover(
+    def placeholder_changed(
         self, application: Application, key: str, now: ResourceView | None
     ) -> str | None:
         """Take in that a placeholder is about to go (None), or to have another size.
 
         Return the key of the ask that waited for nothing but this one to go, else None.
         """
-        ask_key = application.covering.get(key)
-        if ask_key is None:
+        claim = application.covering.get(key)
+        if claim is None:
             return None
-        cover = application.covers[ask_key]
-        is_on_node = application.allocations[key].node_id == cover.node.node_id
-        for ledger in (cover.in_all, cover.from_node) if is_on_node else (cover.in_all,):
-            subtract_into(ledger, cover.going[key])
-            add_into(ledger, now or {})
+        claim.await_pod(application.allocations[key], now)
         if now is None:
-            del cover.going[key], application.covering[key]
-        else:
-            cover.going[key] = now
-        self._keep_cover(application, ask_key)
-        return None if cover.going else ask_key
-
-    def end_cover(self, application: Application, ask_key: str) -> Cover:
-        """Give an ask's room back; what has yet to go for it is there for the next one."""
-        cover = application.covers.pop(ask_key)
-        for key in cover.going:
             del application.covering[key]
+        self.claims.shorten(claim)
+        return None if claim.awaited else claim.key
+
+    def end_placeholder_claim(self, application: Application, ask_key: str) -> Claim:
+        """End an ask's claim; what has yet to go for it is there for the next one."""
+        claim = application.claims[Purpose.PLACEHOLDERS][ask_key]
+        for key in claim.awaited:
             placeholder = application.allocations.get(key)
             if placeholder is not None:
                 application.counts_of(placeholder).unclaimed[key] = None
                 self.replaceable[application] = None
-        self._set_cover(application, cover, {}, {})
-        self.journal.record(RoomGivenBack(application, Keeping.COVERED, ask_key))
-        if self.nodes.nodes.get(cover.node.node_id) is cover.node:
-            self.node_improved(cover.node)
+        self.claims.end(claim)
+        if self.nodes.nodes.get(claim.node.node_id) is claim.node:
+            self.node_improved(claim.node)
         self.retry_replacements()
-        return cover
-
-    def _keep_cover(self, application: Application, ask_key: str) -> None:
-        """Keep what the ask needs beyond what has yet to go for it."""
-        cover = application.covers[ask_key]
-        on_node = excess(cover.wanted, cover.from_node)
-        in_queues = excess(cover.wanted, cover.in_all)
-        self._set_cover(application, cover, on_node, in_queues)
-        kept = RoomKept(application, Keeping.COVERED, ask_key, in_queues, cover.node, on_node)
-        self.journal.record(kept)
-
-    def _set_cover(
-        self,
-        application: Application,
-        cover: Cover,
-        on_node: Resource,
-        in_queues: Resource,
-    ) -> None:
-        node, queue = cover.node, application.queue
-        subtract_into(node.kept, cover.on_node)
-        add_into(node.kept, on_node)
-        cover.on_node = on_node
-        if self.nodes.nodes.get(node.node_id) is node:
-            self.nodes.refresh(node)
-        more, less = excess(in_queues, cover.in_queues), excess(cover.in_queues, in_queues)
-        cover.in_queues = in_queues
-        if more:
-            queue.keep(more)
-            for tracker in application.trackers:
-                tracker.keep(queue, more)
-        if less:
-            for tracker in application.trackers:
-                queueing.keep_no_more_for(tracker, queue, less)
-            queueing.keep_no_more(queue, less)
+        return claim
 
     # --- what gangs are promised ----------------------------------------------------------------
 

@@ -19,7 +19,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
+from services.core.scheduler.model.rows import (
+    Application,
+    AskGroup,
+    Node,
+    Purpose,
+    Queue,
+    depth_first,
+)
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.sums import Sums, summed
 from services.core.scheduler.nodes.node_table import NodeTable
@@ -553,7 +560,8 @@ def _is_not_ready(node: Node) -> bool:
 def _nodes_kept(application: Application) -> dict[str, Node]:
     """Return the nodes of asks that will start there when others have gone from it."""
     kept = {k: held.node for k, held in application.reservations.items() if not held.is_ordinary}
-    kept.update((key, cover.node) for key, cover in application.covers.items())
+    claims = application.claims_for(Purpose.PLACEHOLDERS).items()
+    kept.update((key, claim.node) for key, claim in claims)
     return kept
 
 

@@ -1,0 +1,119 @@
+"""Claims: the moves of the only kind of kept room, on every ledger that counts it.
+
+Rule 1: a claim is made, changed (shortened, or grown as pods go for it), handed over to another,
+        and ended; nothing else writes the room that nodes, queues and users keep.
+Rule 2: what waits for the room of queues and users is requeued here; what waits for a node's is the
+        caller's to requeue (``partition``).
+"""
+
+from services.core.scheduler.model.rows import Claim
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.ordering import queueing
+from services.core.scheduler.statement import application_ledger
+from services.core.scheduler.statement.journal import (
+    ClaimChanged,
+    ClaimEnded,
+    ClaimMade,
+    Journal,
+)
+from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into
+
+NOTHING: Resource = {}
+
+
+class Claims:
+    """The claims on a partition's nodes and queues."""
+
+    def __init__(self, nodes: NodeTable, journal: Journal) -> None:
+        self._nodes, self._journal = nodes, journal
+
+    def make(
+        self, claim: Claim, *, on_node: ResourceView = NOTHING, in_queues: ResourceView = NOTHING
+    ) -> None:
+        """Keep room by a claim; the application must have none of its purpose and key."""
+        application, node = claim.application, claim.node
+        alike = application.claims.setdefault(claim.purpose, {})
+        assert claim.key not in alike
+        alike[claim.key] = claim
+        if claim.closes_node:
+            node.reservations[claim.key] = application.reservations[claim.key] = claim
+        if claim.pod is not None:
+            self._nodes.pods.keep_place(node, claim.pod, is_kept=True)
+        self._journal.record(ClaimMade(claim))
+        if on_node or in_queues:
+            self.change(claim, on_node=on_node, in_queues=in_queues)
+        self._refresh(claim)
+
+    def change(self, claim: Claim, *, on_node: ResourceView, in_queues: ResourceView) -> None:
+        """Keep so much by a claim from now on."""
+        self._set(claim, on_node, in_queues)
+        self._journal.record(ClaimChanged(claim, claim.on_node, claim.in_queues))
+
+    def shorten(self, claim: Claim) -> None:
+        """Keep what a claim wants, less what pods still hold that go for it."""
+        on_node = excess(claim.wanted, claim.freed_here)
+        self.change(claim, on_node=on_node, in_queues=excess(claim.wanted, claim.freed))
+
+    def take(self, claim: Claim, ask: Ask) -> None:
+        """Give the place of a pod that is moved to an ask, which has a claim of its own there."""
+        self._give_place_back(claim)
+        claim.claimant = ask
+        self.change(claim, on_node=NOTHING, in_queues=claim.in_queues)
+
+    def hand_over(self, claim: Claim, to: Claim) -> None:
+        """End a claim; what the queues keep by it is kept by another, and nothing is requeued."""
+        to.in_queues, claim.in_queues = claim.in_queues, {}
+        self._journal.record(ClaimChanged(to, to.on_node, to.in_queues))
+        self.end(claim)
+        application_ledger.count_fixed(to.application)
+
+    def end(self, claim: Claim) -> None:
+        """Keep nothing by a claim any more."""
+        application = claim.application
+        alike = application.claims[claim.purpose]
+        del alike[claim.key]
+        if not alike:
+            del application.claims[claim.purpose]
+        if claim.closes_node:
+            del claim.node.reservations[claim.key], application.reservations[claim.key]
+        for key in claim.awaited:
+            del application.covering[key]
+        self._give_place_back(claim)
+        self._set(claim, NOTHING, NOTHING)
+        self._refresh(claim)
+        self._journal.record(ClaimEnded(claim))
+
+    # --- ledgers --------------------------------------------------------------------------------
+
+    def _give_place_back(self, claim: Claim) -> None:
+        if claim.pod is not None and claim.claimant is None:
+            self._nodes.pods.keep_place(claim.node, claim.pod, is_kept=False)
+
+    def _set(self, claim: Claim, on_node: ResourceView, in_queues: ResourceView) -> None:
+        if on_node != claim.on_node:
+            subtract_into(claim.node.kept, claim.on_node)
+            add_into(claim.node.kept, on_node)
+            claim.on_node = dict(on_node)
+            self._refresh(claim)
+        more, less = excess(in_queues, claim.in_queues), excess(claim.in_queues, in_queues)
+        if not (more or less):
+            return
+        application, queue = claim.application, claim.application.queue
+        trackers = application.trackers if claim.counts_for_users else ()
+        claim.in_queues = dict(in_queues)
+        if more:
+            queue.keep(more)
+            for tracker in trackers:
+                tracker.keep(queue, more)
+        if less:
+            for tracker in trackers:
+                queueing.keep_no_more_for(tracker, queue, less)
+            queueing.keep_no_more(queue, less)
+        application_ledger.count_fixed(application)
+
+    def _refresh(self, claim: Claim) -> None:
+        """Bring the node's row up to date, if the node is still there."""
+        node = claim.node
+        if self._nodes.nodes.get(node.node_id) is node:
+            self._nodes.refresh(node)
