@@ -10,6 +10,7 @@ from services.core.scheduler.policies import preemption, preemption_choice
 from services.core.scheduler.policies.preemption_choice import NoChoice
 from services.core.scheduler.policies.preemption_victims import eligible
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.statement import Statement
 from shared.messages.constraints import Constraints, HostPort, PodTerm, Requirement
 from shared.messages.interface import (
     Allocation,
@@ -123,11 +124,11 @@ def _same_answer(partition: Partition, leaf: Queue, ask: Ask) -> object:
     found = eligible(partition, leaf, ask)
     keys = sorted(victim.allocation.allocation_key for victim in victims)
     assert sorted(eligible_keys(partition, ask)) == keys
-    assert preemption.guarantees_hold(partition, leaf, ask, found) == plain.guarantees_hold(
-        leaf, ask, victims
-    )
     wanted = plain.choose_victims(partition, leaf, ask, victims)
-    chosen = preemption_choice.choose_victims(partition, leaf, ask, found)
+    with Statement(partition) as trial:
+        is_owed = preemption.guarantees_hold(trial, leaf, ask, found)
+        chosen = preemption_choice.choose_victims(trial, leaf, ask, found)
+    assert is_owed == plain.guarantees_hold(leaf, ask, victims)
     assert [(dict(queue.preempting), dict(queue.kept)) for queue in queues] == before
     if isinstance(wanted, NoChoice):
         assert chosen is wanted

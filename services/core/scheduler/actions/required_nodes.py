@@ -15,14 +15,14 @@ from collections.abc import Sequence
 
 from services.core.scheduler.actions.victims import (
     evict_for,
-    has_devices_without,
     have_type_in_common,
-    is_open_without,
-    room_after,
+    under_way,
 )
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Application, Bucket, Claim, Node, Purpose
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.filters.base import After
+from services.core.scheduler.nodes.filters.room import room_of
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.nodes.victim_sets import (
     Candidate,
@@ -114,7 +114,8 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation] | N
 
     Pods that keep the ask away have to go as well: without that the room would be none for it.
     """
-    room = room_after(partition, node)
+    base, filters = under_way(partition, node), partition.nodes.filters
+    room = room_of(node, base)
     short = [
         (name, value - room.get(name, 0))
         for name, value in ask.shape.resource.items()
@@ -136,10 +137,9 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation] | N
         return Candidate(victim, gives, costs, victim.key if has_to_be_open else None)
 
     def accepts(victims: Sequence[Victim]) -> bool:
-        gone = [victim.allocation for victim in victims]
-        return has_devices_without(partition, node, ask.shape, gone) and is_open_without(
-            partition, node, ask.shape, gone
-        )
+        after = After([*base.gone, *(victim.allocation for victim in victims)], base.coming)
+        holds = (filters.facts.devices.holds, filters.between_pods.holds)
+        return all(each(node, shape, after) for each in holds)
 
     candidates = [candidate(victim) for victim in _candidates(partition, node, ask)]
     largest = tuple(map(max, zip(*(one.gives for one in candidates), strict=True)))

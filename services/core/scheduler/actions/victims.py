@@ -1,10 +1,10 @@
 """What every way of preempting shares: who goes before whom, what is coming free, how one goes."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable
 
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, STALE
-from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
@@ -13,7 +13,7 @@ from services.core.scheduler.statement.statement import Decision
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import Law
-from shared.model.resources import Resource, ResourceView, add_into, subtract_into
+from shared.model.resources import ResourceView
 
 LAW_OF = {  # of an action that is not here it is the action's own name
     CONSOLIDATION: Law.CONSOLIDATION,
@@ -28,81 +28,27 @@ def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
     return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
 
 
-def room_to_come(partition: Partition, node: Node) -> Resource:
-    """Return what a node has left, and what is being released there and not for a real pod."""
-    room: Resource = dict(node.available)
-    for allocation in _going(partition, node):
-        add_into(room, allocation.resource_per_alloc)
-    for real in _taking_over(partition, node):
-        subtract_into(room, real.resource_per_alloc)
-    return room
+def under_way(partition: Partition, node: Node) -> After:
+    """Return what goes from a node, and comes to it, by what was decided before.
 
-
-def room_after(partition: Partition, node: Node) -> Resource:
-    """Return what a node has, and what is being released there, less what is kept for others."""
-    room = room_to_come(partition, node)
-    for held in node.reservations.values():
-        if held.has_preempted:
-            subtract_into(room, held.ask.shape.resource)
-    return room
-
-
-def _going(partition: Partition, node: Node) -> Iterator[Allocation]:
-    for key, allocation in partition.victims.on(node).releasing.items():
-        owner = partition.applications.get(allocation.application_id)
-        if owner is not None and key not in owner.covering:
-            yield allocation
-
-
-def _taking_over(partition: Partition, node: Node) -> Iterator[Allocation]:
-    """Yield the real pods that take the places of placeholders which are being released."""
-    for placeholder in _going(partition, node):
-        replacing = partition.applications[placeholder.application_id].replacing
-        swap = replacing.get(placeholder.allocation_key)
-        if swap is not None and not swap.is_placed:
-            yield swap.allocation
-
-
-def is_open_without(
-    partition: Partition,
-    node: Node,
-    shape: Shape,
-    victims: Sequence[Allocation],
-    more: Sequence[Allocation] = (),
-) -> bool:
-    """Return whether pods leave a node open to a shape, once all that is to happen has happened.
-
-    Victims, and what is being released on the node, have gone by then; who has preempted there,
-    ``more``, and whose placeholder goes, has come.
+    Of a placeholder that goes for a real pod the two count both; of those that go for one that
+    needs several, none. A reservation counts once its ask has preempted.
     """
-    gone = [*victims, *_going(partition, node)]
-    after = After(gone, [*_coming(partition, node), *more])
-    return partition.nodes.filters.between_pods.holds(node, shape, after)
-
-
-def has_devices_without(
-    partition: Partition,
-    node: Node,
-    shape: Shape,
-    victims: Iterable[Allocation],
-    more: Sequence[Allocation] = (),
-) -> bool:
-    """Return whether a node's devices hold a shape, once all that is to happen has happened."""
-    if shape.on_devices is None:
-        return True
-    gone = [*victims, *_going(partition, node)]
-    after = After(gone, [*_coming(partition, node), *more])
-    return partition.nodes.filters.facts.devices.holds(node, shape, after)
-
-
-def _coming(partition: Partition, node: Node) -> list[Allocation]:
-    """Return who has preempted on a node, and who takes over there, as if they were there."""
+    gone: list[Allocation] = []
     coming = [
         allocation_of(held.ask.request, node.node_id)
         for held in node.reservations.values()
         if held.has_preempted
     ]
-    return [*coming, *_taking_over(partition, node)]
+    for key, allocation in partition.victims.on(node).releasing.items():
+        owner = partition.applications.get(allocation.application_id)
+        if owner is None or key in owner.covering:
+            continue
+        gone.append(allocation)
+        swap = owner.replacing.get(key)
+        if swap is not None and not swap.is_placed:
+            coming.append(swap.allocation)
+    return After(gone, coming)
 
 
 def evict(

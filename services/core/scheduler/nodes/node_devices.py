@@ -176,12 +176,12 @@ class NodeDevices:
     ) -> bool:
         """Return whether devices would hold a pod once some are gone and others have come.
 
-        Of who is gone only those on the node count; who has come is given the devices that a new
-        one would be, in order.
+        That is beside what the open statement expects. Of who is gone only those on the node
+        count; who has come is given the devices that a new one would be, in order.
         """
         if not node.devices:
             return places_on(node, need) > 0
-        free = list(open_devices(node))
+        free = list(self.expected(node))
         for allocation in gone:
             if allocation.node_id == node.node_id:
                 devices.change(free, self.of(node, allocation.allocation_key), 1)

@@ -44,6 +44,7 @@ class VictimIndex:
         self._by_node: dict[str, NodeVictims] = {}
         self._kinds: dict[KindKey, Kind] = {}
         self._last: Kind | None = None  # that was found
+        self._supposed: dict[str, Victim] = {}  # whom the open statement releases
         self._bounds = BoundsTable()
 
     def start(self, applications: "Iterable[Application]") -> None:
@@ -110,8 +111,7 @@ class VictimIndex:
         here = self._by_node.get(allocation.node_id)
         if here is None or here.releasing.pop(allocation.allocation_key, None) is not None:
             return
-        place = (self.rank_of(allocation), -allocation.create_time_ns, allocation.allocation_key)
-        at = bisect_left(here.order, place)
+        at = bisect_left(here.order, self._place_of(allocation))
         if at == len(here.order) or here.order[at].key != allocation.allocation_key:
             return  # it needs its node, or is barred
         kind = here.order.pop(at).kind
@@ -126,6 +126,36 @@ class VictimIndex:
         node = self._nodes.nodes.get(allocation.node_id)
         if node is not None:
             self._nodes.touch(node)
+
+    def suppose(self, allocation: Allocation, *, is_gone: bool) -> None:
+        """Take an allocation out that the open statement releases, or put it back.
+
+        Its kind stays, so that the bounds for it do.
+        """
+        key = allocation.allocation_key
+        if is_gone:
+            here = self._by_node.get(allocation.node_id, NOBODY)
+            at = bisect_left(here.order, self._place_of(allocation))
+            if at == len(here.order) or here.order[at].key != key:
+                return
+            victim = self._supposed[key] = here.order.pop(at)
+        elif key in self._supposed:
+            victim = self._supposed.pop(key)
+            insort(self._by_node[allocation.node_id].order, victim)
+        else:
+            return
+        kinds = self._by_node[allocation.node_id].kinds
+        count = kinds.get(victim.kind, 0) + (-1 if is_gone else 1)
+        victim.kind.count += -1 if is_gone else 1
+        if count:
+            kinds[victim.kind] = count
+        else:
+            del kinds[victim.kind]
+        self._bounds.renew(self._nodes.nodes[allocation.node_id])
+
+    def _place_of(self, allocation: Allocation) -> tuple[int, int, str]:
+        """Return what orders an allocation among the victims of its node."""
+        return (self.rank_of(allocation), -allocation.create_time_ns, allocation.allocation_key)
 
     def stuck(self, allocation: Allocation) -> None:
         """Expect the room of an allocation that is being released no more: it does not go."""

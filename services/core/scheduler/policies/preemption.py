@@ -20,6 +20,7 @@ What came of a try is in the ask's allocation log.
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import Self
 
 from services.core.scheduler.actions import live_actions, patience
 from services.core.scheduler.actions.gang_places import members
@@ -44,6 +45,7 @@ from services.core.scheduler.policies.preemption_victims import Eligible, eligib
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.statement import Statement
 from services.core.scheduler.statement.tentative import KEPT, PREEMPTING, Tentative
 from shared.model.reasons import Law
 from shared.model.resources import ResourceView, multiply
@@ -55,7 +57,6 @@ _TEXTS = {
     NoChoice.SHORTFALL: allocation_log.SHORTFALL,
 }
 Alike = tuple[Queue, Shape, int, Application | None, Ask | None]
-Refused = dict[Alike, str]  # what asks of a look were told, by what they have in common
 LAWS: dict[str, live_actions.Laws] = {YUNIKORN: kai, KAI: kai}  # of what both have in common
 REASON = "preempting allocations to free up resources to run ask: "
 
@@ -82,13 +83,13 @@ def look(partition: Partition) -> None:
 
 def _preempt(partition: Partition) -> None:
     """Let the asks that are due preempt, in the order of their leaves."""
-    refused: Refused = {}
-    for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
-        if has_guarantee(leaf):
-            partition.victims.start(partition.applications.values())
-            _look_in(partition, leaf, refused)
-        else:
-            _note_unguaranteed(partition, leaf)
+    with Search(partition) as search:
+        for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
+            if has_guarantee(leaf):
+                partition.victims.start(partition.applications.values())
+                _look_in(search, leaf)
+            else:
+                _note_unguaranteed(partition, leaf)
 
 
 def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
@@ -112,20 +113,21 @@ def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
         partition.look_for_preemption_at(max(min(next_ns), partition.now_ns + LOOK_NS))
 
 
-def _look_in(partition: Partition, leaf: Queue, refused: Refused) -> None:
+def _look_in(search: "Search", leaf: Queue) -> None:
     """Let MAX_ATTEMPTS asks of a leaf preempt; as many more are told that they were not tried.
 
     Of asks that are alike only the first is tried, as long as nobody preempts: what is refused to
     it is refused to all of them.
     """
-    _admit_entitled_gangs(partition, leaf)
+    partition = search.partition
+    _admit_entitled_gangs(search, leaf)
     attempts = 0
     for group in _waiting(leaf):
         turns = _preemptors(partition, leaf, group)
         asks = turns.take(partition.now_ns, 2 * MAX_ATTEMPTS - attempts)
         for ask in asks:
             attempts += 1
-            _attempt(partition, group.application, ask, attempts, refused)
+            _attempt(search, group.application, ask, attempts)
         turns.put_back(asks, partition.now_ns)
         if attempts == 2 * MAX_ATTEMPTS:
             return
@@ -133,16 +135,15 @@ def _look_in(partition: Partition, leaf: Queue, refused: Refused) -> None:
             partition.look_for_preemption_at(turns.next_ns)
 
 
-def _attempt(
-    partition: Partition, application: Application, ask: Ask, number: int, refused: Refused
-) -> None:
-    """Let an ask preempt, or tell it that too many others did before."""
+def _attempt(search: "Search", application: Application, ask: Ask, number: int) -> None:
+    """Let an ask preempt, or note that too many others did before."""
+    partition = search.partition
     if number > MAX_ATTEMPTS:
         partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
         note(partition, application, ask, allocation_log.EXHAUSTED)
         return
     partition.set(ask, preemption_checked_ns=partition.now_ns)
-    if not preempt_for(partition, application, ask, refused):
+    if not search.preempt_for(application, ask):
         partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 
 
@@ -155,14 +156,14 @@ def _preemptors(partition: Partition, leaf: Queue, group: AskGroup) -> Preemptor
     return group.preemptors
 
 
-def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
+def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
     """Let gangs start that wait for room as a whole and are owed all that their queues limit.
 
     Their members then ask one by one, and preempt one by one. A type with a max and no guarantee
     is not owed: nobody would make room for it, and the gang would hold a part for ever. So would
     one for which there are not enough places, on the nodes or by their victims.
     """
-    are_whole: dict[object, bool] = {}
+    partition, are_whole = search.partition, dict[object, bool]()
     for application in list(leaf.applications.values()):
         if application.refusal is None or not application.waits_as_a_whole:
             continue
@@ -175,7 +176,7 @@ def _admit_entitled_gangs(partition: Partition, leaf: Queue) -> None:
             alike = _needs(partition, application)
             if alike not in are_whole:
                 in_part = application.starts_in_part
-                are_whole[alike] = in_part or would_be_whole(partition, application)
+                are_whole[alike] = in_part or would_be_whole(search.trial, application)
             if are_whole[alike]:
                 are_whole.clear()
                 partition.admit(application)
@@ -240,21 +241,55 @@ def _waiting(leaf: Queue) -> Iterator[AskGroup]:
             yield group
 
 
-def preempt_for(partition: Partition, application: Application, ask: Ask, refused: Refused) -> bool:
-    """Release the victims that let an ask in, and keep the room for it; False without any."""
-    alike = _alike(partition, application, ask)
-    text = refused.get(alike)
-    if text is None:
-        with partition.timings.preemption:
-            found = _find(partition, application, ask)
-        if not isinstance(found, str):
-            refused.clear()
-            _take(partition, application, ask, *found)
-            return True
-        text = refused[alike] = found
-    if text:
-        note(partition, application, ask, text)
-    return False
+class Search:
+    """One pass of asks that look for victims, on one open statement.
+
+    The statement is opened by the first of them, and follows what is decided for good. What is
+    refused to an ask is refused to all that are alike, as long as none preempts.
+    """
+
+    def __init__(self, partition: Partition) -> None:
+        self.partition = partition
+        self._trial: Statement | None = None
+        self._refused: dict[Alike, str] = {}  # what is noted in the logs of asks
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._trial is not None:
+            self._trial.discard()
+
+    @property
+    def trial(self) -> Statement:
+        """Return the open statement."""
+        if self._trial is None:
+            self._trial = Statement(self.partition)
+        return self._trial
+
+    def preempt_for(self, application: Application, ask: Ask) -> bool:
+        """Release the victims that let an ask in, and reserve the room for it; False without."""
+        partition = self.partition
+        alike = _alike(partition, application, ask)
+        text = self._refused.get(alike)
+        if text is None:
+            with partition.timings.preemption:
+                found = _find(self.trial, application, ask)
+            if not isinstance(found, str):
+                self._refused.clear()
+                self._take(application, ask, *found)
+                return True
+            text = self._refused[alike] = found
+        if text:
+            note(partition, application, ask, text)
+        return False
+
+    def _take(self, application: Application, ask: Ask, node: Node, victims: list[Victim]) -> None:
+        """Release victims for an ask, and reserve their room for it."""
+        partition, taken = self.partition, [victim.allocation for victim in victims]
+        evict_for(partition, taken, application, ask, f"{REASON}{ask.key}", law=Law.GUARANTEE)
+        partition.keep_freed_room(application, ask, node)
+        self.trial.follow_release(taken, ask, node)
 
 
 def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:
@@ -269,54 +304,46 @@ def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:
     return (application.queue, ask.shape, ask.request.priority, held, own)
 
 
-def _find(
-    partition: Partition, application: Application, ask: Ask
-) -> tuple[Node, list[Victim]] | str:
-    """Return the node and the victims for an ask, or what its allocation log is to say."""
+def _find(trial: Statement, application: Application, ask: Ask) -> tuple[Node, list[Victim]] | str:
+    """Return the node and the victims for an ask, or what is noted in its allocation log."""
+    partition, leaf = trial.partition, application.queue
     if partition.no_capacity(application, ask.shape.resource) is not None:
         return ""
-    leaf = application.queue
     spared = partition.evictions.spared(application.id, partition.now_ns)
     victims = eligible(partition, leaf, ask, spared)
-    if not guarantees_hold(partition, leaf, ask, victims):
+    if not guarantees_hold(trial, leaf, ask, victims):
         return allocation_log.GUARANTEES
-    found = choose_victims(partition, leaf, ask, victims)
+    found = choose_victims(trial, leaf, ask, victims)
     if isinstance(found, NoChoice):
         return _TEXTS[found]
     taken = [victim.allocation for victim in found[1]]
     return found if partition.agree(PREEMPT, taken, application) else ""
 
 
-def _take(
-    partition: Partition, application: Application, ask: Ask, node: Node, victims: list[Victim]
-) -> None:
-    """Release victims for an ask, and keep the room for it."""
-    taken = [victim.allocation for victim in victims]
-    evict_for(partition, taken, application, ask, f"{REASON}{ask.key}", law=Law.GUARANTEE)
-    partition.keep_freed_room(application, ask, node)
+def guarantees_hold(trial: Statement, leaf: Queue, ask: Ask, victims: Eligible) -> bool:
+    """Return whether the ask's queue is owed what it asks for, if need be without the victims."""
+    start = trial.checkpoint()
+    holds = _guarantees_hold(trial, leaf, ask.shape.resource, victims)
+    trial.rollback(start)
+    return holds
 
 
-def guarantees_hold(partition: Partition, leaf: Queue, ask: Ask, victims: Eligible) -> bool:
-    """Return whether the ask's queue is owed what it asks for, if need be once victims went."""
-    wanted = ask.shape.resource
-    with Tentative(partition.nodes) as trial:
-        trial.count(leaf.lineage(), KEPT, wanted)
-        if is_within(leaf, wanted):
-            return True
-        for kind in victims.kinds:
-            trial.count(kind.leaf.lineage(), PREEMPTING, multiply(kind.amount, kind.count))
-        for name in victims.spared:
-            _spare(partition, trial, partition.applications.get(name), victims)
-        return is_within(leaf, wanted)
+def _guarantees_hold(
+    trial: Statement, leaf: Queue, wanted: ResourceView, victims: Eligible
+) -> bool:
+    trial.count(leaf.lineage(), KEPT, wanted)
+    if is_within(leaf, wanted):
+        return True
+    for kind in victims.kinds:
+        trial.count(kind.leaf.lineage(), PREEMPTING, multiply(kind.amount, kind.count))
+    for name in victims.spared:
+        _spare(trial, trial.partition.applications.get(name), victims)
+    return is_within(leaf, wanted)
 
 
-def _spare(
-    partition: Partition, trial: Tentative, application: Application | None, victims: Eligible
-) -> None:
-    """Let an application that is not to lose anything have it back."""
-    if application is None:
-        return
-    for allocation in application.allocations.values():
-        if partition.victims.kind_of(application, allocation) in victims.kinds:
+def _spare(trial: Statement, application: Application | None, victims: Eligible) -> None:
+    """Count back in what an application has of which nothing may be taken."""
+    for allocation in application.allocations.values() if application is not None else ():
+        if trial.partition.victims.kind_of(application, allocation) in victims.kinds:
             amount = allocation.resource_per_alloc
             trial.count(application.queue.lineage(), PREEMPTING, amount, -1)

@@ -14,7 +14,6 @@ preempted.
 """
 
 from collections.abc import Hashable, Iterator, Sequence
-from dataclasses import dataclass, field
 from enum import IntEnum
 from functools import cached_property
 from heapq import merge
@@ -23,15 +22,11 @@ from itertools import chain
 import numpy as np
 
 from services.core.scheduler.actions.reservations import EXPIRY_NS
-from services.core.scheduler.actions.victims import (
-    has_devices_without,
-    is_open_without,
-    room_after,
-)
 from services.core.scheduler.constraints.guarantees import spare, used
 from services.core.scheduler.model.rows import Application, Claim, Node, Queue
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts
 from services.core.scheduler.nodes.victim_kinds import Kind, Victim
 from services.core.scheduler.nodes.victim_sets import (
@@ -45,67 +40,13 @@ from services.core.scheduler.nodes.victim_sets import (
 )
 from services.core.scheduler.policies.preemption_victims import Eligible
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.tentative import PREEMPTING, Tentative
-from shared.messages.conversions import allocation_of
-from shared.messages.interface import Allocation
-from shared.model.resources import (
-    Resource,
-    add,
-    add_into,
-    fits_room,
-    multiply,
-    subtract_into,
-)
+from services.core.scheduler.statement.statement import Statement
+from services.core.scheduler.statement.tentative import PREEMPTING
+from shared.model.resources import multiply
 
 Rows = Amounts
 QueueNeed = tuple[Queue, str, int]  # of which type a queue lacks how much
 Harm = tuple[int, int, int, str]  # the highest rank, how many, the oldest's creation, the node
-
-
-@dataclass(slots=True)
-class Supposed:
-    """What is taken for granted in a choice: victims that go already, asks that come."""
-
-    gone: dict[str, Victim] = field(default_factory=dict)
-    room: dict[Node, Resource] = field(default_factory=dict)  # what that makes of a node's room
-    coming: dict[Node, list[Allocation]] = field(default_factory=dict)
-
-    def go(self, victim: Victim, node: Node) -> None:
-        """Suppose that a victim goes."""
-        self.gone[victim.key] = victim
-        add_into(self.room.setdefault(node, {}), victim.kind.amount)
-
-    def come(self, ask: Ask, node: Node) -> None:
-        """Suppose that an ask comes to a node."""
-        subtract_into(self.room.setdefault(node, {}), ask.shape.resource)
-        self.coming.setdefault(node, []).append(allocation_of(ask.request, node.node_id))
-
-    def fits(self, partition: Partition, node: Node, ask: Ask) -> bool:
-        """Return whether a node would have the room for one more ask, and be open to it."""
-        room = add(room_after(partition, node), self.room.get(node, {}))
-        return (
-            fits_room(room, ask.shape.resource)
-            and self.has_devices(partition, node, ask, ())
-            and self.is_open(partition, node, ask, ())
-        )
-
-    def has_devices(
-        self, partition: Partition, node: Node, ask: Ask, victims: Sequence[Victim]
-    ) -> bool:
-        """Return whether a node's devices would hold an ask once victims are gone as well."""
-        gone = [victim.allocation for victim in (*self.gone.values(), *victims)]
-        coming = self.coming.get(node, ())
-        return has_devices_without(partition, node, ask.shape, gone, coming)
-
-    def is_open(
-        self, partition: Partition, node: Node, ask: Ask, victims: Sequence[Victim]
-    ) -> bool:
-        """Return whether pods would leave a node open to an ask once victims are gone as well."""
-        gone = [victim.allocation for victim in (*self.gone.values(), *victims)]
-        return is_open_without(partition, node, ask.shape, gone, self.coming.get(node, ()))
-
-
-NOTHING = Supposed()
 
 
 class NoChoice(IntEnum):
@@ -117,15 +58,14 @@ class NoChoice(IntEnum):
 
 
 def choose_victims(
-    partition: Partition, leaf: Queue, ask: Ask, victims: Eligible, supposed: Supposed = NOTHING
+    trial: Statement, leaf: Queue, ask: Ask, victims: Eligible
 ) -> "tuple[Node, list[Victim]] | NoChoice":
     """Return the node and victims with the least harm: ordinary ones, few, the newest.
 
-    Without any, return why there are none.
+    Without any, return why there are none. The statement's moves count as done; it is left as it
+    was.
     """
-    choice = _Choice(partition, leaf, ask, victims, supposed)
-    with choice.trial:
-        return choice.best()
+    return _Choice(trial, leaf, ask, victims).best()
 
 
 def _makes_way(partition: Partition, held: Claim, ask: Ask) -> bool:
@@ -151,27 +91,18 @@ class _Choice:
     have to give of a type in a queue, so that there is room for it.
     """
 
-    def __init__(
-        self,
-        partition: Partition,
-        leaf: Queue,
-        ask: Ask,
-        victims: Eligible,
-        supposed: Supposed,
-    ) -> None:
-        self.partition = partition
+    def __init__(self, trial: Statement, leaf: Queue, ask: Ask, victims: Eligible) -> None:
+        self.partition = partition = trial.partition
         self.leaf = leaf
         self.ask = ask
-        self.supposed = supposed
-        self.trial = Tentative(partition.nodes)
+        self.trial = trial
         self.wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
-        self.asks_about_pods = partition.nodes.pods.concern(ask.shape) or bool(
-            ask.shape.labels and (partition.reserved_nodes.after_preemption or supposed.coming)
-        )
+        self.asks_about_pods = partition.nodes.pods.concern(ask.shape)
         self._victims = victims
         self.kinds = frozenset(victims.takeable)
         self._need: Amounts = np.array([*self.wanted.values()], dtype=np.int64)[:, None]
         self._bounds = partition.victims.bounds(tuple(self.wanted), victims.takeable)
+        self._room = self._bounds.room()
         self._limits = [
             (queue, name, most - self.wanted[name])
             for queue in leaf.lineage()
@@ -179,7 +110,7 @@ class _Choice:
             if name in self.wanted
         ]
         budgets = partition.victims.budgets
-        self._is_less_than_known = bool(victims.spared or supposed.gone or budgets)
+        self._is_less_than_known = bool(victims.spared or budgets)
         self.has_to_be_open = self.asks_about_pods or ask.shape.on_devices is not None
         self.queue_needs = [
             (queue, name, need)
@@ -189,7 +120,7 @@ class _Choice:
         self.steps = Steps()
         self.limits: dict[Limit, int] = {}  # what may go without harm to guarantees and budgets
         self._costs: dict[Kind, Costs] = {}
-        self._going = budgets.going(supposed.gone)
+        self._going = budgets.going(trial.evicted() if budgets else ())
         self._all: list[Victim] = []
         self._rest: Iterator[Victim] | None = None
         self._found: tuple[Harm, Node, list[Victim]] | None = None
@@ -205,7 +136,7 @@ class _Choice:
         """Return the node and victims with the least harm, or why there are none."""
         rows = self.partition.nodes.rows
         holders = self.partition.nodes.filters.could_hold.mask(self.ask.shape)
-        could = holders & (self._bounds.reach >= self._need).all(axis=0)
+        could = holders & (self._bounds.reach(self._room) >= self._need).all(axis=0)
         for least, row in self._in_order(np.flatnonzero(could)):
             node = rows[row]
             if self._found is not None and (*least, node.node_id) >= self._found[0]:
@@ -252,11 +183,11 @@ class _Choice:
         """
         bounds = self._bounds
         rank, newest, head = bounds.first
-        need, room = np.minimum(self._need, FAR), np.maximum(bounds.room, -FAR)
+        need, room = np.minimum(self._need, FAR), np.maximum(self._room, -FAR)
         lacking = np.maximum(need - room, 0)
         count = -(-lacking // np.maximum(bounds.largest, 1))
         count = count.max(axis=0, initial=1)
-        has_room = (bounds.room >= self._need).all(axis=0)
+        has_room = (self._room >= self._need).all(axis=0)
         first = next(self._in_all(), None) if has_room.any() else None
         if first is None:
             return rank, count, newest
@@ -313,7 +244,7 @@ class _Choice:
     def _may_be_less(self, node: Node, own: list[Victim], count: int) -> bool:
         """Return whether a node's victims may do less harm than was found."""
         assert self._found is not None
-        if (self._bounds.room[:, node.row] >= self._need[:, 0]).all():
+        if (self._room[:, node.row] >= self._need[:, 0]).all():
             return True
         if len(own) < count:
             return False
@@ -324,13 +255,11 @@ class _Choice:
 
     def among(self, victims: list[Victim]) -> list[Victim]:
         """Return those of a node's victims that may be taken."""
-        kinds, spared, gone = self.kinds, self._victims.spared, self.supposed.gone
+        kinds, spared = self.kinds, self._victims.spared
         found = [
             victim
             for victim in victims
-            if victim.kind in kinds
-            and victim.allocation.application_id not in spared
-            and victim.key not in gone
+            if victim.kind in kinds and victim.allocation.application_id not in spared
         ]
         if self._preemptor is None:
             return found
@@ -395,11 +324,11 @@ class _Attempt:
     def __init__(self, choice: _Choice, node: Node) -> None:
         self._choice = choice
         self._node = node
-        room = add(room_after(choice.partition, node), choice.supposed.room.get(node, {}))
+        available, expected = node.available, node.expected
         self._node_needs = [
             (name, need)
             for name, value in choice.wanted.items()
-            if (need := value - room.get(name, 0)) > 0
+            if (need := value - available.get(name, 0) - expected.get(name, 0)) > 0
         ]
         self._queue_needs: Sequence[QueueNeed] = ()
         self._gives: dict[tuple[Kind, bool], Part] = {}
@@ -483,7 +412,8 @@ class _Attempt:
     def _is_open(self, victims: list[Victim]) -> bool:
         """Return whether pods and devices would leave the node open to the ask."""
         choice = self._choice
-        whom = (choice.partition, self._node, choice.ask, victims)
-        return choice.supposed.has_devices(*whom) and (
-            not choice.asks_about_pods or choice.supposed.is_open(*whom)
+        filters, shape = choice.partition.nodes.filters, choice.ask.shape
+        after = After([victim.allocation for victim in victims])
+        return filters.facts.devices.holds(self._node, shape, after) and (
+            not choice.asks_about_pods or filters.between_pods.holds(self._node, shape, after)
         )

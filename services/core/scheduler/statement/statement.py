@@ -26,7 +26,7 @@ A pod that moves counts once in its queues: the old one until it has gone, its s
 on. At most one statement is open at a time.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -112,9 +112,22 @@ class Statement(Tentative):
         self._has_ended = False
         self._to_have: dict[str, Devices] = {}  # the devices of those that are to come
         for count, node, pod in _under_way(partition):
-            count(self, node, pod, 1)
-            self.did(partial(count, self, node, pod, -1))
+            self._do(count, node, pod)
         self.last_until_discarded()
+
+    def follow_release(self, victims: Iterable[Allocation], ask: Ask, node: Node) -> None:
+        """Expect what was just decided for good: victims go, an ask has their node reserved.
+
+        Nothing else may be tried at the time; it lasts until the statement is discarded.
+        """
+        for victim in victims:
+            self._do(Statement._expect, self.partition.nodes.nodes[victim.node_id], victim)
+        self._do(Statement._come, node, ask)
+        self.last_until_discarded()
+
+    def _do(self, count: "_Count", node: Node, pod: Pod) -> None:
+        count(self, node, pod, 1)
+        self.did(partial(count, self, node, pod, -1))
 
     # --- operations -----------------------------------------------------------------------------
 
@@ -253,6 +266,7 @@ class Statement(Tentative):
             _change(leaf, "preempting", amount, change)
         elif at.place in (Place.RELEASING, Place.MOVING):
             assert isinstance(pod, Allocation)
+            self.partition.victims.suppose(pod, is_gone=change > 0)
             self._expect(self.partition.nodes.nodes[pod.node_id], pod, change)
             if at.node is None:
                 _change(leaf, "preempting", amount, change)
@@ -302,16 +316,21 @@ class Statement(Tentative):
         )
 
 
+_Count = Callable[[Statement, Node, Pod, int], None]
+
+
 def _under_way(
     partition: Partition,
-) -> Iterator[tuple[Callable[[Statement, Node, Pod, int], None], Node, Pod]]:
-    """Yield what is to come without the statement: pods that go, asks whose room is kept."""
+) -> Iterator[tuple[_Count, Node, Pod]]:
+    """Yield what changes without the statement: releasing pods, incoming ones, reserved asks."""
     for key, application in partition.releasing.items():
         allocation = application.allocations[key]
         node = partition.nodes.nodes.get(allocation.node_id)
-        is_for_its_own = key in application.covering or key in application.replacing
-        if node is not None and not is_for_its_own:
+        if node is not None and key not in application.covering:
             yield Statement._expect, node, allocation
+            swap = application.replacing.get(key)
+            if swap is not None and not swap.is_placed:
+                yield Statement._come, node, swap.allocation
     for node in partition.nodes.columns.reserved_nodes():
         for reservation in node.reservations.values():
             if not reservation.is_ordinary:

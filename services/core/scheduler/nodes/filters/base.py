@@ -25,7 +25,8 @@ from shared.model.reasons import Fact, Kind, Reason
 class After:
     """Once some allocations have gone from the nodes where they are, and others come to the node.
 
-    Of the amounts and devices of ``gone`` those on the node count, of ``coming`` all.
+    That is beside what the open statement expects. Of the amounts and devices of ``gone`` those on
+    the node count, of ``coming`` all.
     """
 
     gone: Sequence[Allocation] = ()

@@ -73,11 +73,11 @@ def room_of(node: Node, when: Moment) -> Mapping[str, int]:
     if when is When.EMPTY:
         return node.capacity
     room = dict(node.available)
+    changes = [(node.expected, 1)]
     if isinstance(when, After):
-        changes = [(one.resource_per_alloc, 1) for one in when.gone if one.node_id == node.node_id]
+        here = node.node_id
+        changes += [(one.resource_per_alloc, 1) for one in when.gone if one.node_id == here]
         changes += [(one.resource_per_alloc, -1) for one in when.coming]
-    else:
-        changes = [(node.expected, 1)]
     for amounts, sign in changes:
         for name, value in amounts.items():
             room[name] = room.get(name, 0) + sign * value
