@@ -9,7 +9,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 from services.core.scheduler.model.rows import Application
-from services.core.scheduler.statement.task_trees import Group, Holds
+from services.core.scheduler.statement.task_trees import Group, Holds, Remainder
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
@@ -203,6 +203,7 @@ class VictimOrder(_QueueOrder):
         self._keeps_minimum = keeps_minimum
         self._nothing = (0,) * trial.width
         self._left: dict[Job, dict[Task, None]] = {}
+        self._remainders: dict[Job, Remainder[Task]] = {}
         self._popped: dict[Share, Amount] = {}
         self._touched = dict(trial.touched)
         self._untouched: dict[Share, Iterator[tuple[JobKey, Application]]] = {}
@@ -215,18 +216,24 @@ class VictimOrder(_QueueOrder):
                 heappush(self._waiting.setdefault(job.queue, []), (self._key(job), job))
 
     def _enter(self, job: Job) -> bool:
-        """Note what may be taken from a job; return whether anything."""
-        left = dict.fromkeys(task for task in job.tasks if is_evictable(task))
-        if self._may_go(job) and self._has_more(job, left):
-            self._left[job] = left
-            return True
-        return False
+        """Record what may be taken from a job; return whether anything."""
+        if not self._may_go(job):
+            return False
+        self._left[job] = dict.fromkeys(filter(is_evictable, job.tasks))
+        return self._has_more(job)
 
-    def _has_more(self, job: Job, left: dict[Task, None]) -> bool:
-        """Return whether there is more to take from a job of which so much is left."""
-        return bool(left) and (
-            not self._keeps_minimum(job) or bool(job.group.surplus(left.__contains__))
+    def _has_more(self, job: Job) -> bool:
+        """Return whether there is more to take from a job."""
+        return bool(self._left[job]) and (
+            not self._keeps_minimum(job) or self._remainder(job).has_surplus
         )
+
+    def _remainder(self, job: Job) -> Remainder[Task]:
+        """Return what is left of a job, in the order in which it goes."""
+        found = self._remainders.get(job)
+        if found is None:
+            found = self._remainders[job] = Remainder(job.group, self._left[job].__contains__)
+        return found
 
     def _advance(self, leaf: Share) -> None:
         """Find the next job of a leaf that the trial has not touched."""
@@ -244,7 +251,7 @@ class VictimOrder(_QueueOrder):
         if job is None:
             return None
         left = self._left[job]
-        tasks = job.group.surplus(left.__contains__) or list(left)
+        tasks = self._remainder(job).take_surplus() or list(left)
         for task in tasks:
             del left[task]
         waiting = self._waiting.setdefault(job.queue, [])
@@ -252,7 +259,7 @@ class VictimOrder(_QueueOrder):
             self._advance(job.queue)
         else:
             heappop(waiting)
-        if self._has_more(job, left):
+        if self._has_more(job):
             heappush(waiting, (self._key(job), job))
         request = request_of(tasks, self._trial.width)
         for queue in job.queue.lineage():
@@ -272,7 +279,8 @@ class VictimOrder(_QueueOrder):
         return head[1] if head is not None else None
 
     def _key(self, job: Job) -> JobKey:
-        elasticity = _elasticity(job.group, self._left[job].__contains__)
+        left = self._remainder(job)
+        elasticity = int(left.has_surplus) if left.is_satisfied else -1
         return (job.priority, -elasticity, -job.number)
 
     def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
@@ -312,4 +320,4 @@ def _key_of(trial: Trial, application: Application, held: int) -> JobKey:
 
 
 def _elasticity(group: Group[Task], holds: Holds[Task]) -> int:
-    return int(bool(group.surplus(holds))) if group.is_satisfied(holds) else -1
+    return int(group.has_surplus(holds)) if group.is_satisfied(holds) else -1

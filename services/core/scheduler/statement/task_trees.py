@@ -91,21 +91,74 @@ class Group(Generic[Task]):
         """Return how much it has for what it needs."""
         return Fraction(self.count(has), max(1, self.needed))
 
-    def surplus(self, has: Holds[Task]) -> list[Task]:
-        """Return what it can give without being unsatisfied: a task, or a member; or nothing."""
+    def has_surplus(self, has: Holds[Task]) -> bool:
+        """Return whether it can give something without being unsatisfied."""
         if not self.members:
-            own = sorted(filter(has, self.tasks), key=lambda task: task.order)
-            return own[-1:] if len(own) > self.min_tasks else []
-        for member in reversed(self.members):
-            tasks = member.surplus(has) if member.is_satisfied(has) else []
-            if tasks:
-                return tasks
+            return self.count(has) > self.min_tasks
         satisfied = [member for member in self.members if member.is_satisfied(has)]
-        if len(satisfied) > self.needed:
-            return satisfied[-1].all_tasks(has)
-        return []
+        if any(member.has_surplus(has) for member in satisfied):
+            return True
+        return len(satisfied) > self.needed and bool(satisfied[-1].all_tasks(has))
 
     def all_tasks(self, holds: Holds[Task]) -> list[Task]:
         """Return its tasks for which something holds."""
         own = [task for task in self.tasks if holds(task)]
         return own + [task for member in self.members for task in member.all_tasks(holds)]
+
+
+class Remainder(Generic[Task]):
+    """What a tree still has while its surplus is taken, unit by unit (Rule 3).
+
+    Each set is sorted once. A member that has no surplus never has any again, so it is passed once.
+    """
+
+    __slots__ = ("_giving", "_group", "_members", "_satisfied", "_tasks")
+
+    def __init__(self, group: Group[Task], has: Holds[Task]) -> None:
+        self._group = group
+        self._members = [Remainder(member, has) for member in group.members]
+        self._tasks = sorted(filter(has, group.tasks), key=lambda task: task.order)
+        self._satisfied = [member for member in self._members if member.is_satisfied]
+        self._giving = self._satisfied.copy()  # those that may have surplus; the last gives first
+
+    @property
+    def is_satisfied(self) -> bool:
+        """Return whether what is left satisfies it."""
+        return len(self._satisfied if self._members else self._tasks) >= self._group.needed
+
+    @property
+    def has_surplus(self) -> bool:
+        """Return whether it can give something without being unsatisfied."""
+        if not self._members:
+            return len(self._tasks) > self._group.min_tasks
+        while self._giving and not self._giving[-1].has_surplus:
+            self._giving.pop()
+        is_above = len(self._satisfied) > self._group.needed
+        return bool(self._giving) or (is_above and self._satisfied[-1].is_any_left)
+
+    @property
+    def is_any_left(self) -> bool:
+        """Return whether it has any task."""
+        return bool(self._tasks) or any(member.is_any_left for member in self._members)
+
+    def take_surplus(self) -> list[Task]:
+        """Take what it can give without being unsatisfied: a task, or a member; or nothing."""
+        if not self.has_surplus:
+            return []
+        if not self._members:
+            return [self._tasks.pop()]
+        if self._giving:
+            return self._giving[-1].take_surplus()
+        taken = self._satisfied[-1].take_all()
+        if not self._satisfied[-1].is_satisfied:
+            self._satisfied.pop()
+        return taken
+
+    def take_all(self) -> list[Task]:
+        """Take every task."""
+        left = dict.fromkeys(self._tasks)
+        taken = [task for task in self._group.tasks if task in left]
+        self._tasks.clear()
+        self._satisfied.clear()
+        self._giving.clear()
+        return taken + [task for member in self._members for task in member.take_all()]

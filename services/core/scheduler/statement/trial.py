@@ -215,7 +215,7 @@ class Job:
             return -1
         if self.is_flat:
             return int(self.active > self.min_available)
-        return 1 if self.group.surplus(is_active) else 0
+        return int(self.group.has_surplus(is_active))
 
     @property
     def order(self) -> tuple[int, int, int]:
