@@ -3,8 +3,11 @@
 Source: docs/rules/kai.md#order.
 """
 
+from bisect import bisect_left, insort
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
+from functools import partial
 from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
@@ -137,6 +140,12 @@ class _QueueOrder:
         raise NotImplementedError
 
 
+def job_key(job: Job) -> JobKey:
+    """Return what orders the jobs of a leaf: what plugins say comes first."""
+    keys = job.application.keys_before
+    return job.order if keys is None else (*keys(job.application), *job.order)
+
+
 class JobOrder(_QueueOrder):
     """Jobs that wait, taken one by one from the queue whose turn it is."""
 
@@ -149,17 +158,13 @@ class JobOrder(_QueueOrder):
         super().__init__(trial)
         self._tasks_of = tasks_of
         for job in jobs:
-            self._waiting.setdefault(job.queue, []).append((self._key(job), job))
+            self._waiting.setdefault(job.queue, []).append((job_key(job), job))
         for waiting in self._waiting.values():
             heapify(waiting)
 
     def push(self, job: Job) -> None:
         """Put a job back."""
-        heappush(self._waiting.setdefault(job.queue, []), (self._key(job), job))
-
-    def _key(self, job: Job) -> JobKey:
-        keys = job.application.keys_before
-        return job.order if keys is None else (*keys(job.application), *job.order)
+        heappush(self._waiting.setdefault(job.queue, []), (job_key(job), job))
 
     def pop(self) -> Job | None:
         """Take the next job, or None when there is none."""
@@ -173,10 +178,140 @@ class JobOrder(_QueueOrder):
         """Return the job of the queue that comes first with it."""
 
         def key(item: tuple[Share, Job]) -> QueueKey:
-            request = request_of(self._tasks_of(item[1]), self._trial.width)
-            return queue_key(self._trial, item[0], request)
+            return queue_key(self._trial, item[0], self._request(item[1]))
 
         return min(jobs, key=key)[1]
+
+    def _request(self, job: Job) -> Amount:
+        """Return what a job asks for next."""
+        return request_of(self._tasks_of(job), self._trial.width)
+
+
+class WaitingJobs:
+    """All ready jobs that wait, by leaf and in order, with what each asks for next.
+
+    They are put in order once, and what the trial has changed since is when they are read again.
+    """
+
+    def __init__(self, trial: Trial) -> None:
+        self._trial = trial
+        self._entries: dict[Share, list[tuple[JobKey, Job]]] = {}
+        self._known: dict[Job, tuple[JobKey, Amount] | None] = {}  # None: it is not ready
+        self._requests: dict[Share, Counter[Amount]] = {}
+
+    def follow(self) -> None:
+        """Bring the order up to date."""
+        trial, known = self._trial, self._known
+        if not known or any(job.application.keys_before is not None for job in known):
+            self._entries, self._requests = {}, {}
+            known.clear()
+            for job in trial.asking:
+                self._enter(job)
+            for entries in self._entries.values():
+                entries.sort()
+        else:
+            for job in trial.changed:
+                if job in known:
+                    self._leave(job)
+                    self._enter(job, is_sorted=True)
+        trial.changed.clear()
+
+    def _enter(self, job: Job, *, is_sorted: bool = False) -> None:
+        self._known[job] = None
+        if is_ready(job):
+            key = job_key(job)
+            request = request_of(tasks_to_allocate(job), self._trial.width)
+            self._known[job] = key, request
+            self._requests.setdefault(job.queue, Counter())[request] += 1
+            entries = self._entries.setdefault(job.queue, [])
+            (partial(insort, entries) if is_sorted else entries.append)((key, job))
+
+    def _leave(self, job: Job) -> None:
+        found = self._known[job]
+        if found is not None:
+            key, request = found
+            entries, requests = self._entries[job.queue], self._requests[job.queue]
+            del entries[bisect_left(entries, (key,))]
+            requests[request] -= 1
+            if not requests[request]:
+                del requests[request]
+
+    def of(self, leaf: Share) -> list[tuple[JobKey, Job]]:
+        """Return the jobs of a leaf in order, each with its key."""
+        return self._entries.get(leaf, [])
+
+    def request(self, job: Job) -> Amount:
+        """Return what a job of them asks for next."""
+        found = self._known[job]
+        assert found is not None
+        return found[1]
+
+    def are_alike(self, leaf: Share) -> bool:
+        """Return whether all jobs of a leaf ask for the same."""
+        return len(self._requests[leaf]) == 1
+
+
+class TryOrder(JobOrder):
+    """Some jobs that are tried, taken one by one as they would be among all that wait.
+
+    Where another job of a queue comes first, the queue is as hungry as that one makes it; it is
+    passed, for nothing of it is placed. Queues beside all those with jobs to try do not matter.
+    """
+
+    def __init__(
+        self,
+        trial: Trial,
+        jobs: Iterable[Job],
+        others: WaitingJobs,
+        tasks_of: Callable[[Job], list[Task]],
+    ) -> None:
+        self._tried = dict.fromkeys(jobs)
+        super().__init__(trial, self._tried, tasks_of)
+        others.follow()
+        self._others = others
+        self._passed: dict[Share, int] = {}
+        ours = dict.fromkeys(queue for job in self._tried for queue in job.queue.lineage())
+        tops = [queue for queue in trial.top if queue in ours]
+        while len(tops) == 1 and tops[0].children:
+            tops = [queue for queue in tops[0].children if queue in ours]
+        self._tops = tops
+
+    def pop(self) -> Job | None:
+        """Take the next job that is tried, or None when there is none."""
+        while (best := self._next_of(self._tops)) is not None and best not in self._tried:
+            self._pass(best)
+        if best is not None:
+            heappop(self._waiting[best.queue])
+        return best
+
+    def _pass(self, job: Job) -> None:
+        """Pass another job, and those of its leaf after it that ask for the same."""
+        leaf, others = job.queue, self._others
+        entries, own = others.of(leaf), self._waiting.get(leaf)
+        end = bisect_left(entries, (own[0][0],)) if own else len(entries)
+        at = self._passed[leaf] + 1
+        if others.are_alike(leaf):
+            at = end
+        else:
+            request = others.request(job)
+            while at < end and others.request(entries[at][1]) == request:
+                at += 1
+        self._passed[leaf] = at
+
+    def _next_in(self, queue: Share) -> Job | None:
+        own = super()._next_in(queue)
+        if queue.children:
+            return own
+        entries, at = self._others.of(queue), self._passed.get(queue, 0)
+        while at < len(entries) and entries[at][1] in self._tried:
+            at += 1
+        self._passed[queue] = at
+        if at == len(entries) or (own is not None and self._waiting[queue][0][0] < entries[at][0]):
+            return own
+        return entries[at][1]
+
+    def _request(self, job: Job) -> Amount:
+        return super()._request(job) if job in self._tried else self._others.request(job)
 
 
 Unit = tuple[Job, list[Task]]
@@ -202,18 +337,18 @@ class VictimOrder(_QueueOrder):
         self._may_go = may_go
         self._keeps_minimum = keeps_minimum
         self._nothing = (0,) * trial.width
+        self._touched = trial.touched
         self._left: dict[Job, dict[Task, None]] = {}
         self._remainders: dict[Job, Remainder[Task]] = {}
         self._popped: dict[Share, Amount] = {}
-        self._touched = dict(trial.touched)
         self._untouched: dict[Share, Iterator[tuple[JobKey, Application]]] = {}
         self._heads: dict[Share, tuple[JobKey, Job]] = {}  # the next of those
         for leaf in leaves:
-            self._untouched[leaf] = iter(_in_order(trial, leaf))
+            self._untouched[leaf] = _untouched(trial, leaf)
             self._advance(leaf)
-        for job in self._touched.values():
-            if job.queue in self._untouched and self._enter(job):
-                heappush(self._waiting.setdefault(job.queue, []), (self._key(job), job))
+            for job in trial.evictable.get(leaf, ()):
+                if self._enter(job):
+                    heappush(self._waiting.setdefault(leaf, []), (self._key(job), job))
 
     def _enter(self, job: Job) -> bool:
         """Record what may be taken from a job; return whether anything."""
@@ -291,6 +426,16 @@ class VictimOrder(_QueueOrder):
             return queue_key(self._trial, item[0], self._nothing, popped)
 
         return max(jobs, key=key)[1]
+
+
+def _untouched(trial: Trial, leaf: Share) -> Iterator[tuple[JobKey, Application]]:
+    """Yield the applications of a leaf as they go, without the first that the trial has touched."""
+    found = _in_order(trial, leaf)
+    at = trial.passed.get(leaf, 0)
+    while at < len(found) and found[at][1].id in trial.touched:
+        at += 1
+    trial.passed[leaf] = at
+    return (found[each] for each in range(at, len(found)))
 
 
 def _in_order(trial: Trial, leaf: Share) -> list[tuple[JobKey, Application]]:

@@ -21,7 +21,12 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from services.core.scheduler.actions.attempt import Attempt
-from services.core.scheduler.actions.jobs_in_order import JobOrder, is_ready, tasks_to_allocate
+from services.core.scheduler.actions.jobs_in_order import (
+    JobOrder,
+    WaitingJobs,
+    is_ready,
+    tasks_to_allocate,
+)
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.actions.preemption_looks import LOOK_NS
 from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
@@ -197,10 +202,10 @@ def _solve_each(
     trial: Trial, jobs: Iterable[Job], search_of: Callable[[Trial, Job], Search | None]
 ) -> None:
     """Let jobs look for victims, in order; those that succeed may ask for more."""
-    order = JobOrder(trial, jobs)
+    order, others = JobOrder(trial, jobs), WaitingJobs(trial)
     while (job := order.pop()) is not None:
         search = search_of(trial, job) if could_ever_fit(trial, job) else None
-        if search is not None and solve(trial, job, search) is not None and is_ready(job):
+        if search is not None and solve(trial, job, search, others) and is_ready(job):
             order.push(job)
 
 

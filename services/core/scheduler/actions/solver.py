@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.actions.jobs_in_order import (
-    JobOrder,
+    TryOrder,
     Unit,
     VictimOrder,
-    is_ready,
+    WaitingJobs,
     tasks_to_allocate,
 )
 from services.core.scheduler.actions.placing import place_job
@@ -67,8 +67,10 @@ class Search:
     keeps_minimum: Callable[[Job], bool] = lambda _: False
 
 
-def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
-    """Return an attempt that lets a job start, or None; the trial is as before then.
+def solve(trial: Trial, job: Job, search: Search, others: WaitingJobs) -> Attempt | None:
+    """Return an attempt that lets a job start among the others that wait, or None.
+
+    The trial is as before then.
 
     Room is looked for step by step: for one task, then for 2, 4, 8 and so on. The victims of a step
     stay victims in the next, so that they go in their order, whatever node they are on.
@@ -87,7 +89,7 @@ def solve(trial: Trial, job: Job, search: Search) -> Attempt | None:
         return None
     order = VictimOrder(trial, leaves, _judge(trial, job, search), search.keeps_minimum)
     candidates = _Candidates(order, search)
-    tries = _Tries(trial, job, search, capacities - trial.room(), candidates)
+    tries = _Tries(trial, job, search, capacities - trial.room(), candidates, others=others)
     carried: list[Unit] = []
     for size in _sizes(len(tasks)):
         found = tries.run(tasks[:size], carried)
@@ -151,8 +153,11 @@ class _Tries:
         search: Search,
         given: NDArray[np.int64],
         candidates: "_Candidates",
+        *,
+        others: WaitingJobs,
     ) -> None:
         """``given`` is what each node could give back at most."""
+        self._others = others
         self._trial = trial
         self._job = job
         self._search = search
@@ -171,7 +176,9 @@ class _Tries:
             self._left -= 1
             if self._left < 0:
                 return None
-            attempt = _simulate(self._trial, self._job, tasks, units, self._search)
+            attempt = _simulate(
+                self._trial, self._job, tasks, units, self._search, others=self._others
+            )
             if attempt is not None:
                 return attempt, units
         return None
@@ -361,14 +368,20 @@ def _of_several_nodes(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Itera
 
 
 def _simulate(
-    trial: Trial, job: Job, wanted: list[Task], units: list[Unit], search: Search
+    trial: Trial,
+    job: Job,
+    wanted: list[Task],
+    units: list[Unit],
+    search: Search,
+    *,
+    others: WaitingJobs,
 ) -> Attempt | None:
     """Evict, place again in order, and ask the policy; return the attempt if it agrees."""
     attempt = Attempt(trial, job.name)
     for _, tasks in units:
         for task in tasks:
             attempt.evict(task, search.reason, search.action)
-    is_placed = _place_again(attempt, job, wanted, units)
+    is_placed = _place_again(attempt, job, wanted, units, others)
     if is_placed and not trial.are_too_many(task for _, tasks in units for task in tasks):
         left = _still_evicted(units)
         going = [task for _, tasks in left for task in tasks]
@@ -390,7 +403,9 @@ def _goes_along(going: Going, unit: Unit) -> bool:
     return may_go
 
 
-def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Unit]) -> bool:
+def _place_again(
+    attempt: Attempt, job: Job, wanted: list[Task], units: list[Unit], others: WaitingJobs
+) -> bool:
     """Place the job and the victims in the order of fairness; return whether the job got its room.
 
     ``wanted`` are those of the job's tasks that are tried.
@@ -399,20 +414,14 @@ def _place_again(attempt: Attempt, job: Job, wanted: list[Task], units: list[Uni
     job of the queue comes first, the queue is as hungry as that one makes it.
     """
     tasks_of = _what_comes_next(job, wanted, units)
-    to_try = dict.fromkeys([job, *(victim for victim, _ in units)])
-    ready = dict.fromkeys(other for other in attempt.trial.asking if is_ready(other))
-    waiting = [*to_try, *(other for other in ready if other not in to_try)]
-    order = JobOrder(attempt.trial, waiting, tasks_of)
-    while to_try and (candidate := order.pop()) is not None:
-        if candidate not in to_try:
-            continue
-        del to_try[candidate]
+    to_try = [job, *(victim for victim, _ in units)]
+    order = TryOrder(attempt.trial, to_try, others, tasks_of)
+    while (candidate := order.pop()) is not None:
         tasks = tasks_of(candidate)
         if candidate is job:
             if not _wait_for_room(attempt, job, tasks):
                 return False
         elif _wait_for_room(attempt, candidate, tasks):
-            to_try[candidate] = None
             order.push(candidate)
     return True
 

@@ -111,6 +111,7 @@ class Statement(Tentative):
         self._at: dict[str, At] = {}  # of the pods that are not where they were
         self._has_ended = False
         self._to_have: dict[str, Devices] = {}  # the devices of those that are to come
+        self._whys: dict[str, list[_Why]] = {}  # of evicted pods, the last why last
         for count, node, pod in _under_way(partition):
             self._do(count, node, pod)
         self.last_until_discarded()
@@ -177,12 +178,16 @@ class Statement(Tentative):
             raise StatementEndedError(f"{_key(pod)}: the statement has ended")
         operation = _Operation(application, pod, self.at(pod), now, why, by)
         self._operations.append(operation)
+        if why[0]:
+            self._whys.setdefault(_key(pod), []).append(why)
         noted = self.noted()
         self._apply(operation, operation.was, now)
         self.did(partial(self._take_back, noted))
 
     def _take_back(self, noted: Noted) -> None:
         last = self._operations.pop()
+        if last.why[0]:
+            self._whys[_key(last.pod)].pop()
         self._apply(last, last.now, last.was)
         self.note_only(noted)
 
@@ -199,8 +204,8 @@ class Statement(Tentative):
 
     def _why_of(self, pod: Pod) -> "_Why":
         """Return why a pod was evicted last, and by which action."""
-        own = (item for item in reversed(self._operations) if item.pod is pod)
-        return next((item.why for item in own if item.why[0]), ("", ""))
+        whys = self._whys.get(_key(pod))
+        return whys[-1] if whys else ("", "")
 
     # --- the end --------------------------------------------------------------------------------
 

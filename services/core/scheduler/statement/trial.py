@@ -362,7 +362,10 @@ class Trial:
         self._tasks: dict[str, Task] = {}
         self._shapes: dict[tuple[object, ...], Shape] = {}
         self.touched: dict[str, Job] = {}  # of whose pods one was moved, for all that it is back
+        self.evictable: dict[Share, dict[Job, None]] = {}  # of those what has something to give
+        self.changed: dict[Job, None] = {}  # of whose pods one was moved, until this is read
         self.orders: dict[Share, list[Any]] = {}  # of victims, as they were before
+        self.passed: dict[Share, int] = {}  # how many of the first of them are touched
         self.shares = shares_of(partition.root, self.names, terms.share)
         self._fixed = {
             share: list(self.amounts(queue.fixed)) for queue, share in self.shares.items()
@@ -441,7 +444,7 @@ class Trial:
         """Bring a task to where the statement has its pod."""
         task = self._tasks[pod.key if isinstance(pod, Ask) else pod.allocation_key]
         was, counts = task.status, task.job.counts
-        self.touched[task.job.name] = task.job
+        self._touch(task.job)
         counts[was] -= 1
         if isinstance(pod, Ask):
             task.status, task.node = _OF_ASK[now.place], now.node
@@ -449,9 +452,19 @@ class Trial:
             task.status = _OF_POD[now.place]
             task.node = now.node or self.nodes.nodes[pod.node_id]
         counts[task.status] += 1
+        of_leaf = self.evictable[task.job.queue]
+        if task.job.active > task.job.kept:
+            of_leaf[task.job] = None
+        else:
+            of_leaf.pop(task.job, None)
         change = (task.status in ACTIVE) - (was in ACTIVE)
         if change and task.job.application.is_fixed:
             self._fix(task.job.queue, task.request, change)
+
+    def _touch(self, job: Job) -> None:
+        self.touched[job.name] = job
+        self.changed[job] = None
+        self.evictable.setdefault(job.queue, {})
 
     def going(self) -> Going:
         """Return who is to go by now, counted by their disruption budgets."""
