@@ -343,7 +343,9 @@ def _guarantees_hold(
 
 def _spare(trial: Statement, application: Application | None, victims: Eligible) -> None:
     """Count back in what an application has of which nothing may be taken."""
-    for allocation in application.allocations.values() if application is not None else ():
+    if application is None:
+        return
+    for allocation in application.allocations.values():
         if trial.partition.victims.kind_of(application, allocation) in victims.kinds:
             amount = allocation.resource_per_alloc
             trial.count(application.queue.lineage(), PREEMPTING, amount, -1)

@@ -73,7 +73,7 @@ def room_of(node: Node, when: Moment) -> Mapping[str, int]:
     if when is When.EMPTY:
         return node.capacity
     room = dict(node.available)
-    changes = [(node.expected, 1)]
+    changes: list[tuple[Mapping[str, int], int]] = [(node.expected, 1)]
     if isinstance(when, After):
         here = node.node_id
         changes += [(one.resource_per_alloc, 1) for one in when.gone if one.node_id == here]
