@@ -125,7 +125,7 @@ def _same_answer(partition: Partition, leaf: Queue, ask: Ask) -> object:
     keys = sorted(victim.allocation.allocation_key for victim in victims)
     assert sorted(eligible_keys(partition, ask)) == keys
     wanted = plain.choose_victims(partition, leaf, ask, victims)
-    with Statement(partition) as trial:
+    with Statement(partition, alone=True) as trial:
         is_owed = preemption.guarantees_hold(trial, leaf, ask, found)
         chosen = preemption_choice.choose_victims(trial, leaf, ask, found)
     assert is_owed == plain.guarantees_hold(leaf, ask, victims)

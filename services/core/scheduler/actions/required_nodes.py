@@ -13,11 +13,7 @@ Source: docs/rules/scheduling.md#required-nodes; cases R-08 to R-11, G-17.
 
 from collections.abc import Sequence
 
-from services.core.scheduler.actions.victims import (
-    evict_for,
-    have_type_in_common,
-    under_way,
-)
+from services.core.scheduler.actions.victims import evict_for, have_type_in_common
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Application, Bucket, Claim, Node, Purpose
 from services.core.scheduler.model.shapes import Ask
@@ -40,6 +36,7 @@ from services.core.scheduler.statement.journal import (
     NoVictim,
 )
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.statement import under_way
 from shared.messages.interface import Allocation
 from shared.model.reasons import Fact, Kind, Law, Reason, Refusal
 from shared.model.resources import ResourceView, bounded, fits_room

@@ -1,16 +1,14 @@
-"""What every way of preempting shares: who goes before whom, what is coming free, how one goes."""
+"""What every way of preempting shares: what two amounts have in common, how a victim goes."""
 
 from collections.abc import Iterable
 
-from services.core.scheduler.model.rows import Application, Node
+from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, STALE
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Decision
-from shared.messages.conversions import allocation_of
 from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import Law
 from shared.model.resources import ResourceView
@@ -26,29 +24,6 @@ LAW_OF = {  # of an action that is not here it is the action's own name
 def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
     """Return whether two amounts have something of the same type."""
     return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
-
-
-def under_way(partition: Partition, node: Node) -> After:
-    """Return what goes from a node, and comes to it, by what was decided before.
-
-    Of a placeholder that goes for a real pod the two count both; of those that go for one that
-    needs several, none. A reservation counts once its ask has preempted.
-    """
-    gone: list[Allocation] = []
-    coming = [
-        allocation_of(held.ask.request, node.node_id)
-        for held in node.reservations.values()
-        if held.has_preempted
-    ]
-    for key, allocation in partition.victims.on(node).releasing.items():
-        owner = partition.applications.get(allocation.application_id)
-        if owner is None or key in owner.covering:
-            continue
-        gone.append(allocation)
-        swap = owner.replacing.get(key)
-        if swap is not None and not swap.is_placed:
-            coming.append(swap.allocation)
-    return After(gone, coming)
 
 
 def evict(

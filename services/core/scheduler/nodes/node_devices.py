@@ -147,14 +147,20 @@ class NodeDevices:
             found[node.row] = devices.holds(self.expected(node), need)
         return found
 
-    def to_come(self, node: Node, need: devices.Need | None) -> Devices:
+    def to_come(
+        self,
+        node: Node,
+        need: devices.Need | None,
+        gone: Iterable[Allocation] = (),
+        coming: Iterable[Allocation] = (),
+    ) -> Devices:
         """Return the devices that a pod would be given of those that are free then, if any.
 
         Whole ones that are free already come first: what is to go may come back to its own.
         """
         if need is None or not node.devices:
             return ()
-        expected = self.expected(node)
+        expected = self._free_after(node, gone, coming)
         if need[0] == WHOLE:
             idle = [*map(min, open_devices(node), expected)]
             if found := devices.choose(idle, need):
@@ -181,15 +187,20 @@ class NodeDevices:
         """
         if not node.devices:
             return places_on(node, need) > 0
+        return devices.holds(self._free_after(node, gone, coming), need)
+
+    def _free_after(
+        self, node: Node, gone: Iterable[Allocation], coming: Iterable[Allocation]
+    ) -> list[int]:
         free = list(self.expected(node))
         for allocation in gone:
             if allocation.node_id == node.node_id:
                 devices.change(free, self.of(node, allocation.allocation_key), 1)
         for allocation in coming:
-            other = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
-            if other is not None:
-                devices.change(free, devices.choose(free, other), -1)
-        return devices.holds(free, need)
+            need = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
+            if need is not None:
+                devices.change(free, devices.choose(free, need), -1)
+        return free
 
 
 def left_by(node: Node, need: devices.Need, times: int) -> list[int]:

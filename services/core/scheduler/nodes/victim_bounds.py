@@ -8,12 +8,13 @@ Limit: MAX_BOUNDS of them are remembered, those that were used last.
 """
 
 from collections.abc import Callable, Sequence
+from operator import add
 from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.nodes.columns import When, sums
+from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.victim_kinds import RANKS
 from shared.model.numbers import saturated
 
@@ -32,7 +33,8 @@ Amounts: TypeAlias = NDArray[np.int64]
 class NodeBounds:
     """The bounds of every node, by its row, for victims of some kinds and some types.
 
-    Its room is what it is expected to have once the open statement's moves are done.
+    What is being released, and not kept for an ask that has preempted, is room already; so is what
+    the open statement expects.
     """
 
     def __init__(
@@ -48,8 +50,8 @@ class NodeBounds:
         self._places = {kind: at for at, kind in enumerate(kinds)}
         self._amounts = [tuple(kind.amount.get(name, 0) for name in names) for kind in kinds]
         self._seen = -1
-        self._supposed: dict[Node, None] = {}  # whose victims the statement changed since
-        self._rows: Amounts = np.zeros((2 * len(names) + 3, 16), dtype=np.int64)
+        self._supposed: dict[Node, None] = {}  # of which the statement changed something since
+        self._rows: Amounts = np.zeros((4 * len(names) + 3, 16), dtype=np.int64)
 
     def renew(self, node: "Node") -> None:
         """Bring a node's row up to date before it is read again."""
@@ -62,26 +64,27 @@ class NodeBounds:
         missing = len(table.rows) - self._rows.shape[1]
         if missing > 0:
             self._rows = np.pad(self._rows, ((0, 0), (0, missing + len(table.rows))))
+        there = [node for node in self._supposed if table.nodes.get(node.node_id) is node]
+        self._supposed.clear()
         if nodes is None:
             self._fill()
-        else:
-            there = [node for node in self._supposed if table.nodes.get(node.node_id) is node]
-            changed = list(dict.fromkeys([*nodes, *there]))
-            if changed:
-                rows = [node.row for node in changed]
-                self._rows[:, rows] = np.array([*map(self._row, changed)]).T
-        self._supposed.clear()
+        elif nodes or there:
+            changed = dict.fromkeys([*nodes, *there])
+            self._rows[:, [node.row for node in changed]] = np.array([*map(self._row, changed)]).T
         self._seen = table.order.changes
 
     def _fill(self) -> None:
         """Make the rows of all nodes; where sums may be large, one by one."""
         rows = self._table.rows
+        room = self._rooms()
         most = max((max(amount, default=0) for amount in self._amounts), default=0)
-        if most * sum(kind.count for kind in self._places) > FAR:
+        if (
+            most * sum(kind.count for kind in self._places) > FAR
+            or (abs(room // 2) > FAR // 2).any()
+        ):
             self._rows[:, : len(rows)] = np.array([*map(self._row, rows)]).T
             return
-        give = np.zeros((len(self._names), len(rows)), dtype=np.int64)
-        largest = np.zeros_like(give)
+        give, largest = np.zeros_like(room), np.zeros_like(room)
         first: list[tuple[int, int, int]] = []
         counts: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in self._places}
         for row, node in enumerate(rows):
@@ -97,19 +100,47 @@ class NodeBounds:
                 give[:, at] += amount * times
                 largest[:, at] = np.maximum(largest[:, at], amount)
         self._rows[:, : len(rows)] = np.concatenate(
-            (give, largest, np.array(first, dtype=np.int64).reshape(-1, 3).T)
+            (room, room + give, give, largest, np.array(first, dtype=np.int64).reshape(-1, 3).T)
         )
+
+    def _rooms(self) -> Amounts:
+        """Return the room of every node, a row a type."""
+        room = self._table.columns.table_of(self._names, When.NOW).T
+        for row, node in enumerate(self._table.rows):
+            here = self._victims_on(node)
+            if here.releasing or node.reservations or node.expected:
+                room[:, row] = [*map(saturated, self._room(node, here))]
+        return room
 
     def _row(self, node: "Node") -> list[int]:
         """Return what stands in a node's row."""
         here = self._victims_on(node)
-        give, largest = [0] * len(self._names), [0] * len(self._names)
+        room = self._room(node, here)
+        give, largest = [0] * len(room), [0] * len(room)
         for kind, count in here.kinds.items():
             place = self._places.get(kind)
             for at, value in enumerate(self._amounts[place] if place is not None else ()):
                 give[at] += count * value
                 largest[at] = max(largest[at], value)
-        return [*map(saturated, give), *largest, *self._first(here)]
+        reach = map(add, room, give)
+        return [*map(saturated, (*room, *reach, *give)), *largest, *self._first(here)]
+
+    def _room(self, node: "Node", here: "NodeVictims") -> list[int]:
+        """Return what a node has and expects, less what is reserved there after preemption."""
+        has, comes = node.available, node.expected
+        room = [has.get(name, 0) + comes.get(name, 0) for name in self._names]
+        changes = [(allocation.resource_per_alloc, 1) for allocation in here.releasing.values()]
+        changes += [
+            (held.ask.shape.resource, -1)
+            for held in node.reservations.values()
+            if held.has_preempted
+        ]
+        for amount, sign in changes:
+            room = [
+                free + sign * amount.get(name, 0)
+                for free, name in zip(room, self._names, strict=True)
+            ]
+        return room
 
     def _first(self, here: "NodeVictims") -> tuple[int, int, int]:
         """Return rank, creation, negated, and kind of the first victim that is of the kinds."""
@@ -125,23 +156,25 @@ class NodeBounds:
         types = len(self._names)
         return self._rows[number * types : (number + 1) * types, : len(self._table.rows)]
 
+    @property
     def room(self) -> Amounts:
         """Return the room of every node without a victim."""
-        return self._table.columns.table_of(self._names, When.EXPECTED).T
+        return self._part(0)
 
-    def reach(self, room: Amounts) -> Amounts:
-        """Return the room of every node without all its victims; ``room`` is that with them."""
-        return sums(room, self._part(0))
+    @property
+    def reach(self) -> Amounts:
+        """Return the room of every node without all its victims."""
+        return self._part(1)
 
     @property
     def largest(self) -> Amounts:
         """Return the most that one victim of every node has."""
-        return self._part(1)
+        return self._part(3)
 
     @property
     def first(self) -> Amounts:
         """Return the rank, the creation, negated, and the kind of every node's first victim."""
-        return self._rows[2 * len(self._names) :, : len(self._table.rows)]
+        return self._rows[4 * len(self._names) :, : len(self._table.rows)]
 
 
 class BoundsTable:

@@ -151,7 +151,11 @@ class VictimIndex:
             kinds[victim.kind] = count
         else:
             del kinds[victim.kind]
-        self._bounds.renew(self._nodes.nodes[allocation.node_id])
+
+    def renew(self, node: "Node") -> None:
+        """Have bounds read a node again of which the open statement expects something else."""
+        if self.is_kept:
+            self._bounds.renew(node)
 
     def _place_of(self, allocation: Allocation) -> tuple[int, int, str]:
         """Return what orders an allocation among the victims of its node."""

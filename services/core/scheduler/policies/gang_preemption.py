@@ -20,10 +20,9 @@ from services.core.scheduler.constraints.guarantees import used
 from services.core.scheduler.model.preemptors import may_ever
 from services.core.scheduler.model.rows import Application, AskGroup
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.policies.preemption_victims import eligible
-from services.core.scheduler.statement.statement import Statement
+from services.core.scheduler.statement.statement import Statement, under_way
 
 
 def would_be_whole(trial: Statement, application: Application) -> bool:
@@ -48,7 +47,7 @@ def _unplaced(trial: Statement, application: Application, group: AskGroup) -> It
         while (
             ask is not None
             and _has_headroom(application, ask)
-            and takes.holds(node, ask.shape, When.EXPECTED)
+            and takes.holds(node, ask.shape, under_way(trial.partition, node))
         ):
             trial.pipeline(application, ask, node)
             ask = next(asks, None)

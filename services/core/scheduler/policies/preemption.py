@@ -244,8 +244,7 @@ def _waiting(leaf: Queue) -> Iterator[AskGroup]:
 class Search:
     """One pass of asks that look for victims, on one open statement.
 
-    The statement is opened by the first of them, and follows what is decided for good. What is
-    refused to an ask is refused to all that are alike, as long as none preempts.
+    What is refused to an ask is refused to all that are alike, as long as none preempts.
     """
 
     def __init__(self, partition: Partition) -> None:
@@ -264,7 +263,7 @@ class Search:
     def trial(self) -> Statement:
         """Return the open statement."""
         if self._trial is None:
-            self._trial = Statement(self.partition)
+            self._trial = Statement(self.partition, alone=True)
         return self._trial
 
     def preempt_for(self, application: Application, ask: Ask) -> bool:
@@ -289,7 +288,6 @@ class Search:
         partition, taken = self.partition, [victim.allocation for victim in victims]
         evict_for(partition, taken, application, ask, f"{REASON}{ask.key}", law=Law.GUARANTEE)
         partition.keep_freed_room(application, ask, node)
-        self.trial.follow_release(taken, ask, node)
 
 
 def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:

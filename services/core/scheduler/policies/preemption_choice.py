@@ -27,6 +27,7 @@ from services.core.scheduler.model.rows import Application, Claim, Node, Queue
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.filters.base import After
+from services.core.scheduler.nodes.filters.room import room_of
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts
 from services.core.scheduler.nodes.victim_kinds import Kind, Victim
 from services.core.scheduler.nodes.victim_sets import (
@@ -40,7 +41,7 @@ from services.core.scheduler.nodes.victim_sets import (
 )
 from services.core.scheduler.policies.preemption_victims import Eligible
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.statement import Statement
+from services.core.scheduler.statement.statement import Statement, under_way
 from services.core.scheduler.statement.tentative import PREEMPTING
 from shared.model.resources import multiply
 
@@ -97,12 +98,13 @@ class _Choice:
         self.ask = ask
         self.trial = trial
         self.wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
-        self.asks_about_pods = partition.nodes.pods.concern(ask.shape)
+        self.asks_about_pods = partition.nodes.pods.concern(ask.shape) or bool(
+            ask.shape.labels and partition.reserved_nodes.after_preemption
+        )
         self._victims = victims
         self.kinds = frozenset(victims.takeable)
         self._need: Amounts = np.array([*self.wanted.values()], dtype=np.int64)[:, None]
         self._bounds = partition.victims.bounds(tuple(self.wanted), victims.takeable)
-        self._room = self._bounds.room()
         self._limits = [
             (queue, name, most - self.wanted[name])
             for queue in leaf.lineage()
@@ -136,7 +138,7 @@ class _Choice:
         """Return the node and victims with the least harm, or why there are none."""
         rows = self.partition.nodes.rows
         holders = self.partition.nodes.filters.could_hold.mask(self.ask.shape)
-        could = holders & (self._bounds.reach(self._room) >= self._need).all(axis=0)
+        could = holders & (self._bounds.reach >= self._need).all(axis=0)
         for least, row in self._in_order(np.flatnonzero(could)):
             node = rows[row]
             if self._found is not None and (*least, node.node_id) >= self._found[0]:
@@ -183,11 +185,11 @@ class _Choice:
         """
         bounds = self._bounds
         rank, newest, head = bounds.first
-        need, room = np.minimum(self._need, FAR), np.maximum(self._room, -FAR)
+        need, room = np.minimum(self._need, FAR), np.maximum(bounds.room, -FAR)
         lacking = np.maximum(need - room, 0)
         count = -(-lacking // np.maximum(bounds.largest, 1))
         count = count.max(axis=0, initial=1)
-        has_room = (self._room >= self._need).all(axis=0)
+        has_room = (bounds.room >= self._need).all(axis=0)
         first = next(self._in_all(), None) if has_room.any() else None
         if first is None:
             return rank, count, newest
@@ -244,7 +246,7 @@ class _Choice:
     def _may_be_less(self, node: Node, own: list[Victim], count: int) -> bool:
         """Return whether a node's victims may do less harm than was found."""
         assert self._found is not None
-        if (self._room[:, node.row] >= self._need[:, 0]).all():
+        if (self._bounds.room[:, node.row] >= self._need[:, 0]).all():
             return True
         if len(own) < count:
             return False
@@ -324,11 +326,12 @@ class _Attempt:
     def __init__(self, choice: _Choice, node: Node) -> None:
         self._choice = choice
         self._node = node
-        available, expected = node.available, node.expected
+        self._before = under_way(choice.partition, node)
+        room = room_of(node, self._before)
         self._node_needs = [
             (name, need)
             for name, value in choice.wanted.items()
-            if (need := value - available.get(name, 0) - expected.get(name, 0)) > 0
+            if (need := value - room.get(name, 0)) > 0
         ]
         self._queue_needs: Sequence[QueueNeed] = ()
         self._gives: dict[tuple[Kind, bool], Part] = {}
@@ -413,7 +416,8 @@ class _Attempt:
         """Return whether pods and devices would leave the node open to the ask."""
         choice = self._choice
         filters, shape = choice.partition.nodes.filters, choice.ask.shape
-        after = After([victim.allocation for victim in victims])
+        gone = [victim.allocation for victim in victims]
+        after = After([*self._before.gone, *gone], self._before.coming)
         return filters.facts.devices.holds(self._node, shape, after) and (
             not choice.asks_about_pods or filters.between_pods.holds(self._node, shape, after)
         )

@@ -26,7 +26,7 @@ A pod that moves counts once in its queues: the old one until it has gone, its s
 on. At most one statement is open at a time.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import partial
@@ -34,6 +34,7 @@ from functools import partial
 from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.rows import Application, Node, Queue
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.tentative import Noted, Tentative
 from shared.messages.conversions import allocation_of
@@ -102,33 +103,27 @@ class StatementEndedError(AssertionError):
 class Statement(Tentative):
     """One attempt on a partition, pod by pod."""
 
-    def __init__(self, partition: Partition, follow: Follow | None = None) -> None:
-        """``follow`` is told of every pod that goes to another place, forward and back."""
+    def __init__(
+        self, partition: Partition, follow: Follow | None = None, *, alone: bool = False
+    ) -> None:
+        """Open a statement.
+
+        ``follow`` is called with every pod that goes to another place, forward and back. With
+        ``alone`` the nodes expect what is tried and nothing else: what was decided before is asked
+        of single nodes (``under_way``), so that opening it costs nothing.
+        """
         super().__init__(partition.nodes)
         self.partition = partition
-        self._follow = follow
+        self._follow, self._alone = follow, alone
         self._operations: list[_Operation] = []
         self._at: dict[str, At] = {}  # of the pods that are not where they were
         self._has_ended = False
         self._to_have: dict[str, Devices] = {}  # the devices of those that are to come
         self._whys: dict[str, list[_Why]] = {}  # of evicted pods, the last why last
-        for count, node, pod in _under_way(partition):
-            self._do(count, node, pod)
+        for count, node, pod in () if alone else _under_way(partition):
+            count(self, node, pod, 1)
+            self.did(partial(count, self, node, pod, -1))
         self.last_until_discarded()
-
-    def follow_release(self, victims: Iterable[Allocation], ask: Ask, node: Node) -> None:
-        """Expect what was just decided for good: victims go, an ask has their node reserved.
-
-        Nothing else may be tried at the time; it lasts until the statement is discarded.
-        """
-        for victim in victims:
-            self._do(Statement._expect, self.partition.nodes.nodes[victim.node_id], victim)
-        self._do(Statement._come, node, ask)
-        self.last_until_discarded()
-
-    def _do(self, count: "_Count", node: Node, pod: Pod) -> None:
-        count(self, node, pod, 1)
-        self.did(partial(count, self, node, pod, -1))
 
     # --- operations -----------------------------------------------------------------------------
 
@@ -282,6 +277,7 @@ class Statement(Tentative):
         """Expect the room of a pod to come to its node (1), or no more (-1)."""
         nodes = self.partition.nodes
         nodes.expect(node, _amount(pod), change, nodes.devices.of(node, _key(pod)))
+        self.partition.victims.renew(node)
         nodes.pods.suppose(node, _spec(pod), -change)
 
     def _come(self, node: Node, pod: Pod, change: int) -> None:
@@ -289,8 +285,10 @@ class Statement(Tentative):
         nodes, key = self.partition.nodes, _key(pod)
         if change > 0:
             need = need_of(_amount(pod), _spec(pod).constraints)
-            self._to_have[key] = nodes.devices.to_come(node, need)
+            before = under_way(self.partition, node) if self._alone and need else After()
+            self._to_have[key] = nodes.devices.to_come(node, need, before.gone, before.coming)
         nodes.expect(node, _amount(pod), -change, self._to_have[key])
+        self.partition.victims.renew(node)
         nodes.pods.suppose(node, _spec(pod), change)
 
     def _assume(self, application: Application, ask: Ask, at: At, change: int) -> None:
@@ -340,6 +338,29 @@ def _under_way(
         for reservation in node.reservations.values():
             if not reservation.is_ordinary:
                 yield Statement._come, node, reservation.ask
+
+
+def under_way(partition: Partition, node: Node) -> After:
+    """Return what goes from a node, and comes to it, by what was decided before.
+
+    Of a placeholder that goes for a real pod the two count both; of those that go for one that
+    needs several, none. A reservation counts once its ask has preempted.
+    """
+    gone: list[Allocation] = []
+    coming = [
+        allocation_of(held.ask.request, node.node_id)
+        for held in node.reservations.values()
+        if held.has_preempted
+    ]
+    for key, allocation in partition.victims.on(node).releasing.items():
+        owner = partition.applications.get(allocation.application_id)
+        if owner is None or key in owner.covering:
+            continue
+        gone.append(allocation)
+        swap = owner.replacing.get(key)
+        if swap is not None and not swap.is_placed:
+            coming.append(swap.allocation)
+    return After(gone, coming)
 
 
 def _key(pod: Pod) -> str:
