@@ -203,7 +203,9 @@ def test_who_has_too_much_of_cpu_memory_and_accelerators_has_too_much():
 def test_a_full_cluster_is_not_searched_for_what_could_be_moved(monkeypatch):
     core = one_type()  # docs/rules/kai.md#consolidation: moving cannot create capacity
     searched = []
-    monkeypatch.setattr(live_actions, "solve", lambda trial, job, search, others: searched.append(search))
+    monkeypatch.setattr(
+        live_actions, "solve", lambda trial, job, search, others: searched.append(search)
+    )
     core.asks("greedy", ["w0"], {"vcore": 1})
     look(core)
     core.node("n1", vcore=1)
