@@ -56,12 +56,14 @@ from shared.bus.blocked import Blocked
 from shared.bus.bodies import read_at_most, readable
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
+from shared.bus.in_order import AFTER, InOrder
+from shared.bus.together import Letter, publish_together
 from shared.messages.envelope import API_TRACE, PARTITIONED, Address, Envelope, inbox_of
 from shared.messages.protocol import Partitions
 from shared.messages.routes import SERVICES
 
 PREFETCH = 400
-MAX_IN_FLIGHT = 100
+MAX_IN_FLIGHT = 100  # published and not confirmed; what comes beyond waits for these
 MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the loop goes on
 CONNECT_SECONDS = 10.0
@@ -73,6 +75,7 @@ _CLOSE_SECONDS = 2.0
 _OFFSET = "x-stream-offset"
 _CONNECTING_ENDS = stop_after_delay(CONNECT_SECONDS)
 _Source = tuple[AbstractQueue, dict[str, Any]]  # with how it is consumed
+_Addressed = tuple[aio_pika.Message, Address]
 _LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
 log = structlog.get_logger("muster.bus")
 
@@ -112,7 +115,7 @@ def _reason(error: BaseException) -> str:
     return ""
 
 
-def _is_refused(error: BaseException) -> bool:
+def _is_refused(error: BaseException | None) -> bool:
     """Return whether the broker refused a message because its inbox is full."""
     return isinstance(error, DeliveryError) and not isinstance(error, PublishError)
 
@@ -196,6 +199,7 @@ class RabbitBus:
         self._name = name
         self._closed = False
         self._connections: list[AbstractConnection] = []
+        self._publishing: AbstractChannel | None = None
         self._exchange: AbstractExchange | None = None
         self._dead: AbstractExchange | None = None
         self._consuming: AbstractConnection | None = None
@@ -205,6 +209,7 @@ class RabbitBus:
         self._limits: dict[asyncio.Timeout, list[AbstractConnection]] = {}  # of waits for answers
         self._lock = asyncio.Lock()
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
+        self._widths = Widths()
 
     async def connect(self) -> None:
         """Connect and declare. Tries for CONNECT_SECONDS, then raises BusUnavailableError."""
@@ -244,12 +249,13 @@ class RabbitBus:
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Publish in order, and return once all are confirmed.
 
-        What goes to a durable inbox goes one by one: a full one refuses messages, and takes others
-        as soon as it is read, so that one in flight behind a refused one would come before it.
-        What goes to feeds, which refuse nothing, is in flight together.
+        Up to MAX_IN_FLIGHT are in flight together. A full inbox refuses messages, and takes others
+        as soon as it is read: each that is in flight behind another names it, and its reader keeps
+        it until that has come (``shared/bus/in_order.py``). How many an inbox is given at once
+        doubles with what it takes, and is one again when it refuses.
         Raises PoisonError, having published nothing, when one cannot be encoded.
         """
-        messages: list[tuple[aio_pika.Message, Address]] = []
+        messages: list[_Addressed] = []
         pace = _Pace()
         for envelope in envelopes:
             messages.append((message_of(envelope), envelope.to))
@@ -261,8 +267,8 @@ class RabbitBus:
             with _away("publishing failed"):
                 async with self._answer_within(DECLARE_SECONDS):
                     await self._declare_partitions(envelopes)
-                for batch in _batches(messages):
-                    await asyncio.gather(*map(self._publish_lane, _lanes(batch)))
+                for batch in self._widths.batches(messages):
+                    await self._publish_batch(batch)
         except DeliveryError as error:
             self._declared.clear()  # one that has expired is declared again
             raise _refusal(error) from error
@@ -288,7 +294,34 @@ class RabbitBus:
             raise
         return Fill(waiting, topology.MAX_INBOX_MESSAGES * 4 // 5)
 
-    async def _publish_lane(self, lane: list[tuple[aio_pika.Message, Address]]) -> None:
+    async def _publish_batch(self, batch: list[_Addressed]) -> None:
+        """Publish what may be in flight together; what is refused is tried again, in order."""
+        refused = batch if len(batch) == 1 else await self._refused_of(batch)
+        await asyncio.gather(*map(self._publish_lane, _lanes(refused)))
+        for _, to in batch:
+            self._widths.took(to)
+
+    async def _refused_of(self, batch: list[_Addressed]) -> list[_Addressed]:
+        """Publish messages at once; return those that full inboxes refuse."""
+        channel = self._publishing
+        if channel is None:
+            raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
+        letters = [
+            Letter(message, routing_key(to, message.type or ""), to.is_durable)
+            for message, to in batch
+        ]
+        async with self._answer_within(None), self._blocked.confirmed():
+            errors = await publish_together(channel, topology.exchange_name(self._prefix), letters)
+        refused = []
+        for item, error in zip(batch, errors, strict=True):
+            if _is_refused(error):
+                self._widths.refused(item[1])
+                refused.append(item)
+            elif error is not None:
+                raise error
+        return refused
+
+    async def _publish_lane(self, lane: list[_Addressed]) -> None:
         for message, to in lane:
             await self._publish_one(message, to)
 
@@ -308,7 +341,11 @@ class RabbitBus:
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
         async with self._answer_within(None), self._blocked.confirmed():
             key = routing_key(to, message.type or "")
-            await exchange.publish(message, routing_key=key, mandatory=to.is_durable)
+            try:
+                await exchange.publish(message, routing_key=key, mandatory=to.is_durable)
+            except DeliveryError:
+                self._widths.refused(to)
+                raise
 
     async def put_aside(
         self, message: AbstractIncomingMessage, inbox: Address, reason: str
@@ -395,10 +432,10 @@ class RabbitBus:
                     self._blocked.watch(publishing.transport.connection.ready)
                 )
                 async with self._answer_within(DECLARE_SECONDS):
-                    channel = await publishing.channel(
+                    self._publishing = await publishing.channel(
                         publisher_confirms=True, on_return_raises=True
                     )
-                    await self._declare(publishing, channel)
+                    await self._declare(publishing, self._publishing)
                 log.info(
                     "connected to the broker",
                     connection=self._name,
@@ -572,7 +609,7 @@ class RabbitBus:
     async def _drop(self) -> None:
         connections, self._connections = self._connections, []
         self._declared.clear()
-        self._exchange = self._dead = self._consuming = None
+        self._publishing = self._exchange = self._dead = self._consuming = None
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
@@ -630,27 +667,9 @@ def _held(letter: DeadLetter, message: AbstractIncomingMessage, user: str) -> He
     return HeldLetter(letter, partial(envelope_of, message, letter.inbox, user), drop)
 
 
-def _batches(
-    messages: list[tuple[aio_pika.Message, Address]],
-) -> Iterator[list[tuple[aio_pika.Message, Address]]]:
-    """Yield messages as they may be in flight together: neither too many nor too large."""
-    batch: list[tuple[aio_pika.Message, Address]] = []
-    size = 0
-    for message in messages:
-        size += len(message[0].body)
-        if batch and (len(batch) == MAX_IN_FLIGHT or size > MAX_BYTES_IN_FLIGHT):
-            yield batch
-            batch, size = [], len(message[0].body)
-        batch.append(message)
-    if batch:
-        yield batch
-
-
-def _lanes(
-    batch: list[tuple[aio_pika.Message, Address]],
-) -> list[list[tuple[aio_pika.Message, Address]]]:
-    """Return what may be in flight together: an inbox's messages in one lane, a feed's each."""
-    lanes: dict[Address | int, list[tuple[aio_pika.Message, Address]]] = {}
+def _lanes(batch: list[_Addressed]) -> list[list[_Addressed]]:
+    """Return an inbox's messages in one lane, a feed's each."""
+    lanes: dict[Address | int, list[_Addressed]] = {}
     for at, item in enumerate(batch):
         lanes.setdefault(item[1] if item[1].is_durable else at, []).append(item)
     return list(lanes.values())
@@ -688,6 +707,53 @@ async def _declare_queue(
         raise
 
 
+class Widths:
+    """How many messages each inbox may be given before the first of them is confirmed.
+
+    It doubles with each batch that is taken, up to MAX_IN_FLIGHT: at the full inbox that refused a
+    message the next one waits for each.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Address, int] = {}
+
+    def took(self, to: Address) -> None:
+        """Note that an inbox has taken what it was given."""
+        self._of[to] = min(MAX_IN_FLIGHT, self._of.get(to, 1) * 2)
+
+    def refused(self, to: Address) -> None:
+        """Note that an inbox has refused a message."""
+        self._of[to] = 1
+
+    def batches(self, messages: list[_Addressed]) -> Iterator[list[_Addressed]]:
+        """Yield messages as they may be in flight together: neither too many nor too large.
+
+        Each says which of its inbox it is in flight behind. One that expires may never come:
+        nothing is in flight behind it.
+        """
+        batch: list[_Addressed] = []
+        lanes: dict[Address, list[aio_pika.Message]] = {}  # of the inboxes
+        size = 0
+        for message, to in messages:
+            size += len(message.body)
+            lane = lanes.setdefault(to, []) if to.is_durable else []
+            is_full = len(batch) == MAX_IN_FLIGHT or size > MAX_BYTES_IN_FLIGHT
+            if batch and (is_full or self._is_full(to, lane)):
+                yield batch
+                batch, lanes, size = [], {}, len(message.body)
+                lane = lanes.setdefault(to, []) if to.is_durable else []
+            if lane:
+                message.headers[AFTER] = lane[-1].message_id
+            lane.append(message)
+            batch.append((message, to))
+        if batch:
+            yield batch
+
+    def _is_full(self, to: Address, lane: list[aio_pika.Message]) -> bool:
+        """Return whether an inbox is given nothing more before it has taken what it was given."""
+        return bool(lane) and (len(lane) >= self._of.get(to, 1) or lane[-1].expiration is not None)
+
+
 class RabbitSubscription:
     """A reader's place at a queue, or at several."""
 
@@ -700,6 +766,7 @@ class RabbitSubscription:
         self._inbox = inbox
         self._arrived: asyncio.Queue[AbstractIncomingMessage | None] = asyncio.Queue()
         self._held: dict[int, AbstractIncomingMessage] = {}
+        self._order: InOrder[AbstractIncomingMessage] = InOrder()
         self._is_lost = False
 
     async def start(self) -> None:
@@ -726,19 +793,34 @@ class RabbitSubscription:
         deliveries: list[Delivery] = []
         pace = _Pace()
         while not deliveries:
-            first = await self._arrived.get()
-            waiting = [first]
-            while len(waiting) < max_items and not self._arrived.empty():
-                waiting.append(self._arrived.get_nowait())
-            for message in waiting:
-                if message is None or self._is_lost:
-                    self._arrived.put_nowait(None)
-                    raise BusUnavailableError(f"the place at {self._inbox.routing_key} is lost")
+            for message in await self._next(max_items):
                 delivery = await self._decoded(message)
                 if delivery is not None:
                     deliveries.append(delivery)
                 await pace.keep(message.body)
         return deliveries
+
+    async def _next(self, max_items: int) -> list[AbstractIncomingMessage]:
+        """Wait for messages; return what may be handled now, in order."""
+        now = asyncio.get_running_loop().time
+        waiting = await self._first()
+        while waiting and len(waiting) < max_items and not self._arrived.empty():
+            waiting.append(self._arrived.get_nowait())
+        found = self._order.overdue(now())
+        for message in waiting:
+            if message is None or self._is_lost:
+                self._arrived.put_nowait(None)
+                raise BusUnavailableError(f"the place at {self._inbox.routing_key} is lost")
+            after = "" if message.redelivered else str(message.headers.get(AFTER) or "")
+            found += self._order.take(message.message_id or "", after, message, now())
+        return found
+
+    async def _first(self) -> list[AbstractIncomingMessage | None]:
+        """Wait for a message, at most until one that is kept is overdue."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout_at(self._order.due()):
+                return [await self._arrived.get()]
+        return []
 
     async def _decoded(self, message: AbstractIncomingMessage) -> Delivery | None:
         tag = message.delivery_tag
@@ -763,16 +845,21 @@ class RabbitSubscription:
         )
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge a whole batch with one frame: batches are handled in order."""
+        """Acknowledge a whole batch with one frame, unless one that is kept came before its last.
+
+        Batches are handled in order.
+        """
         tags = [delivery.tag for delivery in deliveries if delivery.tag in self._held]
         if not tags:
             return
         last = max(tags)
-        message = self._held[last]
-        for tag in [tag for tag in self._held if tag <= last]:
+        is_whole = all((kept.delivery_tag or 0) > last for kept in self._order.kept())
+        done = [self._held[last]] if is_whole else [self._held[tag] for tag in tags]
+        for tag in [tag for tag in self._held if tag <= last] if is_whole else tags:
             del self._held[tag]
         with _away("cannot acknowledge"):
-            await message.ack(multiple=True)
+            for message in done:
+                await message.ack(multiple=is_whole)
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
         """Put a message aside with the reason."""

@@ -177,7 +177,7 @@ class Host:
         self._options = options or HostOptions()
         self._handled = HandledMessages()
         self._injected: asyncio.Queue[Injected] = asyncio.Queue(MAX_INJECTED)
-        self._unanswered: Envelope | None = None  # injected; the place may be lost before it is
+        self._unanswered: list[Envelope] = []  # injected; the place may be lost before they are
         self._entered = 0
         self._to_put_down = 0  # messages that waited when it started over
         self._tap = Tap(
@@ -372,7 +372,7 @@ class Host:
                     self._unheard = self._left = 0
                     deliveries, receiving = self._taken(receiving.result()), None
                 if injected.done():
-                    inside.append(injected.result())
+                    inside += self._injected_with(injected.result())
                     injected = None
                 if sleeping is not None:
                     due_ns = self._machine_due_ns()
@@ -388,9 +388,23 @@ class Host:
 
     async def _next_injected(self) -> Envelope:
         """Return the first of what was injected and is not answered."""
-        if self._unanswered is None:
-            self._unanswered = (await self._injected.get()).envelope
-        return self._unanswered
+        if not self._unanswered:
+            self._unanswered.append((await self._injected.get()).envelope)
+        return self._unanswered[0]
+
+    def _injected_with(self, first: Envelope) -> list[Envelope]:
+        """Return what was injected, as far as it is one batch."""
+        left, items = self._injected.qsize(), item_count(first.message)
+        while left and len(self._unanswered) < self._options.max_batch and items < MAX_BATCH_ITEMS:
+            self._unanswered.append(self._injected.get_nowait().envelope)
+            items += item_count(self._unanswered[-1].message)
+            left -= 1
+        return [first, *(item for item in self._unanswered if item is not first)]
+
+    def _answered(self, inside: list[Envelope]) -> None:
+        """Forget what was injected and is answered."""
+        done = {envelope.message_id for envelope in inside}
+        self._unanswered = [item for item in self._unanswered if item.message_id not in done]
 
     async def _wait(self, waiting: set["asyncio.Task[Any]"], beats: "asyncio.Task[None]") -> None:
         """Wait for one of them, or for the heartbeats to say that the place is lost."""
@@ -442,8 +456,7 @@ class Host:
                 waiting=stuck.waiting,
             )
             await self._leave_out(subscription, deliveries)
-            if self._unanswered in inside:
-                self._unanswered = None
+            self._answered(inside)
             self._to_put_down = stuck.waiting
             self.machine = self._make_machine()
 
@@ -514,8 +527,7 @@ class Host:
         self._tap.close(now_ns)
         answers += self._tap_records(now_ns)
         await self._send(numbered(answers), now_ns)
-        if self._unanswered in inside:
-            self._unanswered = None
+        self._answered(inside)
         await replays.settle()
         for message_id, envelope in handled.items():
             if not isinstance(envelope.message, TraceRecords):  # a new machine gets them again

@@ -1,13 +1,14 @@
 """What the whole costs over RabbitMQ: four services and a driver, each a process, and a broker.
 
-    make bench-bus
-    make bench-bus ARGS="--pods 10000 --applications 5"
+    make bench-bus                              the curve by pods a submission, some minutes
+    make bench-bus ARGS="--bursts 10 --pods 10000 --applications 5"     one row
     make bench-bus ARGS="--profile FOLDER"      writes what each service spends its time on
 
-Pods of some applications are created through the shim adapter's inbox, and the state events tell
-when the core has placed them. *sustained*: as fast as they are placed, with a window of pods not yet
-placed; its CPU is that of the four services, the driver's and the broker's are beside it. *paced*:
-so many pods a second, and how long from the submission to the news of the allocation.
+Pods of some applications are created through the shim adapter's inbox, so many with each message,
+and the state events tell when the core has placed them. *sustained*: as fast as they are placed,
+with a window of pods not yet placed; its CPU is that of the four services, the driver's and the
+broker's are beside it. *paced*: so many pods a second, each message by itself, and how long from
+the submission to the news of the allocation. Each row has services of its own.
 
 The floor does nothing: three processes hand on messages of the same bytes, in the same bursts,
 through the same bus. Figures are of this machine at this moment: compare ratios within one run.
@@ -18,6 +19,8 @@ import asyncio
 import cProfile
 import multiprocessing
 import os
+import platform
+import re
 import runpy
 import signal
 import statistics
@@ -25,7 +28,7 @@ import sys
 import tempfile
 import time
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -142,13 +145,16 @@ class Driver:
             await self._place.ack(deliveries)
             self.changed.set()
 
-    async def submit(self, count: int, times: int = 1) -> None:
-        """Create so many pods of one application, so many times, and wait for the confirms."""
-        envelopes = [self._submission(count) for _ in range(times)]
-        now = time.perf_counter()
-        for envelope in envelopes:
+    async def submit(self, count: int, due: Sequence[float] = ()) -> None:
+        """Create so many pods of one application for each time that is due, and wait for confirms.
+
+        With none it is now.
+        """
+        times = due or [time.perf_counter()]
+        envelopes = [self._submission(count) for _ in times]
+        for envelope, begun in zip(envelopes, times, strict=True):
             for at in range(count):
-                self.asked[derived_id(f"pod/{envelope.message_id}", at)] = now
+                self.asked[derived_id(f"pod/{envelope.message_id}", at)] = begun
         await self._bus.publish(envelopes)
 
     def _submission(self, count: int) -> Envelope:
@@ -206,57 +212,65 @@ async def sustained(driver: Driver, pods: int, burst: int, window: int) -> float
     while left:
         await driver.settle(window - burst)
         times = min(left, (window - len(driver.asked)) // burst)
-        await driver.submit(burst, times)
+        await driver.submit(burst, [time.perf_counter()] * times)
         left -= times
     await driver.settle()
     return time.perf_counter() - start
 
 
 async def paced(driver: Driver, seconds: float, rate: int, burst: int) -> None:
-    start = time.perf_counter()
-    for at in range(int(seconds * rate / burst)):
-        await asyncio.sleep(max(0.0, start + at * burst / rate - time.perf_counter()))
-        await driver.submit(burst)
+    """Submit so many pods a second; what became due while the last were confirmed goes together.
+
+    A latency begins when the submission was due, whatever it waited for.
+    """
+    start, done = time.perf_counter(), 0
+    total = int(seconds * rate / burst)
+    while done < total:
+        await asyncio.sleep(max(0.0, start + done * burst / rate - time.perf_counter()))
+        due = min(total, int((time.perf_counter() - start) * rate / burst) + 1)
+        await driver.submit(burst, [start + at * burst / rate for at in range(done, due)])
+        done = due
     await driver.settle()
 
 
-async def measure(services: Services, url: str, prefix: str, options: Any) -> dict[str, Any]:
+async def measure(
+    services: Services, url: str, prefix: str, options: Any, burst: int
+) -> dict[str, float]:
     """Run the services against the driver; return the figures."""
     driver = Driver(url, prefix, options.applications)
     await driver.start()
     for _ in range(options.applications):  # so that every application is there
         await driver.submit(20)
     await driver.settle()
-    rate, burst = options.rate, options.paced_burst
+    rate = options.rate
     await paced(driver, 1.0, rate, burst)
     driver.latencies.clear()
     services.profile()
     before = services.cpu()
     await paced(driver, options.seconds, rate, burst)
     spent = {name: value - before[name] for name, value in services.cpu().items()}
-    paced_each = {
-        f"paced {name}": value / options.seconds / rate * 1e6 for name, value in spent.items()
-    }
-    services.profile("paced")
+    in_paced = sum(spent.values()) / options.seconds / rate * 1e6
+    services.profile(f"{burst}-paced")
     cuts = statistics.quantiles(driver.latencies, n=100)
     pid = broker_pid()
     services.profile()
     before = services.cpu()
     own, brokers = time.process_time(), cpu_of(pid) if pid else 0.0
-    took = await sustained(driver, options.pods, options.burst, options.window)
+    took = await sustained(driver, options.pods, burst, max(options.window, 2 * burst))
     spent = {name: value - before[name] for name, value in services.cpu().items()}
-    services.profile("sustained")
-    each = {name: value / options.pods * 1e6 for name, value in spent.items()}
+    services.profile(f"{burst}-sustained")
+    pods = options.pods // burst * burst
+    each = {name: value / pods * 1e6 for name, value in spent.items()}
     result = {
-        "allocations/s": options.pods / took,
+        "pods": burst,
+        "/s": pods / took,
         "CPU µs": sum(each.values()),
         **each,
-        "driver": (time.process_time() - own) / options.pods * 1e6,
-        "broker": (cpu_of(pid) - brokers) / options.pods * 1e6 if pid else 0.0,
-        "paced p50 ms": cuts[49] * 1e3,
-        "paced p99 ms": cuts[98] * 1e3,
-        "paced CPU µs": sum(paced_each.values()),
-        **paced_each,
+        "driver": (time.process_time() - own) / pods * 1e6,
+        "broker": (cpu_of(pid) - brokers) / pods * 1e6 if pid else 0.0,
+        "p50 ms": cuts[49] * 1e3,
+        "p99 ms": cuts[98] * 1e3,
+        "paced µs": in_paced,
     }
     await driver.stop()
     return result
@@ -319,11 +333,11 @@ async def _floor(url: str, prefix: str, pods: int, burst: int, window: int) -> f
     sent = heard = 0
     start = time.perf_counter()
     while heard < pods:
+        told = []
         while sent < pods and sent - heard <= window - burst:
-            await bus.publish(
-                [Envelope(f"floor-{sent}", "SubmitPods", first, SHIM_ADAPTER, "driver")]
-            )
+            told.append(Envelope(f"floor-{sent}", "SubmitPods", first, SHIM_ADAPTER, "driver"))
             sent += burst
+        await bus.publish(told)
         deliveries = await place.receive(200)
         heard += burst * sum(item.envelope.kind == "StateDelta" for item in deliveries)
         await place.ack(deliveries)
@@ -373,37 +387,8 @@ async def sweep(url: str, prefix: str) -> None:
     await bus.close()
 
 
-def report(figures: dict[str, Any], base: tuple[float, float]) -> None:
-    rate, each = base
-    rows = [
-        ("sustained allocations/s", figures["allocations/s"], rate),
-        ("CPU µs an allocation, four services", figures["CPU µs"], each),
-        *((f"  {name}", figures[name], 0.0) for name in (*SERVICES, "driver", "broker")),
-        ("paced: p50 ms", figures["paced p50 ms"], 0.0),
-        ("paced: p99 ms", figures["paced p99 ms"], 0.0),
-        ("paced: CPU µs an allocation", figures["paced CPU µs"], 0.0),
-        *((f"  {name}", figures[f"paced {name}"], 0.0) for name in SERVICES),
-    ]
-    print(f"{'ROW':<42}{'NOW':>12}{'FLOOR':>12}{'RATIO':>12}")
-    for name, value, least in rows:
-        beside = f"{least:>12,.0f}{value / least:>12.2f}" if least else ""
-        print(f"{name:<42}{value:>12,.0f}{beside}")
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--pods", type=int, default=20_000)
-    parser.add_argument("--applications", type=int, default=20)
-    parser.add_argument("--nodes", type=int, default=1_000)
-    parser.add_argument("--burst", type=int, default=10)
-    parser.add_argument("--window", type=int, default=2_000)
-    parser.add_argument("--rate", type=int, default=1_000)
-    parser.add_argument("--paced-burst", type=int, default=10)
-    parser.add_argument("--seconds", type=float, default=8.0)
-    parser.add_argument("--profile", type=Path)
-    parser.add_argument("--state", action="store_true", help="keep the cluster in a file")
-    parser.add_argument("--no-floor", action="store_true")
-    options = parser.parse_args()
+def row(url: str, options: Any, burst: int) -> dict[str, float]:
+    """Return the figures of one row, with services of its own."""
     prefix = f"bench-{uuid.uuid4().hex[:8]}"
     more = {
         "MUSTER_SIMULATED_NODES": str(options.nodes),
@@ -411,7 +396,7 @@ def main() -> None:
         "MUSTER_POD_RUN_SECONDS": "0",
         "MUSTER_RELEASE_DELAY_MS": "0",
     }
-    with broker() as url, tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory() as folder:
         services = Services(url, Path(folder), prefix, **more)
         if not options.state:
             services.environment.pop("MUSTER_STATE_DIR")
@@ -419,14 +404,48 @@ def main() -> None:
         try:
             services.start_all()
             with as_bytes(raw):
-                figures = asyncio.run(measure(services, url, prefix, options))
+                figures = asyncio.run(measure(services, url, prefix, options, burst))
         finally:
             services.stop()
-        asyncio.run(sweep(url, prefix))
-        base = (0.0, 0.0)
-        if not options.no_floor:
-            base = floor(url, options.pods, options.burst, options.window)
-    report(figures, base)
+    asyncio.run(sweep(url, prefix))
+    if not options.no_floor:
+        rate, spent = floor(url, options.pods, burst, max(options.window, 2 * burst))
+        figures |= {"floor /s": rate, "floor µs": spent}
+    return figures
+
+
+def machine() -> str:
+    """Return on which kind of machine this runs, and how busy it is with other things."""
+    found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    model = found[1] if found else platform.machine()
+    load = os.getloadavg()[0]
+    cores = len(os.sched_getaffinity(0))
+    return f"{cores} cores, {model}; Python {platform.python_version()}; load before {load:.1f}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bursts", default="1,3,10,30,100,300", help="pods a submission")
+    parser.add_argument("--pods", type=int, default=20_000)
+    parser.add_argument("--applications", type=int, default=20)
+    parser.add_argument("--nodes", type=int, default=1_000)
+    parser.add_argument("--window", type=int, default=2_000)
+    parser.add_argument("--rate", type=int, default=1_000)
+    parser.add_argument("--seconds", type=float, default=8.0)
+    parser.add_argument("--profile", type=Path)
+    parser.add_argument("--state", action="store_true", help="keep the cluster in a file")
+    parser.add_argument("--no-floor", action="store_true")
+    options = parser.parse_args()
+    print(machine())
+    print(f"/s, CPU µs a pod: sustained; ms, paced µs: at {options.rate}/s")
+    names: list[str] = []
+    with broker() as url:
+        for burst in map(int, options.bursts.split(",")):
+            figures = row(url, options, burst)
+            if not names:
+                names = list(figures)
+                print("".join(f"{name:>13}" for name in names))
+            print("".join(f"{figures[name]:>13,.0f}" for name in names), flush=True)
 
 
 if __name__ == "__main__":
