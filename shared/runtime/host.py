@@ -389,7 +389,8 @@ class Host:
     async def _next_injected(self) -> Envelope:
         """Return the first of what was injected and is not answered."""
         if not self._unanswered:
-            self._unanswered.append((await self._injected.get()).envelope)
+            envelope = (await self._injected.get()).envelope
+            self._unanswered.append(envelope)
         return self._unanswered[0]
 
     def _injected_with(self, first: Envelope) -> list[Envelope]:

@@ -47,6 +47,9 @@ class Echo:
         return [Outgoing(TIMERS, TimerSyncRequest(f"echo-{envelope.message.cycle}"))]
 
 
+QUIET = HostOptions(heartbeat_ns=0, is_tapped=False)
+
+
 class FlakyBus(MemoryBus):
     """Loses the first publishes, as a broker does that has gone away."""
 
@@ -300,6 +303,42 @@ async def test_what_is_put_in_from_inside_is_handled_and_answered_like_what_come
     assert machine.seen == [3, 4]
     assert [d.envelope.message.instance for d in got] == ["echo-3", "echo-4"]
     assert [d.envelope.cause_id for d in got] == identities
+
+
+class CountingBus(MemoryBus):
+    """Counts how often answers are published."""
+
+    times = 0
+
+    async def publish(self, envelopes):
+        self.times += not isinstance(envelopes[0].message, Heartbeat)
+        await super().publish(envelopes)
+
+
+async def test_what_was_put_in_while_a_batch_was_in_hand_is_one_batch():
+    broker, machine = MemoryBroker(), Echo()
+    bus = CountingBus(broker)
+    host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=QUIET)
+    for number in range(150):
+        await host.inject(ContinueCycle(number))
+    task = asyncio.create_task(host.run())
+    got = await answers(broker, 150)
+    await stop(task)
+    assert [d.envelope.message.instance for d in got] == [f"echo-{at}" for at in range(150)]
+    assert bus.times == 1
+
+
+async def test_what_was_put_in_is_no_more_than_a_batch_at_once(monkeypatch):
+    broker, machine = MemoryBroker(), Echo()
+    bus = CountingBus(broker)
+    monkeypatch.setattr(hosts, "item_count", lambda _: hosts.MAX_BATCH_ITEMS // 2)
+    host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=QUIET)
+    for number in range(10):
+        await host.inject(ContinueCycle(number))
+    task = asyncio.create_task(host.run())
+    await answers(broker, 10)
+    await stop(task)
+    assert bus.times == 5
 
 
 async def test_an_answer_s_identity_follows_from_its_cause():
