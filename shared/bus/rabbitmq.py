@@ -63,7 +63,7 @@ from shared.messages.protocol import Partitions
 from shared.messages.routes import SERVICES
 
 PREFETCH = 400
-MAX_IN_FLIGHT = 100  # published and not confirmed; what comes beyond waits for these
+MAX_IN_FLIGHT = 100
 MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
 MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the loop goes on
 CONNECT_SECONDS = 10.0

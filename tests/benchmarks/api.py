@@ -167,7 +167,7 @@ async def measure(services: Services, url: str, prefix: str, options: Any) -> di
     await driver.start()
     each = max(1, options.allocations // options.applications)
     for at in range(0, options.applications, 500):
-        await driver.submit(each, min(500, options.applications - at))
+        await driver.submit(each, [time.perf_counter()] * min(500, options.applications - at))
         await driver.settle(2_000)
     await driver.settle()
     clients = Clients()
