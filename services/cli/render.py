@@ -11,6 +11,7 @@ from rich.text import Text
 
 from services.cli.said import printable
 from services.cli.table import Column, Row, with_indent
+from shared.model.gpus import GPU
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 
@@ -258,6 +259,37 @@ def node_columns(nodes: list[Row]) -> tuple[Column, ...]:
     if any(node.get("foreignAllocations") for node in nodes):
         return NODES
     return tuple(column for column in NODES if column.name not in ("FOREIGN", "OCCUPIED"))
+
+
+# --- topology -----------------------------------------------------------------------------------
+
+
+def domain_rows(value: dict[str, Any]) -> list[Row]:
+    """Return the domains of an answer in one list, each before those in it; none without levels."""
+    rows: list[Row] = []
+    left = [("", 0, each) for each in reversed(value["domains"])]
+    while left:
+        above, depth, domain = left.pop()
+        path = f"{above}/{domain['name']}" if above else domain["name"]
+        rows.append({**domain, "path": path, "depth": depth})
+        left += [(path, depth + 1, each) for each in reversed(domain["domains"])]
+    return rows
+
+
+def _gpus(of: str) -> Callable[[Row], int | None]:
+    return lambda row: row[of].get(GPU, 0) if row["capacity"].get(GPU) else None
+
+
+TOPOLOGY = (
+    with_indent(Column("DOMAIN", lambda row: row["name"]), lambda row: row["depth"]),
+    Column("LEVEL", lambda row: row["level"]),
+    Column("NODES", lambda row: row["nodes"], is_number=True),
+    Column("GPUS", _gpus("capacity"), is_number=True),
+    Column("USED", _gpus("allocated"), is_number=True),
+    Column("FREE", _gpus("free"), is_number=True),
+    Column("ALLOCATED", _amount("allocated"), drop=1, wraps=18),
+    Column("ROOM", _amount("free"), wraps=18),
+)
 
 
 # --- queues -------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ Limits: MAX_NODES nodes in all; for the file those of every manifest
 
 import json
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from services.cli.files import bytes_of
 from services.cli.node_entries import NodeEntry, nodes_of_entry
 from services.cli.options import CAPACITY
 from services.shim_adapter.backends.kubernetes.objects import node_record
+from services.shim_adapter.mirror.asks import HOST_NAME_LABEL
 from services.shim_adapter.records import NodeRecord
 from shared.model.gpus import GPU
 from shared.model.quantity import QuantityError, pod_resources
@@ -29,6 +31,7 @@ from shared.model.resources import PODS, Resource
 MAX_NODES = 100_000
 
 PODS_A_NODE = 110
+BLOCK_LABEL, RACK_LABEL = "topology.kubernetes.io/block", "topology.kubernetes.io/rack"
 
 
 class NodesError(ValueError):
@@ -54,6 +57,34 @@ def alike(stated: str, capacity: Resource, labels: Mapping[str, str]) -> tuple[N
     count = int(stated) if len(stated) <= len(str(MAX_NODES)) else MAX_NODES + 1
     _check_count(count)
     return tuple(NodeRecord(f"node-{at:04d}", capacity, labels) for at in range(count))
+
+
+def drawn_levels(racks: int, blocks: int) -> str:
+    """Return the topology levels of nodes that are drawn in racks and blocks ("": in none)."""
+    drawn = [f"{name}={label}" for name, label, count in _drawn(racks, blocks) if count]
+    return ",".join([*drawn, f"host={HOST_NAME_LABEL}"] if drawn else [])
+
+
+def in_racks(nodes: tuple[NodeRecord, ...], racks: int, blocks: int) -> tuple[NodeRecord, ...]:
+    """Return nodes with labels of as many racks and blocks, of like size. Raises NodesError."""
+    drawn = [(name, label, count) for name, label, count in _drawn(racks, blocks) if count]
+    for most, (name, _, count) in zip((racks or len(nodes), len(nodes)), drawn, strict=False):
+        if count > most:
+            raise NodesError(f"--{name}s {count}: there are only {most} to be in them")
+    return tuple(
+        replace(
+            node,
+            labels={
+                **node.labels,
+                **{label: f"{name}-{at * count // len(nodes)}" for name, label, count in drawn},
+            },
+        )
+        for at, node in enumerate(nodes)
+    )
+
+
+def _drawn(racks: int, blocks: int) -> tuple[tuple[str, str, int], ...]:
+    return (("block", BLOCK_LABEL, blocks), ("rack", RACK_LABEL, racks))
 
 
 def _check_count(count: int) -> None:

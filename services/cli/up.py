@@ -28,7 +28,7 @@ from services.cli.launcher import LocalCluster
 from services.cli.render import APPLICATIONS
 from services.cli.render import console as make_console
 from services.cli.said import complain
-from services.cli.simulated_nodes import NodesError, nodes_of
+from services.cli.simulated_nodes import NodesError, drawn_levels, in_racks, nodes_of
 from services.cli.table import terminal_table
 from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
@@ -43,6 +43,7 @@ from services.shim_adapter.service import ShimOptions
 from shared.bus.errors import BusUnavailableError
 from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
 from shared.messages.commands import SubmitManifests, SubmitResult
+from shared.model.scheduler_settings import MAX_LEVELS, TOPOLOGY_LEVELS, topology_levels
 from shared.model.units import milliseconds, seconds
 from shared.runtime.clock import SystemClock
 from shared.runtime.logs import set_up_logs
@@ -76,6 +77,9 @@ class UpOptions:
     capacity: str = ""
     gpus: int = 0
     labels: str = ""
+    racks: int = 0
+    blocks: int = 0
+    levels: str = ""
 
 
 class StartError(RuntimeError):
@@ -139,16 +143,19 @@ def _folder(folder: Path | None) -> Path | None:
 def _nodes(options: UpOptions) -> tuple[NodeRecord, ...]:
     if options.kubeconfig is not None:
         return ()
-    return nodes_of(options.nodes, options.capacity, options.gpus, options.labels)
+    nodes = nodes_of(options.nodes, options.capacity, options.gpus, options.labels)
+    return in_racks(nodes, options.racks, options.blocks)
 
 
 def _kubernetes(options: UpOptions) -> KubernetesService | None:
     """Return what looks after a Kubernetes cluster's pods, where one is named."""
     if options.kubeconfig is None:
         return None
-    if options.demo or options.config or options.state_dir or options.plugins:
+    own = options.demo or options.config or options.state_dir or options.plugins
+    if own or options.levels or options.racks or options.blocks:
         raise AccessError(
-            "--kubeconfig goes without --demo, --config, --state-dir and --plugins: the cluster "
+            "--kubeconfig goes without --demo, --config, --state-dir, --plugins, --levels, --racks "
+            "and --blocks: the cluster "
             "has its own pods, and its ConfigMap yunikorn-configs has the queues and the settings"
         )
     return KubernetesService(find_access(options.kubeconfig), instance=f"muster-up-{os.getpid()}")
@@ -159,7 +166,14 @@ def _scheduler_settings(options: UpOptions) -> dict[str, str]:
     chosen = settings_from([("plugins", options.plugins)]).plugins
     for name in chosen:
         find_plugin(name)
-    return {**(DEMO_SETTINGS if options.demo else {}), "plugins": ",".join(chosen)}
+    levels = options.levels or drawn_levels(options.racks, options.blocks)
+    settings = {**(DEMO_SETTINGS if options.demo else {}), "plugins": ",".join(chosen)}
+    if topology_levels(levels) is None:
+        raise StartError(
+            f"--levels {levels}: different labels of nodes with commas are expected, each as LABEL "
+            f"or NAME=LABEL, at most {MAX_LEVELS}"
+        )
+    return {**settings, TOPOLOGY_LEVELS: levels} if levels else settings
 
 
 def _config(options: UpOptions) -> str:

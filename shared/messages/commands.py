@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
-from shared.messages.interface import NO_TERMS, GangTerms
+from shared.messages.interface import NO_TERMS, NO_TOPOLOGY, GangTerms, TopologyConstraint
 from shared.messages.records import record
 from shared.model.names import DEFAULT_PARTITION
 
@@ -83,7 +83,11 @@ class SubmitResult:
 
 @dataclass(frozen=True, slots=True)
 class TaskGroupSpec:
-    """A task group: ``min_member`` pods of ``min_resource`` each, reserved together."""
+    """A task group: ``min_member`` pods of ``min_resource`` each, reserved together.
+
+    ``topology`` is how near to each other they are to be; task groups of one name in ``together``
+    go into one domain of the nodes ("": it goes by itself).
+    """
 
     name: str
     min_member: int
@@ -91,6 +95,8 @@ class TaskGroupSpec:
     constraints: Constraints = NO_CONSTRAINTS
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    topology: TopologyConstraint = NO_TOPOLOGY
+    together: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from shared.messages.interface import NO_TOPOLOGY, GangTerms, TopologyConstraint
+from shared.messages.interface import NO_TOPOLOGY, GangTerms, SubGroup, TopologyConstraint
 
 Counts = Mapping[str, int]  # of pods, by task group
 
@@ -123,11 +123,20 @@ def tree_of(terms: GangTerms) -> GangTree | None:
 
     A part whose parent is not there before it is an outermost one.
     """
-    if not terms.subgroups:
+    return _tree(terms, terms.subgroups)
+
+
+def layout_of(terms: GangTerms) -> GangTree | None:
+    """Return the tree of a gang that has placeholders, as topology is asked for; None without."""
+    return _tree(terms, terms.layout)
+
+
+def _tree(terms: GangTerms, parts: tuple[SubGroup, ...]) -> GangTree | None:
+    if not parts:
         return None
     root = GangTree("", terms.minimum, is_group=True, topology=terms.topology)
     groups = {"": root}
-    for part in terms.subgroups:
+    for part in parts:
         made = GangTree(part.name, part.minimum, is_group=part.is_group, topology=part.topology)
         groups.get(part.parent, root).parts.append(made)
         if part.is_group:

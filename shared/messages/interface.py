@@ -86,16 +86,33 @@ class NodeInfo:
 
 
 @dataclass(frozen=True, slots=True)
+class Slice:
+    """Equal parts of a gang, ``size`` pods each, every one of them in one domain of a level."""
+
+    level: str
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
 class TopologyConstraint:
     """How near to each other pods of a gang must be, or would be best.
 
-    ``levels`` are the labels of nodes that make domains, from the widest to the narrowest. All go
-    into one domain of ``required`` ("": anywhere), of ``preferred`` where there is room for it.
+    ``levels`` are the labels of nodes that make domains, from the widest to the narrowest; without
+    any they are those of the scheduler's settings. All go into one domain of ``required`` ("":
+    anywhere), of ``preferred`` where there is room for it. ``slices`` are the parts of which each
+    must be in one domain of a level of its own, the coarsest first, each size a divisor of the one before it.
+    ``is_unconstrained``: anywhere, small gaps first. ``is_balanced``: as even as can be over the
+    domains below the preferred one. ``wrong`` is why nothing of it can be done ("": it can): the
+    gang waits, and this is said.
     """
 
     levels: tuple[str, ...] = ()
     required: str = ""
     preferred: str = ""
+    slices: tuple[Slice, ...] = ()
+    is_unconstrained: bool = False
+    is_balanced: bool = False
+    wrong: str = ""
 
 
 NO_TOPOLOGY = TopologyConstraint()
@@ -126,7 +143,8 @@ class GangTerms:
     it. ``preemption_delay_ns`` is for how
     long after it was submitted, or last evicted, others do not make way for it.
     ``staleness_grace_ns`` is for how long it may run below its minimum: negative for ever, None as
-    the scheduler's settings have it.
+    the scheduler's settings have it. ``layout`` is the tree of a gang that has placeholders, as far
+    as topology is asked of parts of it; it holds for its pods even when the gang was given up.
     """
 
     subgroups: tuple[SubGroup, ...] = ()
@@ -134,6 +152,7 @@ class GangTerms:
     topology: TopologyConstraint = NO_TOPOLOGY
     preemption_delay_ns: int = 0
     staleness_grace_ns: int | None = None
+    layout: tuple[SubGroup, ...] = ()
 
 
 NO_TERMS = GangTerms()

@@ -176,6 +176,7 @@ class NodeState:
     removed: bool = False
     reservations: tuple[str, ...] = ()  # the keys of the asks, the first served first
     devices: tuple[int, ...] = ()  # what each GPU device has free, in thousandths
+    domain: tuple[str, ...] = ()  # its path in the cluster's topology; (): it is in none
 
 
 @dataclass(frozen=True, slots=True)

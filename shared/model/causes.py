@@ -6,6 +6,7 @@ The allocation log, the pod's condition, the events and ``why`` all say what is 
 from functools import lru_cache
 
 from shared.model.reasons import (
+    DOMAIN,
     IN_USE,
     OTHER_PODS,
     PLUGIN,
@@ -28,6 +29,7 @@ _TEXTS = {
     TAINTS: "node(s) had untolerated taint",
     OTHER_PODS: "node(s) didn't satisfy affinity, spread or host ports of pods",
     VOLUMES: "node(s) exceed max volume count",
+    DOMAIN: "node(s) were outside the topology domain of the gang",
     TAKEN: "node(s) were reserved for pods that have waited longer",
     PLUGIN: "node(s) were refused by a plugin",
 }

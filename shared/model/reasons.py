@@ -33,6 +33,7 @@ class Reason(StrEnum):
     CONSTRAINTS = "CONSTRAINTS"  # no node matches its selector, affinity and tolerations
     OTHER_PODS = "OTHER_PODS"  # affinity, spread or host ports of pods leave no node open
     VOLUMES = "VOLUMES"  # its volumes: nodes have their number of them, or another pod has one
+    TOPOLOGY = "TOPOLOGY"  # the domain where its gang is has no node for it
     NO_NODES = "NO_NODES"  # the partition has no schedulable node
     PLUGIN = "PLUGIN"  # a plugin refuses, or has failed; the sentence names it
     APPLICATION_ENDING = "APPLICATION_ENDING"  # its application is failing or resuming
@@ -48,6 +49,7 @@ NODES_WOULD_HELP = (
     Reason.CONSTRAINTS,
     Reason.OTHER_PODS,
     Reason.VOLUMES,
+    Reason.TOPOLOGY,
     Reason.RESERVED,
     Reason.NO_NODES,
 )
@@ -68,8 +70,16 @@ class Law(StrEnum):
 UNSCHEDULABLE, SELECTOR, TAINTS = "unschedulable", "selector", "taints"
 TOO_SMALL, TAKEN, OTHER_PODS, PLUGIN = "too small", "reserved", "other pods", "plugin"
 VOLUMES = "volumes"
+DOMAIN = "topology"  # its gang is in another domain
 IN_USE = "in use"  # of volumes: another pod has one that only one pod may have
-PREDICATES = (SELECTOR, TAINTS, OTHER_PODS, VOLUMES, PLUGIN)  # what but its room a node fails on
+PREDICATES = (
+    SELECTOR,
+    TAINTS,
+    OTHER_PODS,
+    VOLUMES,
+    DOMAIN,
+    PLUGIN,
+)  # what a node fails on, bar room
 
 
 class PodCause(StrEnum):
@@ -180,7 +190,8 @@ class Kind(StrEnum):
     FIXED = "fixed"  # a quota is short of what may not be preempted
     OTHERS_FIRST = "others first"  # amount: of each part of the gang so many start before
     TOO_FEW = "too few"  # pods of group name wait: more start together
-    NO_DOMAIN = "no domain"  # has room for count of the gang
+    DOMAINS = "domains"  # of nodes of level name, text is best: count of total; with_room: names'
+    SLICES = "slices"  # of most pods by level name: count of total pods have a place
     WORDS = "words"  # of who refuses
     NOT_TRIED = "not tried"  # a forecast takes count steps at most
     LARGER_THAN_MAX = "larger than max"  # a gang of an amount; room is what queue may ever have

@@ -5,6 +5,7 @@ is read, and a warning names its new one; beside its new name it is ignored. Fou
 new one and hold as they are (``RETIRED``).
 """
 
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
@@ -40,6 +41,9 @@ _OLD_VALUES = {  # of those that have a new name
 }
 OLD_NAMES = ("gangPatience", *_OLD_VALUES)
 _SHOWN = 60  # characters of a value
+TOPOLOGY_LEVELS = "topologyLevels"
+MAX_LEVELS = 16  # topology levels of the cluster; a setting with more is refused
+_LEVEL = re.compile(r"(?:([A-Za-z0-9][-A-Za-z0-9_.]{0,62})=)?([A-Za-z0-9][-A-Za-z0-9_./]{0,316})")
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,3 +165,15 @@ class _Reading:
 
 def _short(text: str) -> str:
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
+
+
+def topology_levels(text: str) -> tuple[tuple[str, str], ...] | None:
+    """Return the levels of ``block=LABEL,rack=LABEL`` by name and label; None: it holds none.
+
+    A label without a name is a level of the label's name. The widest level comes first.
+    """
+    found = [_LEVEL.fullmatch(item.strip()) for item in text.split(",") if item.strip()]
+    levels = [(each[1] or each[2], each[2]) for each in found if each is not None]
+    names, labels = {name for name, _ in levels}, {label for _, label in levels}
+    is_right = len(found) == len(names) == len(labels) and len(levels) <= MAX_LEVELS
+    return tuple(levels) if is_right else None

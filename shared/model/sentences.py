@@ -13,6 +13,7 @@ from shared.model.causes import causes_text, unavailable_text
 from shared.model.duration import go_duration
 from shared.model.names import ROOT
 from shared.model.reasons import (
+    DOMAIN,
     OTHER_PODS,
     PLUGIN,
     SELECTOR,
@@ -53,6 +54,7 @@ _LEADS: dict[str, str] = {
     Reason.NODE_TOO_SMALL: "cannot start",
     Reason.CONSTRAINTS: "cannot start",
     Reason.VOLUMES: "waits for its volumes",
+    Reason.TOPOLOGY: "waits for room where its gang is",
     Reason.PLUGIN: "is held back by a plugin",
     Reason.APPLICATION_ENDING: "waits for the end of what was before it",
     Reason.POD_GROUP: "waits for its PodGroup",
@@ -272,6 +274,15 @@ def _volume_count(fact: Fact) -> str:
     )
 
 
+def _domains(fact: Fact) -> str:
+    best = (
+        f"{fact.name}: best of {fact.nodes} is {fact.text} with {fact.count} of {fact.total} places"
+    )
+    if not fact.names:
+        return best
+    return f"{best}; {fact.with_room} full nodes there are taken by {', '.join(fact.names)}"
+
+
 def _others_first(fact: Fact) -> str:
     wanted = ", ".join(f"{count} of {part}" for part, count in fact.amount.items())
     return f"other pods of the gang come first: {wanted}"
@@ -326,7 +337,11 @@ _BY_KIND: dict[str, Callable[[Fact], str]] = {
     Kind.OTHERS_FIRST: _others_first,
     Kind.FILTER: lambda fact: f"{fact.count} nodes are left, and fail on: {fact.name}",
     Kind.TOO_FEW: lambda fact: f"fewer pods of task group {fact.name} wait than start together",
-    Kind.NO_DOMAIN: lambda fact: f"no domain of the nodes has room for {fact.count} of it",
+    Kind.DOMAINS: _domains,
+    Kind.SLICES: lambda fact: (
+        f"in slices of {fact.most} by {fact.name} the nodes have places for {fact.count} of "
+        f"{fact.total}"
+    ),
     Kind.WORDS: lambda fact: fact.text,
     Kind.NOT_TRIED: lambda fact: f"not tried: a forecast takes {fact.count} steps at most",
 }
@@ -349,6 +364,7 @@ def cure_text(evidence: NodeEvidence, need: str) -> str:
         TAINTS: f"a toleration of a taint of one of {number} nodes",
         TOO_SMALL: f"a node that can hold {need}, or a smaller request",
         OTHER_PODS: "fewer pods that keep it away, or a node in another domain",
+        DOMAIN: "room in the domain where its gang is",
         VOLUMES: "fewer volumes on a node, or the end of the pod that has one of its own",
         TAKEN: f"the start of those for whom {number} nodes are reserved, or another node",
         PLUGIN: "the plugin's consent",

@@ -52,10 +52,11 @@ class OnRacks:
         racks = dict.fromkeys(node.labels["rack"] for node in where)
         return [[node for node in where if node.labels["rack"] == rack] for rack in racks]
 
-    def node_for(self, task, where):
-        if task.after is not None and all(other is not task.after for other, _ in self.log):
-            return None
-        return next((node for node in where if self.left(node) > 0), None)
+    def nodes_for(self, tasks, where):
+        for task in tasks:
+            if task.after is not None and all(other is not task.after for other, _ in self.log):
+                yield None
+            yield next((node for node in where if self.left(node) > 0), None)
 
     def put(self, task, node):
         self.log.append((task, node))

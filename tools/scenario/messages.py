@@ -2,6 +2,7 @@
 
 from services.cli.node_entries import labels_of
 from services.shim_adapter.translation.bounds import MAX_SECONDS
+from services.shim_adapter.translation.topology import topology_of
 from shared.messages.commands import (
     NodeSpec,
     PlaceForeignPods,
@@ -99,6 +100,7 @@ def foreign(step: ForeignStep) -> PlaceForeignPods:
 
 
 def _task_group(entry: TaskGroupEntry) -> TaskGroupSpec:
+    topology, together = topology_of(entry.topology, entry.minMember)
     return TaskGroupSpec(
         name=entry.name,
         min_member=entry.minMember,
@@ -106,4 +108,6 @@ def _task_group(entry: TaskGroupEntry) -> TaskGroupSpec:
         constraints=entry.constraints(),
         labels=entry.labels,
         annotations=entry.annotations,
+        topology=topology,
+        together=together,
     )

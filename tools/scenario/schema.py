@@ -156,6 +156,7 @@ class TaskGroupEntry(_Ours):
     name: str = Field(min_length=1)
     minMember: int = Field(ge=1, le=2**31 - 1)  # noqa: N815
     minResource: dict[str, int]  # noqa: N815
+    topology: dict[str, Any] | None = None
 
     def _amounts(self) -> ResourceView:
         return self.minResource
@@ -342,6 +343,7 @@ class SchedulerSettings(_Strict):
     policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
     stalenessGracePeriod: str = "60s"  # noqa: N815
     stuckInReleasing: str = "2m"  # noqa: N815
+    topologyLevels: str = ""  # noqa: N815
     actions: list[Annotated[str, _among(ACTIONS)]] = []
     plugins: list[str] = []
     # Old names that have no new one, and still hold:

@@ -4,11 +4,13 @@ from importlib import metadata
 
 from fastapi import APIRouter, Request, Response
 
-from services.api.replica import PartitionQuery, Replica
+from services.api.replica import OnePartition, PartitionQuery, Replica
 from services.api.views.pods import pods
+from services.api.views.topology import topology
 from services.api.web.answers import AnswerError, answer
 from services.api.web.segments import NamedRoute
 from shared.messages.commands import ChangeNodes, CommandResult, NodeSpec
+from shared.model.names import DEFAULT_PARTITION
 
 
 def cluster_routes(replica: Replica) -> APIRouter:
@@ -26,6 +28,10 @@ def cluster_routes(replica: Replica) -> APIRouter:
         models = replica.chosen(partition)
         value = pods(models, application=application, queue=queue, node=node)
         return answer(request, value)
+
+    @router.get("/topology", summary="The domains of the nodes with what is used and free in each")
+    async def domains(request: Request, partition: OnePartition = DEFAULT_PARTITION) -> Response:
+        return answer(request, topology(replica.model(partition)))
 
     @router.get("/version", summary="The version of what answers")
     async def version(request: Request) -> Response:

@@ -46,6 +46,23 @@ Labels = Annotated[
         "--labels", metavar="NAME=VALUE,…", help="Labels of each node.", show_default=False
     ),
 ]
+Racks = Annotated[
+    int,
+    typer.Option("--racks", metavar="N", help="In so many racks.", min=0, max=100_000),
+]
+Blocks = Annotated[
+    int,
+    typer.Option("--blocks", metavar="N", help="And these in so many blocks.", min=0, max=100_000),
+]
+Levels = Annotated[
+    str,
+    typer.Option(
+        "--levels",
+        metavar="NAME=LABEL,…",
+        help="The labels that make domains of the nodes, the widest first.",
+        show_default=False,
+    ),
+]
 Port = Annotated[
     int,
     typer.Option(
@@ -83,6 +100,9 @@ def up(
     capacity: Capacity = "",
     gpus: Gpus = 0,
     labels: Labels = "",
+    racks: Racks = 0,
+    blocks: Blocks = 0,
+    levels: Levels = "",
     port: Port = 9080,
     state_dir: StateDir = None,
     prefix: Prefix = "muster",

@@ -5,6 +5,7 @@ from dataclasses import replace
 from services.shim_adapter.records import ApplicationRecord, NodeRecord, PodRecord
 from services.shim_adapter.translation.bounds import MAX_SECONDS
 from services.shim_adapter.translation.task_groups import placeholder_ask
+from services.shim_adapter.translation.topology import layout_of
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     AddApplicationRequest,
@@ -85,7 +86,7 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
 
 def _terms(application: ApplicationRecord) -> GangTerms:
     """Return what holds for a gang; one that is over has no minimums."""
-    gang = application.gang
+    gang = replace(application.gang, layout=layout_of(application.task_groups))
     return replace(gang, subgroups=()) if application.is_gang_over and gang.subgroups else gang
 
 

@@ -17,6 +17,7 @@ from services.shim_adapter.translation.bounds import (
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.gpu_shares import over_devices, with_share
+from services.shim_adapter.translation.topology import topology_of
 from shared.messages.commands import TaskGroupSpec
 from shared.messages.constraints import Constraints
 from shared.model.numbers import parse_int64
@@ -143,6 +144,7 @@ def _task_group(value: Any, annotation: str) -> TaskGroupSpec:
         resource, gpu_devices = with_share(own, annotations, f"{name}.annotations")
     except ManifestError as error:
         raise TaskGroupsError(str(error)) from error
+    topology, together = topology_of(fields.get("topology"), members)
     return TaskGroupSpec(
         name=name,
         min_member=members,
@@ -150,6 +152,8 @@ def _task_group(value: Any, annotation: str) -> TaskGroupSpec:
         constraints=over_devices(_constraints(fields, name), gpu_devices),
         labels=string_map(fields.get("labels"), f"{name}.labels"),
         annotations=annotations,
+        topology=topology,
+        together=together,
     )
 
 

@@ -153,7 +153,18 @@ BY_KIND = [
     ),
     (Fact(Kind.FILTER, "maintenance", count=3), "3 nodes are left, and fail on: maintenance"),
     (Fact(Kind.TOO_FEW, "tg"), "fewer pods of task group tg wait than start together"),
-    (Fact(Kind.NO_DOMAIN, count=4), "no domain of the nodes has room for 4 of it"),
+    (
+        Fact(Kind.DOMAINS, "rack", text="b1/r3", count=14, total=16, nodes=40),
+        "rack: best of 40 is b1/r3 with 14 of 16 places",
+    ),
+    (
+        Fact(Kind.DOMAINS, "rack", text="r3", count=1, total=2, nodes=4, with_room=2, names=("t",)),
+        "rack: best of 4 is r3 with 1 of 2 places; 2 full nodes there are taken by t",
+    ),
+    (
+        Fact(Kind.SLICES, "rack", count=32, total=64, most=16),
+        "in slices of 16 by rack the nodes have places for 32 of 64",
+    ),
     (Fact(Kind.WORDS, text="no such queue"), "no such queue"),
     (Fact(Kind.NOT_TRIED, count=9), "not tried: a forecast takes 9 steps at most"),
     (

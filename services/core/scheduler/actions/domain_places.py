@@ -1,66 +1,326 @@
-"""Places for the pods of a gang that are to be in one domain of the nodes, or a part of it.
+"""Places for the pods of a gang that are to be near each other, in domains of the nodes.
 
-Rule: all that start together get a place on idle room, in the first domain that takes them, level
-      by level and part by part of the gang's tree (``placing.py``); or none does.
-Cost: what looking at all nodes costs, each time that such a gang is considered.
+Rule 1: all that start together get a place on idle room, part by part of the gang's tree, or none
+        does. Where the members of a part are alike a placement is found wherever there is one.
+Rule 2: members that are there keep those that come to their domain of a required level.
+Rule 3: the refusal is of the first part that no domain of its level holds by itself: the best
+        domain, what it lacks and who is there. Where each part would fit it says how many do.
+Cost: a sum of the nodes at each level for each part, and what placing its pods costs.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import islice
+
+import numpy as np
 
 from services.core.scheduler.actions import gang_places
-from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.actions.gang_places import NoPlaces
-from services.core.scheduler.actions.jobs_in_order import tasks_to_allocate
-from services.core.scheduler.actions.live_actions import LiveTerms
-from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.model.rows import Application, Node
-from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.nodes.columns import Amounts, Mask
+from services.core.scheduler.nodes.domains import EVERYWHERE, Bond, DomainTree, Wish
+from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.place import spread
+from services.core.scheduler.place.one import node_for
+from services.core.scheduler.place.place import Unplaced, place
+from services.core.scheduler.place.units import ALL, At, Units, units_of
+from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
-from services.core.scheduler.statement.trial import Trial
+from shared.messages.gang_tree import GangTree
+from shared.messages.interface import NO_TOPOLOGY
 from shared.model.reasons import Fact, Kind, Reason, Refusal
+
+MAX_SHOWN = 3  # applications named as being in the best domain; the others are left out
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A domain in which pods go: its rows (None: all), and what was wished that led there."""
+
+    rows: Mask | None = None
+    wish: Wish | None = None
+    at: At = ALL
+    gaps: tuple[int, dict[int, int]] | None = None  # slices that have begun: level, what they lack
 
 
 def find(
-    trial: Tentative, partition: Partition, application: Application
+    trial: Tentative, application: Application, *, backfill: bool = False
 ) -> list[tuple[Ask, Node]] | NoPlaces:
     """Find a place for every pod that starts next, or say that there is none.
 
     What was found is on the trial, as by ``gang_places.find``.
     """
-    kept = gang_places.kept_nodes(application)
-    places = _where_it_is_kept(application, kept) if kept else _in_a_domain(partition, application)
-    if not places or not _place(trial, places):
-        count = sum(application.next_pods().values())
-        refusal = Refusal(Reason.GANG_PLACES, Fact(Kind.NO_DOMAIN, count=count))
-        return NoPlaces(refusal, application.placeholder_needs())
-    return places
-
-
-def _place(trial: Tentative, places: list[tuple[Ask, Node]]) -> bool:
-    """Count pods in on their nodes, all or none; return whether the nodes take them."""
+    placer = _InDomains(trial, application, backfill=backfill)
     before = trial.checkpoint()
-    for ask, node in places:
-        if not trial.nodes.filters.takes.holds(node, ask.shape):
-            trial.rollback(before)
-            return False
-        trial.place(ask, node)
-    return True
+    kept = placer.to_kept_nodes()
+    found = place(placer, placer.tree, Region())
+    if isinstance(found, Unplaced):
+        trial.rollback(before)
+        return NoPlaces(placer.why(found.refusal), application.placeholder_needs())
+    return kept + found
 
 
-def _where_it_is_kept(application: Application, kept: Mapping[str, Node]) -> list[tuple[Ask, Node]]:
-    """Return the nodes on which others made way for it: those are of one domain."""
-    asks = [ask for ask in application.asks() if ask.key in kept]
-    wanted = sum(application.next_pods().values())
-    return [(ask, kept[ask.key]) for ask in asks] if len(asks) == wanted else []
+class _InDomains:
+    """Places the pods of a gang on the nodes' ledgers."""
+
+    goes_on = True
+
+    def __init__(self, trial: Tentative, application: Application, *, backfill: bool) -> None:
+        assert application.layout is not None
+        self._nodes, self._application, self._backfill = trial.nodes, application, backfill
+        self._bond = trial.nodes.domains.bonds[application.id]
+        self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
+        self._placed: dict[Ask, None] = {}
+        self._parts: dict[Group[Ask], GangTree] = {}
+        self._pods: dict[str, list[list[Ask]]] = {}  # by task group, those of one shape together
+        for group, count in application.to_start():
+            pods = list(islice(group.in_order(), count))
+            self._pods.setdefault(group.task_group_name, []).append(pods)
+        self.tree = self._group_of(application.layout)
+        others = [Group(name, tasks=asks) for name, sets in self._pods.items() for asks in sets]
+        self.tree = replace(self.tree, members=[*self.tree.members, *others])
+        self._parts[self.tree] = application.layout
+
+    def _group_of(self, part: GangTree) -> Group[Ask]:
+        """Return a part of the gang with what waits of it, that with the most pods first."""
+        sets = self._pods.pop(part.name, []) if not part.is_group else []
+        members = sorted(map(self._group_of, part.parts), key=_by_size)
+        if len(sets) > 1:
+            members = [Group(part.name, tasks=asks) for asks in sets]
+        found: Group[Ask] = Group(
+            part.name,
+            members=members,
+            tasks=sets[0] if len(sets) == 1 else [],
+            topology=part.topology if part.topology != NO_TOPOLOGY else None,
+        )
+        self._parts[found] = part
+        return found
+
+    def to_kept_nodes(self) -> list[tuple[Ask, Node]]:
+        """Place the members for which others have made way, where they have."""
+        kept, found = gang_places.kept_nodes(self._application), []
+        for ask in self._all(self.tree) if kept else ():
+            node = kept.get(ask.key)
+            if node is not None and self._nodes.filters.takes.holds(node, ask.shape):
+                self.put(ask, node)
+                self._placed[ask] = None
+                found.append((ask, node))
+        return found
+
+    def waiting(self, leaf: Group[Ask]) -> list[Ask]:
+        """Return the members of a task group that wait, in their order."""
+        return [ask for ask in leaf.tasks if ask not in self._placed]
+
+    def _all(self, group: Group[Ask]) -> list[Ask]:
+        return group.tasks + [ask for member in group.members for ask in self._all(member)]
+
+    # --- domains --------------------------------------------------------------------------------
+
+    def domains(self, group: Group[Ask], where: Region) -> Iterator[Region]:
+        """Yield the domains that hold each shape of a group, the tightest of the first first."""
+        wish = self._wish(group)
+        if wish is None:
+            yield where
+            return
+        if isinstance(wish, str):
+            return
+        counts = self._counts(group)
+        rows, gaps = self._at_home(group, wish, where, sum(counts.values()))
+        held = [
+            (units_of(wish, self._room(shape, rows), gaps), count)
+            for shape, count in counts.items()
+        ]
+        if not held:
+            return
+        (first, count), *others = held
+        for at in spread.candidates(wish, first, count):
+            if all(units.of(at) >= number for units, number in others):
+                yield Region(self._rows_of(wish.tree, at, rows), wish, at, gaps)
+
+    def _wish(self, group: Group[Ask]) -> Wish | str | None:
+        """Return what a group wishes; slices are of pods that are alike."""
+        if group.topology is None:
+            return None
+        return self._nodes.domains.wish(group.topology)
+
+    def _counts(self, group: Group[Ask]) -> dict[Shape, int]:
+        """Return how many of each shape are to be placed, the most first."""
+        found: dict[Shape, int] = {}
+        for ask in self._all(group):
+            if ask not in self._placed:
+                found[ask.shape] = found.get(ask.shape, 0) + 1
+        return dict(sorted(found.items(), key=lambda item: -item[1]))
+
+    def _room(self, shape: Shape, rows: Mask | None) -> Amounts:
+        places = self._nodes.room.places(shape, backfill=self._backfill)
+        return places if rows is None else places * rows
+
+    def _rows_of(self, tree: DomainTree, at: At, rows: Mask | None) -> Mask | None:
+        level, number = at
+        if level == EVERYWHERE:
+            return rows
+        own: Mask = tree.ids(level, len(self._nodes.rows)) == number
+        return own if rows is None else own & rows
+
+    def _at_home(
+        self, group: Group[Ask], wish: Wish, where: Region, count: int
+    ) -> tuple[Mask | None, tuple[int, dict[int, int]] | None]:
+        """Return the rows that members of a group which are there leave, and the slices they lack.
+
+        Where they have a preferred domain that is theirs alone it is tried by the room alone.
+        """
+        members = self._bond.members(self._parts[group])
+        domains, rows = self._nodes.domains, where.rows
+        if not members:
+            return rows, None
+        if wish.required != EVERYWHERE:
+            home = domains.home(wish.tree, wish.required, members)
+            if home is not None:
+                rows = self._rows_of(wish.tree, (wish.required, home), rows)
+        if not wish.slices:
+            return rows, None
+        level, size = wish.slices[-1]
+        there = domains.counts(wish.tree, level, members)
+        gaps = {at: size - number % size for at, number in there.items() if number % size}
+        return rows, (level, gaps) if 0 < count <= sum(gaps.values()) else None
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def nodes_for(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
+        """Yield the nodes of a leaf's asks: counted at once, one by one where pods mind others."""
+        shape = asks[0].shape
+        if where.wish is None or not self._is_counted(shape):
+            for ask in asks:
+                yield self._one(ask.shape, where)
+            return
+        units = units_of(where.wish, self._room(shape, where.rows), where.gaps)
+        count = min(len(asks), units.of(where.at))
+        for row, number in spread.fill(where.wish, units, where.at, count) if count else ():
+            for _ in range(number):
+                yield self._nodes.rows[row]
+
+    def _is_counted(self, shape: Shape) -> bool:
+        """Return whether places alone decide how many pods go where."""
+        facts = self._nodes.filters.facts
+        is_free = not (facts.pods.matters(shape) or facts.volumes.matters(shape))
+        return is_free and self._nodes.hooks is None and not shape.constraints.required_node
+
+    def _one(self, shape: Shape, where: Region) -> Node | None:
+        if where.rows is None:
+            return node_for(self._nodes, shape, backfill=self._backfill)
+        filters = self._nodes.filters
+        asked = filters.backfill if self._backfill else filters.open
+        return self._nodes.order.first(asked.mask(shape) & where.rows, shape)
+
+    # --- evidence -------------------------------------------------------------------------------
+
+    def refusal(self, ask: Ask | None, placed: list[tuple[Ask, Node]]) -> Fact:
+        """Say how many members have a place."""
+        total = len(self._all(self.tree))
+        nodes = len({node.node_id for _, node in placed})
+        amount = ask.shape.resource if ask is not None else {}
+        return Fact(Kind.PLACES, count=len(placed), total=total, nodes=nodes, amount=amount)
+
+    def why(self, stuck: Fact) -> Refusal:
+        """Return why the gang has no places: what the first part lacks that no domain holds."""
+        fact = next(filter(None, map(self._lack, self._constrained(self.tree))), None)
+        shape = next(iter(self._counts(self.tree)), None)
+        evidence = self._nodes.room.evidence(shape) if shape is not None else None
+        return Refusal(Reason.GANG_PLACES, fact or stuck, evidence)
+
+    def _constrained(self, group: Group[Ask]) -> Iterable[Group[Ask]]:
+        for member in group.members:
+            yield from self._constrained(member)
+        if group.topology is not None and self._counts(group):
+            yield group
+
+    def _lack(self, group: Group[Ask]) -> Fact | None:
+        """Return what the best domain of a group's level lacks; None: one holds all of it."""
+        wish = self._wish(group)
+        if not isinstance(wish, Wish):
+            return Fact(Kind.WORDS, text=wish or "")
+        counts = self._counts(group)
+        rows, gaps = self._at_home(group, wish, Region(), sum(counts.values()))
+        for shape, count in counts.items():
+            units = units_of(wish, self._room(shape, rows), gaps)
+            if wish.required == EVERYWHERE:
+                if units.everywhere < count:
+                    return self._lack_everywhere(wish, units, count, shape)
+                continue
+            known = wish.tree.known(wish.required)
+            if not known:
+                return Fact(Kind.WORDS, text=f"no node is in a {self._level(wish)}")
+            whole = units.whole[wish.required]
+            best = max(known, key=lambda at: int(whole[at]))
+            if whole[best] < count:
+                return self._lack_of_domain(wish, (best, int(whole[best])), count, shape)
+        return None
+
+    def _level(self, wish: Wish, level: int | None = None) -> str:
+        label = wish.tree.labels[wish.required if level is None else level]
+        names = {label: name for name, label in self._nodes.domains.levels}
+        return names.get(label, label)
+
+    def _lack_everywhere(self, wish: Wish, units: Units, count: int, shape: Shape) -> Fact:
+        places = np.count_nonzero(units.raw[-1])
+        fact = Fact(
+            Kind.MOST_PLACES,
+            count=units.everywhere,
+            total=count,
+            nodes=int(places),
+            amount=shape.resource,
+        )
+        if not wish.slices:
+            return fact
+        level, size = wish.slices[0]
+        return replace(fact, kind=Kind.SLICES, name=self._level(wish, level), most=size)
+
+    def _lack_of_domain(self, wish: Wish, best: tuple[int, int], count: int, shape: Shape) -> Fact:
+        number, held = best
+        level = wish.required
+        own = wish.tree.ids(level, len(self._nodes.rows)) == number
+        full = np.flatnonzero(own & (self._nodes.room.places(shape) == 0)).tolist()
+        takers: dict[str, int] = {}
+        for row in full:
+            node = self._nodes.rows[row]
+            names = dict.fromkeys(each.application_id for each in node.allocations.values())
+            for name in filter(self._application.id.__ne__, names):
+                takers[name] = takers.get(name, 0) + 1
+        shown = sorted(takers, key=lambda name: (-takers[name], name))[:MAX_SHOWN]
+        return Fact(
+            Kind.DOMAINS,
+            name=self._level(wish),
+            text="/".join(wish.tree.paths[level][number]),
+            count=held,
+            total=count,
+            nodes=len(wish.tree.known(level)),
+            with_room=sum(1 for row in full if self._is_taken(row, shown)),
+            names=tuple(shown),
+        )
+
+    def _is_taken(self, row: int, names: list[str]) -> bool:
+        held = self._nodes.rows[row].allocations.values()
+        return any(each.application_id in names for each in held)
 
 
-def _in_a_domain(partition: Partition, application: Application) -> list[tuple[Ask, Node]]:
-    """Return where all that start next may go now, on nodes that nothing is kept on."""
-    trial = Trial(partition, LiveTerms(partition))
-    job = trial.job_of(application)
-    tasks = tasks_to_allocate(job)
-    is_placed = bool(tasks) and place_job(Attempt(trial, job.name), job, tasks, now=True)
-    found = [(task.pod, task.node) for task in tasks if is_placed]
-    trial.statement.discard()
-    return [(pod, node) for pod, node in found if isinstance(pod, Ask) and node is not None]
+def _by_size(group: Group[Ask]) -> tuple[bool, int]:
+    return group.topology is None, -_size(group)
+
+
+def _size(group: Group[Ask]) -> int:
+    return len(group.tasks) + sum(map(_size, group.members))
+
+
+def members_by_level(nodes: NodeTable, bond: Bond) -> list[tuple[str, dict[str, int]]]:
+    """Return how many pods of a gang are in which domains, level by level of the cluster's."""
+    tree = nodes.domains.cluster
+    members = bond.members(bond.tree)
+    if tree is None or not members:
+        return []
+    found = []
+    for level, (name, _) in enumerate(nodes.domains.levels):
+        counts = nodes.domains.counts(tree, level, members)
+        paths = tree.paths[level]
+        found.append((name, {"/".join(paths[at]): number for at, number in counts.items()}))
+    return found

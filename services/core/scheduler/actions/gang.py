@@ -281,9 +281,8 @@ def _bound(partition: Partition, application: Application) -> NoPlaces | None:
 def _find(
     trial: Tentative, partition: Partition, application: Application
 ) -> list[tuple[Ask, Node]] | NoPlaces:
-    if application.has_topology:
-        return domain_places.find(trial, partition, application)
-    return gang_places.find(trial, application, backfill=partition.settings.backfill)
+    find = domain_places.find if application.has_topology else gang_places.find
+    return find(trial, application, backfill=partition.settings.backfill)
 
 
 def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:

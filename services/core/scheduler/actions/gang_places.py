@@ -155,12 +155,12 @@ class _OnNodes:
             for start in _starts(self._nodes, self._application, backfill=self._backfill):
                 yield [start]
 
-    def node_for(self, ask: Ask, where: list[Node]) -> Node | None:
-        """Return the node where it begins, or that is kept for a member, or the first in order."""
-        if where:
-            return where.pop()
-        own = self._kept.get(ask.key)
-        return node_for(self._nodes, ask.shape, own=own, backfill=self._backfill)
+    def nodes_for(self, asks: list[Ask], where: list[Node]) -> Iterator[Node | None]:
+        """Yield the node where it begins, or that is kept for a member, or the first in order."""
+        for ask in asks:
+            own = self._kept.get(ask.key)
+            begin = where.pop() if where else None
+            yield begin or node_for(self._nodes, ask.shape, own=own, backfill=self._backfill)
 
     def refusal(self, ask: Ask | None, placed: list[tuple[Ask, Node]]) -> NoPlaces:
         """Say how many members have a place, and what is lacking for one more."""

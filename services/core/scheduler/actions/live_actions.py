@@ -301,6 +301,8 @@ class LiveTerms(Terms):
         """Return whether an application is no gang of several task groups."""
         if application.tree is not None:
             return bool(application.succeeded) or application.tree.only is not None
+        if application.layout is not None:
+            return False
         return len(application.task_groups) <= 1 or len(_minimum_of(application)) <= 1
 
     def tree(self, job: Job) -> Group[Task] | None:
@@ -316,6 +318,9 @@ class LiveTerms(Terms):
         for task in job.tasks:
             sets.get(task.task_group, others).tasks.append(task)
         members = [*sets.values(), *([others] if others.tasks else [])]
+        if application.layout is not None:
+            root = _arranged(application.layout, sets)
+            members = [root, *sets.values(), *([others] if others.tasks else [])]
         return Group(job.name, members=members)
 
     def is_preemptible(self, application: Application) -> bool:
@@ -390,6 +395,16 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
     root = made(tree)
     others = [task for tasks in by_group.values() for task in tasks]
     return replace(root, members=[*root.members, Group(job.name, tasks=others)]) if others else root
+
+
+def _arranged(part: GangTree, sets: dict[str, Group[Task]]) -> Group[Task]:
+    """Return the layout of a gang with its sets of tasks, which are taken out of ``sets``."""
+    topology = part.topology if part.topology != NO_TOPOLOGY else None
+    if not part.is_group:
+        return replace(sets.pop(part.name, Group(part.name)), topology=topology)
+    return Group(
+        part.name, members=[_arranged(each, sets) for each in part.parts], topology=topology
+    )
 
 
 def delay_end_ns(application: Application) -> int:

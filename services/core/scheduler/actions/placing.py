@@ -5,7 +5,7 @@ accelerators for tasks without (resource type), then the fullest first; equal on
 the trial. Source: docs/rules/kai.md#allocate and docs/rules/kai.md#scores-and-domains.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,9 +64,10 @@ class _OnTrial:
             rows = rows & same_domain(self._trial, topology, running[0])
         return domains(self._trial, topology, rows, group.all_tasks(self._place_of.__contains__))
 
-    def node_for(self, task: Task, where: Domain) -> Node | None:
-        """Return the node of a domain for a task."""
-        return best_node(self._trial, task, where, now=self._now)
+    def nodes_for(self, tasks: list[Task], where: Domain) -> Iterator[Node | None]:
+        """Yield the node of a domain for each task."""
+        for task in tasks:
+            yield best_node(self._trial, task, where, now=self._now)
 
     def refusal(self, task: Task | None, placed: list[tuple[Task, Node]]) -> None:
         """Say nothing: a job that is not placed waits."""

@@ -36,7 +36,7 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.model.user_ledger import UserLedger
 from shared.messages.constraints import NO_CONSTRAINTS, Taint
-from shared.messages.gang_tree import GangTree, tree_of
+from shared.messages.gang_tree import GangTree, layout_of, tree_of
 from shared.messages.interface import (
     DEFAULT_PLACEHOLDER_TIMEOUT_MS,
     AddApplicationRequest,
@@ -111,6 +111,7 @@ class Node:
     score: float = 0.0  # its place in the order: smaller is better
     changed: int = -1  # when its row changed last, by the index's log
     volume_limits: dict[str, int] = field(default_factory=dict)  # by driver; of others any number
+    domain: tuple[str, ...] = ()  # its path in the cluster's topology; (): it is in none
 
     @property
     def is_closed(self) -> bool:
@@ -843,7 +844,7 @@ class Application:
     starts_placed: bool = False  # every one of them must have a place on the nodes
     keeps_minimum: bool = False  # a gang that has fallen below it starts again as a whole
     tree: GangTree | None = None  # of a gang that starts without placeholders
-    has_topology: bool = False  # pods of that are to be in one domain of the nodes
+    layout: GangTree | None = None  # of one of which pods are to be in one domain of the nodes
     is_kai: bool = False  # under the policy kai: it grows by turns, and within its quota
     is_fixed: bool = False  # it is, and of its pods one may not be preempted
     fixed: Resource = field(default_factory=dict)  # what its queues count of it as such
@@ -875,15 +876,28 @@ class Application:
     def __post_init__(self) -> None:
         if self.request.gang.subgroups and not self.is_gang:
             self._plant()
+        self._lay_out()
         self.order = self.order_at(self.in_use())
 
     def _plant(self) -> None:
         """Take over the tree of a gang that starts without placeholders, and its minimums."""
         tree = self.tree = tree_of(self.request.gang)
         assert tree is not None
-        self.has_topology = tree.has_topology
         for name, least in tree.minima().items():
             self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
+
+    def _lay_out(self) -> None:
+        """Know the tree of a gang with parts that are to be near each other: it starts whole."""
+        tree = self.tree or layout_of(self.request.gang)
+        if tree is None or not tree.has_topology:
+            return
+        self.layout = tree
+        self.starts_placed, self.starts_in_part = True, False
+
+    @property
+    def has_topology(self) -> bool:
+        """Return whether pods of its gang are to be in one domain of the nodes."""
+        return self.layout is not None
 
     @cached_property
     def id(self) -> str:

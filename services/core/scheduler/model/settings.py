@@ -14,6 +14,7 @@ from shared.model.scheduler_settings import (
     FAIR_LEAF_GANGS,
     GANG,
     HEADS,
+    MAX_LEVELS,
     NONE,
     PRESETS,
     REMAKE_PLACEHOLDERS,
@@ -23,6 +24,7 @@ from shared.model.scheduler_settings import (
     STATE_AWARE,
     named,
     preset_of,
+    topology_levels,
 )
 from shared.model.units import seconds
 
@@ -84,6 +86,10 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         _is_list,
         f"at most {MAX_NAMES} names with commas, of {MAX_NAMES_CHARACTERS} characters in all",
     ),
+    "topologyLevels": (
+        lambda text: topology_levels(text) is not None,
+        f"at most {MAX_LEVELS} different labels of nodes with commas, or rack=example.com/rack",
+    ),
     "plugins": (lambda _: True, "names with commas"),  # what is none is said, and nothing starts
     "stuckInReleasing": (
         lambda text: text.startswith("-") or _is_duration(text),
@@ -135,6 +141,8 @@ class Settings:
     ``stuck_after_ns``: a victim that has not gone by then is not waited for, and another may be
     taken for it (negative: never).
     ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
+    ``topology_levels`` are the levels of the cluster's domains, the widest first: each by its name
+    and the label of the nodes that makes it.
     ``refused`` says which names and values do not hold, ``renamed`` which names are old ones, a
     sentence each.
     """
@@ -156,6 +164,7 @@ class Settings:
     plugins: tuple[str, ...] = ()
     staleness_grace_ns: int = STALENESS_GRACE_NS
     stuck_after_ns: int = STUCK_AFTER_NS
+    topology_levels: tuple[tuple[str, str], ...] = ()
     refused: tuple[str, ...] = ()
     renamed: tuple[str, ...] = ()
 
@@ -220,6 +229,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         plugins=_plugins(values.get("plugins", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
+        topology_levels=topology_levels(values.get("topologyLevels", "")) or (),
         refused=_in_short(
             (
                 *read.refused,

@@ -13,7 +13,8 @@ from shared.messages.interface import AllocationAsk
 from shared.model.resources import MEMORY, VCORE
 
 Labels = tuple[tuple[str, str], ...]
-ShapeKey = tuple[tuple[tuple[str, int], ...], Constraints, Labels, int, int]
+Rest = tuple[Constraints, Labels, int, int, Any]  # run_ns, expected_ns, bond
+ShapeKey = tuple[tuple[tuple[str, int], ...], Rest]
 
 
 class Demand(NamedTuple):
@@ -43,6 +44,7 @@ class Shape:
     labels: Labels = ()  # those that constraints of any pod ask about
     run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or not used
     expected_ns: int = 0  # for how long by prediction, where the shortest come first; 0: as above
+    bond: Any = None  # the gang and its part by which it is bound to domains of the nodes
     on_devices: Need | None = field(init=False)  # None: it asks for no GPU
     asked_for: AskedFor = field(init=False)  # what it is in the recent mix
     # What the room ``nodes`` remembers of it: only that reads and writes these.
@@ -101,16 +103,21 @@ class ShapeTable:
         self._made = 0
 
     def shape_of(
-        self, ask: AllocationAsk, labels: Labels = (), run_ns: int = 0, expected_ns: int = 0
+        self,
+        ask: AllocationAsk,
+        labels: Labels = (),
+        run_ns: int = 0,
+        expected_ns: int = 0,
+        bond: Any = None,
     ) -> Shape:
         """Return the shape of an ask, the same object for every ask like it, and count its use."""
         resource, constraints = dict(ask.resource_per_alloc), ask.constraints
-        key = _shape_key(resource, constraints, labels, run_ns, expected_ns)
+        key = _key_of(resource, (constraints, labels, run_ns, expected_ns, bond))
         shape = self._shapes.get(key)
         if shape is None:
             self._made += 1
             name = f"shape-{self._made}"
-            shape = Shape(name, resource, constraints, labels, run_ns, expected_ns)
+            shape = Shape(name, resource, constraints, labels, run_ns, expected_ns, bond)
             self._shapes[key] = shape
         self.use(shape, 1)
         return shape
@@ -126,19 +133,13 @@ class ShapeTable:
             self._uses[shape] = left
             return False
         del self._uses[shape]
-        of_pods = shape.constraints, shape.labels
-        del self._shapes[_shape_key(shape.resource, *of_pods, shape.run_ns, shape.expected_ns)]
+        rest = (shape.constraints, shape.labels, shape.run_ns, shape.expected_ns, shape.bond)
+        del self._shapes[_key_of(shape.resource, rest)]
         return True
 
     def __len__(self) -> int:
         return len(self._shapes)
 
 
-def _shape_key(
-    resource: Mapping[str, int],
-    constraints: Constraints,
-    labels: Labels,
-    run_ns: int,
-    expected_ns: int,
-) -> ShapeKey:
-    return (tuple(sorted(resource.items())), constraints, labels, run_ns, expected_ns)
+def _key_of(resource: Mapping[str, int], rest: Rest) -> ShapeKey:
+    return (tuple(sorted(resource.items())), rest)

@@ -129,7 +129,8 @@ class NodeOrder:
     def _is_indexed(self, shape: Shape) -> bool:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""
         return not (
-            self._filters.facts.pods.matters(shape)
+            shape.bond is not None
+            or self._filters.facts.pods.matters(shape)
             or self._preferences.matters(shape)
             or (self._hooks is not None and self._hooks.needs_scan)
         )

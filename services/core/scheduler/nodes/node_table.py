@@ -10,6 +10,7 @@ from typing import Any
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.nodes.columns import NodeColumns
+from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.nodes.filters import NodeFilters
 from services.core.scheduler.nodes.filters.plugins import NodeHooks
 from services.core.scheduler.nodes.node_classes import NodeClasses
@@ -46,11 +47,14 @@ class NodeTable:
         self.devices = NodeDevices()
         self.pods = PodIndex()
         self.pods.watch(self.rows)
+        self.domains = Domains(self.rows)
         self.pods_changed = False  # in a way that asks may look at; who requeues for it resets it
         self.hooks: NodeHooks | None = None  # of plugins
         self.views = NodeViews(self.rows)
         self._classes = NodeClasses()
-        self.filters = NodeFilters(self.columns, self.views, self.devices, self.pods, self.nodes)
+        self.filters = NodeFilters(
+            self.columns, self.views, self.devices, self.pods, self.nodes, self.domains
+        )
         self.lane = self.filters.lane
         self.order = NodeOrder(self.columns, self.views, self.filters, self.devices, self.pods)
         self._index, ranks = self.order.index, self.order.ranks
@@ -80,6 +84,7 @@ class NodeTable:
         add_into(self.total, node.capacity)
         self.columns.soft_taints += _soft_taints(node)
         self.order.ranks.added(node)
+        self.domains.added(node)
         self.pods.joined()
         self.pods.count_node(node, 1)
         self._write_capacity(node)
@@ -101,6 +106,7 @@ class NodeTable:
             last.row = node.row
             self._write_capacity(last)
             self.refresh(last)
+        self.domains.removed(node)
         self.views.shorten()
         if last is not node:
             self.views.renew(last)
@@ -144,6 +150,7 @@ class NodeTable:
         self.columns.soft_taints -= _soft_taints(node)
         node.labels, node.taints, node.volume_limits = labels, taints, volume_limits
         self.columns.soft_taints += _soft_taints(node)
+        self.domains.relabelled(node)
         self._judge_again(node)
         self.touch(node)
         self.pods.watch(self.rows)
@@ -174,6 +181,8 @@ class NodeTable:
             self.devices.give_to(node, allocation, allocation.devices)
         if self.pods.placed(node, allocation, 1):
             self.pods_changed = True
+        if self.domains.bonds:
+            self.domains.count(allocation, node, 1)
         if self.hooks is not None:
             self.hooks.came(allocation)
 
@@ -234,6 +243,8 @@ class NodeTable:
 
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
         self._take(node, allocation.resource_per_alloc, change)
+        if self.domains.bonds:
+            self.domains.count(allocation, node, change)
         if self.pods.placed(node, allocation, change):
             self.pods_changed = True
 

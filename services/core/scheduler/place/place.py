@@ -47,8 +47,8 @@ class Placer(Protocol[Task, Where, Why_co]):
     def domains(self, group: Group[Task], where: Where) -> Iterable[Where]:
         """Return the domains of which a group goes into one, in the order to try them."""
 
-    def node_for(self, task: Task, where: Where) -> Node | None:
-        """Return the node for an ask now, beside those that were placed; None: there is none."""
+    def nodes_for(self, tasks: list[Task], where: Where) -> Iterable[Node | None]:
+        """Yield the node for each of a leaf's asks, once those before it are placed; None: none."""
 
     def put(self, task: Task, node: Node) -> None:
         """Place an ask."""
@@ -107,9 +107,10 @@ def _place_leaf(
     where: Where,
     placed: list[tuple[Task, Node]],
 ) -> list[Task]:
-    """Place like asks one by one; return those that are left when one has no node."""
+    """Place the asks of a leaf one by one; return those that are left when one has no node."""
+    nodes = iter(placer.nodes_for(tasks, where))
     for at, task in enumerate(tasks):
-        node = placer.node_for(task, where)
+        node = next(nodes, None)
         if node is None:
             return tasks[at:]
         placer.put(task, node)

@@ -167,7 +167,8 @@ def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
     for application in list(leaf.applications.values()):
         if application.refusal is None or not application.waits_as_a_whole:
             continue
-        if application.is_behind_overdue_gang or application.is_restarting:
+        as_a_whole = application.is_restarting or application.has_topology
+        if application.is_behind_overdue_gang or as_a_whole:
             continue
         due_ns = application.refused_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:

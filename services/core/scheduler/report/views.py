@@ -227,6 +227,7 @@ def node_state(node: Node, *, removed: bool = False) -> NodeState:
         removed=removed,
         reservations=tuple(node.reservations),
         devices=tuple(node.devices),
+        domain=node.domain,
     )
 
 

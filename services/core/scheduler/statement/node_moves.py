@@ -7,6 +7,7 @@ from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.journal import (
     ForeignChanged,
     NodeAccepted,
+    NodeChanged,
     NodeEnded,
     RowSet,
 )
@@ -55,8 +56,11 @@ def relabel(
     volume_limits: dict[str, int],
 ) -> None:
     """Change a node's labels and taints, and how many volumes it takes."""
+    domain = node.domain
     partition.nodes.relabel(node, labels, taints, volume_limits)
     partition.journal.record(RowSet(node, {"labels": labels}))
+    if node.domain != domain:
+        partition.journal.record(NodeChanged(node))
     partition.is_capacity_new = True
     partition.requeue_for_domains()
     _has_changed(partition, node)

@@ -233,8 +233,7 @@ class Partition:
         self.learn(request.constraints)
         if GPU_SHARE in request.resource_per_alloc:
             self.share_devices()
-        labels = self.nodes.pods.labels_of(request.allocation_tags)
-        shape = self.shapes.shape_of(request, labels, *self._run_times(application, request))
+        shape = self._shape_of(application, request)
         created_ns = request.create_time_ns or self.now_ns
         ask = Ask(request, shape, sequence or self.next_sequence(), created_ns)
         application_ledger.add_ask(application, ask)
@@ -246,6 +245,13 @@ class Partition:
         if shape in self.blocked_shapes:
             self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.ask_joined(application, ask)
+
+    def _shape_of(self, application: Application, request: AllocationAsk) -> Shape:
+        """Return the shape of an ask as of now, and count its use."""
+        labels = self.nodes.pods.labels_of(request.allocation_tags)
+        times = self._run_times(application, request)
+        bond = self.nodes.domains.bond_of(application.id, request.task_group_name)
+        return self.shapes.shape_of(request, labels, *times, bond)
 
     def share_devices(self) -> None:
         """Have nodes announce shares of their GPUs from now on: somebody asks for one."""
@@ -302,9 +308,7 @@ class Partition:
                 self.unreserve(application.reservations[ask.key])
             application_ledger.remove_ask(application, ask.key)
             self._release_shape(ask.shape)
-            labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
-            times = self._run_times(application, ask.request)
-            shape = self.shapes.shape_of(ask.request, labels, *times)
+            shape = self._shape_of(application, ask.request)
             application_ledger.add_ask(application, replace(ask, shape=shape))
         queueing.enter(application)
         for ask in asks:

@@ -10,7 +10,7 @@ docs/rules/kai.md#states-and-rooms.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
@@ -361,6 +361,7 @@ class Trial:
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, Task] = {}
         self._shapes: dict[tuple[object, ...], Shape] = {}
+        self._free: dict[Shape, Shape] = {}  # those of gangs without their domains
         self.touched: dict[str, Job] = {}  # of whose pods one was moved, for all that it is back
         self.evictable: dict[Share, dict[Job, None]] = {}  # of those what has something to give
         self.changed: dict[Job, None] = {}  # of whose pods one was moved, until this is read
@@ -517,7 +518,7 @@ class Trial:
         """Return what a task asks of nodes; of a pod that runs, as it would if it waited."""
         pod = task.pod
         if isinstance(pod, Ask):
-            return pod.shape
+            return pod.shape if pod.shape.bond is None else self._unbound(pod.shape)
         labels = self.nodes.pods.labels_of(pod.allocation_tags)
         key = (task.request, pod.resource_per_alloc.get(PODS, 0), pod.constraints, labels)
         shape = self._shapes.get(key)
@@ -525,6 +526,14 @@ class Trial:
             resource = dict(pod.resource_per_alloc)
             shape = self._shapes[key] = Shape("of a victim", resource, pod.constraints, labels)
         return shape
+
+    def _unbound(self, shape: Shape) -> Shape:
+        """Return a shape without its gang's domains: here its tree keeps it to them."""
+        found = self._free.get(shape)
+        if found is None:
+            found = replace(shape, bond=None, view=None, candidates=None, plan=None)
+            self._free[shape] = found
+        return found
 
     def room(self) -> NDArray[np.int64]:
         """Return what the nodes will have when what is to come has come; closed ones nothing."""

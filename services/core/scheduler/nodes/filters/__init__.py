@@ -8,6 +8,7 @@ import numpy as np
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
+from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.nodes.filters.base import Filter, Moment, NodeFilter
 from services.core.scheduler.nodes.filters.claims import (
     Held,
@@ -20,6 +21,7 @@ from services.core.scheduler.nodes.filters.claims import (
 from services.core.scheduler.nodes.filters.combined import Filters, Steps, evidence
 from services.core.scheduler.nodes.filters.constraints import Selected, Tolerated
 from services.core.scheduler.nodes.filters.devices import FreeDevices
+from services.core.scheduler.nodes.filters.domains import InDomain
 from services.core.scheduler.nodes.filters.plugins import FixedPlugins, MovingPlugins, NodeHooks
 from services.core.scheduler.nodes.filters.pods import OtherPods
 from services.core.scheduler.nodes.filters.room import Room
@@ -74,18 +76,20 @@ class Facts(NamedTuple):
     size: Size
     volumes: Volumes
     pods: OtherPods
+    domain: InDomain
 
 
 class NodeFilters:
     """The filters of one table of nodes, as lists: each is a question that is asked of nodes."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0917 - what the table of nodes is made of
         self,
         columns: NodeColumns,
         views: NodeViews,
         free_devices: NodeDevices,
         pods: PodIndex,
         nodes: Mapping[str, Node],
+        domains: Domains,
     ) -> None:
         self._columns, self._views, self._devices = columns, views, free_devices
         self.lane = lane = Lane()
@@ -98,6 +102,7 @@ class NodeFilters:
             Size(columns, room, devices),
             Volumes(columns, pods, nodes),
             OtherPods(columns, views, pods, nodes),
+            InDomain(columns, domains),
         )
         self.of_node: list[NodeFilter] = []
         self._moving: list[Filter] = []
@@ -133,28 +138,28 @@ class NodeFilters:
 
     def choose(self) -> None:
         """Make the lists: devices are among them where shares of GPUs are announced."""
-        schedulable, claims, room, devices, size, volumes, pods = self.facts
+        schedulable, claims, room, devices, size, volumes, pods, domain = self.facts
         moving = self._moving
         node, unclaimed = OfNode(self._columns, self._views, self.of_node), Unclaimed(self._columns)
         has_room: list[Filter] = [room]
         if self._devices.are_shared:
             has_room.append(devices)
-        others: list[Filter] = [volumes, pods]
+        others: list[Filter] = [volumes, pods, domain]
         self.has_room.set(*has_room)
-        self.admits.set(node, *moving)
-        self.fits.set(schedulable, *has_room, node, *moving)
+        self.admits.set(node, domain, *moving)
+        self.fits.set(schedulable, *has_room, node, domain, *moving)
         self.between_pods.set(*others)
         self.takes.set(schedulable, *has_room, node, *others, *moving)
         self.open.set(*self.takes.filters, claims)
         self.held.set(*self.takes.filters, Held(self._columns))
         self.backfill.set(*self.takes.filters, LeavesEnough(self._columns))
         self.indexed.set(schedulable, unclaimed, *has_room, node)
-        self.could_hold.set(schedulable, size, node, *moving)
+        self.could_hold.set(schedulable, size, node, domain, *moving)
         self.could_start.set(schedulable, size, node, *others)
         self.reservable.set(*self.could_hold.filters, unclaimed)
-        self.counted.set(schedulable, node)
-        self.counted_open.set(schedulable, node, claims)
-        self.counted_backfill.set(schedulable, node, NotHeld(self._columns, self.lane))
+        self.counted.set(schedulable, node, domain)
+        self.counted_open.set(schedulable, node, claims, domain)
+        self.counted_backfill.set(schedulable, node, NotHeld(self._columns, self.lane), domain)
         self._of_node_steps: Steps = [
             (SCHEDULABLE, [schedulable]),
             *((MATCHING, [each]) for each in self.of_node[: len(NODE_FILTERS)]),
@@ -165,6 +170,7 @@ class NodeFilters:
             (ROOM, has_room),
             ("volumes", [volumes]),
             ("pods", [pods]),
+            ("domain", [domain]),
             ("claims", [claims]),
         ]
 

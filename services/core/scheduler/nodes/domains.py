@@ -1,0 +1,363 @@
+"""The domains of the nodes, by id for each row, and the members of gangs that are bound to some.
+
+Rule 1: a domain is the path of label values down to its level. A node that lacks one of the labels
+        is in no domain of the tree.
+Rule 2: ids follow nodes as they come, change and go; what runs on a node that moves stays there.
+Rule 3: a gang is at home where most of its members are, of equal domains in the first by name.
+
+Limit: MAX_TREES trees at one time; a gang that names other levels is told so.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.nodes.columns import Amounts, Mask
+from shared.messages.gang_tree import GangTree
+from shared.messages.interface import NO_TOPOLOGY, Allocation, TopologyConstraint
+
+MAX_TREES = 16  # trees of levels that gangs name; a gang with another one waits and is told
+EVERYWHERE = -1  # the level of all nodes, in a domain or not
+Path = tuple[str, ...]
+Bound = tuple["DomainTree", int, tuple[int, ...]]  # the level, and its domains (): all of them
+
+
+class DomainTree:
+    """The domains of some labels, the widest first. An id that has no node is used again."""
+
+    def __init__(self, labels: Path) -> None:
+        self.labels = labels
+        self.paths: list[list[Path]] = [[] for _ in labels]  # by level and id
+        self.parents: list[list[int]] = [[] for _ in labels]
+        self._ids: list[Amounts] = [np.full(16, -1, dtype=np.int64) for _ in labels]
+        self._known: list[dict[Path, int]] = [{} for _ in labels]
+        self._nodes: list[list[int]] = [[] for _ in labels]  # how many are in each
+        self._unused: list[list[int]] = [[] for _ in labels]
+
+    @property
+    def depth(self) -> int:
+        """Return how many levels there are; as a level it is that of single nodes."""
+        return len(self.labels)
+
+    def ids(self, level: int, count: int) -> Amounts:
+        """Return the domain of each of so many rows at a level; -1: it is in none."""
+        return self._ids[level][:count]
+
+    def known(self, level: int) -> list[int]:
+        """Return the ids of a level that have nodes, by the names of their paths."""
+        found = self._known[level]
+        return [found[path] for path in sorted(found)]
+
+    def is_empty(self, level: int) -> bool:
+        """Return whether no node is in any domain of a level."""
+        return not self._known[level]
+
+    def write(self, row: int, labels: Mapping[str, str], *, is_new: bool = False) -> None:
+        """Bring a row up to date with its node's labels."""
+        if row >= self._ids[0].size:
+            more = max(16, row + 1)
+            self._ids = [np.pad(ids, (0, more), constant_values=-1) for ids in self._ids]
+        before = [-1] * self.depth if is_new else [int(ids[row]) for ids in self._ids]
+        path = tuple(labels.get(name, "") for name in self.labels)
+        above = -1
+        for level, ids in enumerate(self._ids):
+            above = self._enter(level, path[: level + 1], above) if all(path) else -1
+            ids[row] = above
+        self._leave(before)
+
+    def erase(self, row: int, last: int) -> None:
+        """Forget a row; the last one takes its place."""
+        self._leave([int(ids[row]) for ids in self._ids])
+        for ids in self._ids:
+            ids[row] = ids[last]
+            ids[last] = -1
+
+    def _enter(self, level: int, path: Path, above: int) -> int:
+        known = self._known[level]
+        found = known.get(path)
+        if found is None:
+            unused = self._unused[level]
+            if unused:
+                found = unused.pop()
+                self.paths[level][found], self.parents[level][found] = path, above
+            else:
+                found = len(self.paths[level])
+                self.paths[level].append(path)
+                self.parents[level].append(above)
+                self._nodes[level].append(0)
+            known[path] = found
+        self._nodes[level][found] += 1
+        return found
+
+    def _leave(self, ids: Sequence[int]) -> None:
+        for level, found in enumerate(ids):
+            if found < 0:
+                continue
+            self._nodes[level][found] -= 1
+            if not self._nodes[level][found]:
+                del self._known[level][self.paths[level][found]]
+                self._unused[level].append(found)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Wish:
+    """A topology constraint on the tree that it is about: levels are numbers, EVERYWHERE for none.
+
+    ``slices`` are (level, size), the coarsest first; level ``tree.depth`` is that of single nodes.
+    """
+
+    tree: DomainTree
+    required: int = EVERYWHERE
+    preferred: int = EVERYWHERE
+    slices: tuple[tuple[int, int], ...] = ()
+    is_unconstrained: bool = False
+    is_balanced: bool = False
+
+    @property
+    def size(self) -> int:
+        """Return of how many pods a coarsest slice is; 1 where there are none."""
+        return self.slices[0][1] if self.slices else 1
+
+
+@dataclass(slots=True, eq=False)
+class Bond:
+    """Where the members of a gang are of which parts are to be near each other."""
+
+    tree: GangTree
+    chains: dict[str, list[GangTree]] = field(
+        default_factory=dict
+    )  # by task group, outermost first
+    on: dict[str, dict[Node, int]] = field(default_factory=dict)  # members, by task group and node
+    bounds: dict[str, tuple[int, list[Bound]]] = field(default_factory=dict)  # and as of when
+
+    def __post_init__(self) -> None:
+        self._follow(self.tree, [])
+
+    def _follow(self, part: GangTree, above: list[GangTree]) -> None:
+        chain = [*above, part] if part.topology != NO_TOPOLOGY else above
+        if not part.is_group:
+            self.chains[part.name] = chain
+            self.on[part.name] = {}
+        for each in part.parts:
+            self._follow(each, chain)
+
+    def count(self, allocation: Allocation, node: Node, change: int) -> None:
+        """Count a pod of the gang on its node, or out of it."""
+        on = self.on.get(allocation.task_group_name)
+        if on is None:
+            return
+        self.bounds.clear()
+        left = on.get(node, 0) + change
+        if left:
+            on[node] = left
+        else:
+            on.pop(node, None)
+
+    def members(self, part: GangTree) -> dict[Node, int]:
+        """Return where the members of a part of the gang are, and how many on each node."""
+        found: dict[Node, int] = {}
+        for name in part.minima():
+            for node, count in self.on[name].items():
+                found[node] = found.get(node, 0) + count
+        return found
+
+
+_NOWHERE: Bound = (DomainTree(()), EVERYWHERE, ())  # of what cannot be done
+
+
+def _out_of_order(topology: TopologyConstraint, wish: Wish) -> str:
+    """Return which level of a wish lies above one that it is to be in ("": none)."""
+    if wish.preferred != EVERYWHERE and wish.preferred < wish.required:
+        return (
+            f"topology: the preferred level {topology.preferred} lies above the required level "
+            f"{topology.required}"
+        )
+    above, name = max(wish.required, wish.preferred), topology.preferred or topology.required
+    for (level, _), each in zip(wish.slices, topology.slices, strict=True):
+        if level < above or (level == above and each is not topology.slices[0]):
+            return f"topology: the slices' level {each.level} does not lie below {name}"
+        above, name = level, each.level
+    return ""
+
+
+class Domains:
+    """The cluster's levels, the trees that are in use, and the gangs that are bound to domains."""
+
+    def __init__(self, rows: list[Node]) -> None:
+        self._rows = rows
+        self.levels: tuple[tuple[str, str], ...] = ()  # (name, label), the widest first
+        self._trees: dict[Path, DomainTree] = {}
+        self._version = 0  # counted up when a node comes, goes or moves, or the levels change
+        self.bonds: dict[str, Bond] = {}  # by application
+
+    def use(self, levels: Sequence[tuple[str, str]]) -> None:
+        """Have other levels of the cluster from now on."""
+        if tuple(levels) != self.levels:
+            self.levels = tuple(levels)
+            self._trees.clear()
+            self._version += 1
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def added(self, node: Node) -> None:
+        """Take a new row in."""
+        self._version += 1
+        node.domain = self._path(node)
+        for tree in self._trees.values():
+            tree.write(node.row, node.labels, is_new=True)
+
+    def removed(self, node: Node) -> None:
+        """Forget a row, the last of which took its place, and the members on its node."""
+        self._version += 1
+        for tree in self._trees.values():
+            tree.erase(node.row, len(self._rows))
+        for allocation in node.allocations.values() if self.bonds else ():
+            self.count(allocation, node, -1)
+
+    def relabelled(self, node: Node) -> None:
+        """Move a node between domains where its labels say so."""
+        self._version += 1
+        node.domain = self._path(node)
+        for tree in self._trees.values():
+            tree.write(node.row, node.labels)
+
+    def _path(self, node: Node) -> Path:
+        """Return a node's path in the cluster's tree; () where it lacks a label."""
+        path = tuple(node.labels.get(label, "") for _, label in self.levels)
+        return path if all(path) else ()
+
+    # --- trees ----------------------------------------------------------------------------------
+
+    def tree(self, labels: Path) -> DomainTree | None:
+        """Return the tree of some labels, made when it is asked for first; None: too many."""
+        found = self._trees.get(labels)
+        if found is None and len(self._trees) < MAX_TREES:
+            found = self._trees[labels] = DomainTree(labels)
+            for node in self._rows:
+                found.write(node.row, node.labels, is_new=True)
+        return found
+
+    @property
+    def cluster(self) -> DomainTree | None:
+        """Return the tree of the cluster's own levels, None without any."""
+        return self.tree(tuple(label for _, label in self.levels)) if self.levels else None
+
+    def wish(self, topology: TopologyConstraint) -> Wish | str:
+        """Return what a constraint is about, or why nothing can be done about it."""
+        if topology.wrong:
+            return topology.wrong
+        levels = tuple((name, name) for name in topology.levels) or self.levels
+        labels = tuple(label for _, label in levels)
+        named = [topology.required, topology.preferred, *(each.level for each in topology.slices)]
+        numbers = {"": EVERYWHERE}
+        for number, names in enumerate(levels):
+            numbers.update(dict.fromkeys(names, number))
+        if topology.levels:  # of KAI: a preferred level that its topology lacks is no wish
+            numbers.setdefault(topology.preferred, EVERYWHERE)
+        missing = next((name for name in named if name not in numbers), None)
+        if missing is not None:
+            there_are = ", ".join(name for name, _ in levels) or "none"
+            return f"there is no topology level {missing}: the levels are {there_are}"
+        tree = self.tree(labels) if labels else DomainTree(())
+        if tree is None:
+            return f"gangs name more than {MAX_TREES} lists of topology levels"
+        slices = tuple((numbers[each.level], each.size) for each in topology.slices)
+        wish = Wish(
+            tree,
+            numbers[topology.required],
+            numbers[topology.preferred],
+            slices,
+            topology.is_unconstrained,
+            topology.is_balanced,
+        )
+        return _out_of_order(topology, wish) or wish
+
+    # --- gangs ----------------------------------------------------------------------------------
+
+    def bind(self, application_id: str, tree: GangTree) -> None:
+        """Follow the members of a gang from now on."""
+        self.bonds[application_id] = Bond(tree)
+
+    def unbind(self, application_id: str) -> None:
+        """Follow them no more; one that is not followed is no error."""
+        self.bonds.pop(application_id, None)
+
+    def bond_of(self, application_id: str, task_group: str) -> tuple[Bond, str] | None:
+        """Return what binds pods of a task group to domains, None where nothing does."""
+        bond = self.bonds.get(application_id)
+        return (bond, task_group) if bond is not None and bond.chains.get(task_group) else None
+
+    def count(self, allocation: Allocation, node: Node, change: int) -> None:
+        """Count a pod on its node, or out of it, where it is a member of such a gang."""
+        bond = self.bonds.get(allocation.application_id)
+        if bond is not None:
+            bond.count(allocation, node, change)
+
+    def home(self, tree: DomainTree, level: int, members: Mapping[Node, int]) -> int | None:
+        """Return the domain of a level where most members are; None: none is in any."""
+        found: dict[int, int] = {}
+        for node, count in members.items():
+            if node.row < len(self._rows) and self._rows[node.row] is node:
+                at = int(tree.ids(level, len(self._rows))[node.row])
+                found[at] = found.get(at, 0) + count
+        found.pop(-1, None)
+        paths = tree.paths[level]
+        return min(found, key=lambda at: (-found[at], paths[at]), default=None)
+
+    def open_rows(self, bond: Bond, task_group: str) -> Mask:
+        """Return the rows to which the members that are there leave one more of a task group.
+
+        Without any members, those in a domain of the level at all.
+        """
+        count = len(self._rows)
+        left = np.ones(count, dtype=np.bool_)
+        for tree, level, allowed in self._bounds(bond, task_group):
+            if level == EVERYWHERE:
+                return np.zeros(count, dtype=np.bool_)
+            ids = tree.ids(level, count)
+            left &= np.isin(ids, allowed) if allowed else ids >= 0
+        return left
+
+    def is_open(self, bond: Bond, task_group: str, node: Node) -> bool:
+        """Return the same of one node."""
+        for tree, level, allowed in self._bounds(bond, task_group):
+            at = -1 if level == EVERYWHERE else int(tree.ids(level, len(self._rows))[node.row])
+            if at < 0 or (allowed and at not in allowed):
+                return False
+        return True
+
+    def _bounds(self, bond: Bond, task_group: str) -> list[Bound]:
+        """Return what bounds one more of a task group; remembered until members or nodes change."""
+        known = bond.bounds.get(task_group)
+        if known is None or known[0] != self._version:
+            chain = bond.chains[task_group]
+            found = [each for part in chain for each in self._bounds_of(bond, part)]
+            known = bond.bounds[task_group] = (self._version, found)
+        return known[1]
+
+    def _bounds_of(self, bond: Bond, part: GangTree) -> Iterator[Bound]:
+        wish = self.wish(part.topology)
+        if isinstance(wish, str):
+            yield _NOWHERE
+            return
+        members = bond.members(part)
+        if wish.required != EVERYWHERE:
+            home = self.home(wish.tree, wish.required, members)
+            yield wish.tree, wish.required, () if home is None else (home,)
+        for level, size in wish.slices:
+            counts = self.counts(wish.tree, level, members)
+            begun = tuple(at for at, number in counts.items() if number % size)
+            yield wish.tree, level, begun
+
+    def counts(self, tree: DomainTree, level: int, members: Mapping[Node, int]) -> dict[int, int]:
+        """Return how many members are in each domain of a level that has any, by its name."""
+        found: dict[int, int] = {}
+        for node, count in members.items():
+            if node.row < len(self._rows) and self._rows[node.row] is node:
+                at = int(tree.ids(level, len(self._rows))[node.row])
+                if at >= 0:
+                    found[at] = found.get(at, 0) + count
+        paths = tree.paths[level]
+        return {at: found[at] for at in sorted(found, key=lambda at: paths[at])}

@@ -1,0 +1,36 @@
+"""Whether a node is in the domain that the members of a gang leave to one more of it."""
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
+from services.core.scheduler.nodes.domains import Domains
+from services.core.scheduler.nodes.filters.base import Filter, Moment
+from services.core.scheduler.nodes.node_view import Stage
+from shared.model.reasons import DOMAIN, Fact, Kind, Reason
+
+
+class InDomain(Filter):
+    """The required level, and the slices, of a gang: as its members are now."""
+
+    on = DOMAIN
+    is_costly = True
+
+    def __init__(self, columns: NodeColumns, domains: Domains) -> None:
+        super().__init__(columns)
+        self._domains = domains
+
+    def matters(self, shape: Shape) -> bool:
+        return shape.bond is not None
+
+    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
+        if shape.bond is None:
+            return None
+        return self._domains.open_rows(*shape.bond)[at]
+
+    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
+        if shape.bond is None:
+            return True
+        return self._domains.is_open(*shape.bond, node)
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
+        return Reason.TOPOLOGY, Fact(Kind.NODES, count=before.number)

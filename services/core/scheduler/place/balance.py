@@ -1,0 +1,109 @@
+"""Like pods spread as evenly as can be over the domains below a preferred level.
+
+Rule 1: they go into one domain above the preferred level: that in which the smallest number on a
+        domain below the preferred level is the largest.
+Rule 2: of that then as few domains of the preferred level as can be, and over as many below them as
+        the smallest number allows; what is left over goes there one by one.
+"""
+
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from services.core.scheduler.nodes.columns import Amounts
+from services.core.scheduler.nodes.domains import EVERYWHERE, Wish
+from services.core.scheduler.place.units import ALL, At, Units, order
+
+
+@dataclass(frozen=True, slots=True)
+class Even:
+    """Pods spread evenly: the ``least`` on a domain, how many domains, and on which how many."""
+
+    least: int
+    domains: int  # of the preferred level
+    on: list[tuple[At, int]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """Domains below a preferred one: their ids, and how many slices each holds, the most first."""
+
+    ids: Amounts
+    sizes: Amounts
+
+    def with_least(self, least: int, most: int) -> "_Parts":
+        """Return those that hold the least number at least, no more than can have so many."""
+        kept = np.flatnonzero(self.sizes >= least)[:most]
+        return _Parts(self.ids[kept], self.sizes[kept])
+
+    @property
+    def room(self) -> int:
+        """Return how many slices they hold together."""
+        return int(self.sizes.sum())
+
+
+def domains(wish: Wish, units: Units, count: int) -> list[At]:
+    """Return the domains above the preferred level that hold so many pods, the most even first."""
+    level = wish.preferred - 1
+    if level < wish.required:
+        return []
+    above: list[At] = [ALL] if units.everywhere >= count else []
+    if level != EVERYWHERE:
+        fitting = np.flatnonzero(units.whole[level] >= count).tolist()
+        above = [(level, at) for at in sorted(fitting, key=partial(order, units, level))]
+    found = [(even, at) for at in above if (even := balanced(wish, units, at, count)) is not None]
+    return [at for _, at in sorted(found, key=lambda each: (-each[0].least, each[0].domains))]
+
+
+def balanced(wish: Wish, units: Units, at: At, count: int) -> Even | None:
+    """Return how pods are most even in a domain above the preferred level; None: they do not fit.
+
+    Of domains of the preferred level those with the most room are tried together.
+    """
+    size, wanted = wish.size, -(-count // wish.size)
+    all_parts = [_parts(units, (wish.preferred, int(number)), size) for number in units.below(at)]
+    least = _largest_least(np.concatenate([*(each.sizes for each in all_parts), [0]]), wanted)
+    if not least:
+        return None
+    most = wanted // least
+    kept = [each.with_least(least, most) for each in all_parts]
+    kept.sort(key=lambda each: (-min(each.room, wanted), -each.ids.size))
+    for number in range(1, len(kept) + 1):
+        found = _together(kept[:number]).with_least(least, most)
+        if found.room >= wanted:
+            on = _evenly(found, least, wanted)
+            return Even(
+                least, number, [((wish.preferred + 1, part), slices * size) for part, slices in on]
+            )
+    return None
+
+
+def _parts(units: Units, at: At, size: int) -> _Parts:
+    ids = units.below(at)
+    return _together([_Parts(ids, units.whole[at[0] + 1][ids] // size)])
+
+
+def _together(parts: list[_Parts]) -> _Parts:
+    sizes = np.concatenate([each.sizes for each in parts])
+    by_size = np.argsort(-sizes, kind="stable")
+    return _Parts(np.concatenate([each.ids for each in parts])[by_size], sizes[by_size])
+
+
+def _largest_least(sizes: Amounts, wanted: int) -> int:
+    """Return how many slices the domain with the fewest can have at most; 0: they do not fit."""
+    sizes = -np.sort(-sizes)
+    least = np.minimum(wanted // np.arange(1, sizes.size + 1), sizes)
+    least[np.cumsum(sizes) < wanted] = 0
+    return int(least.max())
+
+
+def _evenly(parts: _Parts, least: int, wanted: int) -> list[tuple[int, int]]:
+    """Return how many slices go into each: the least, and of the rest one by one."""
+    given = np.full(parts.ids.size, least, dtype=np.int64)
+    left = wanted - int(given.sum())
+    while left > 0:
+        open_ones = np.flatnonzero(given < parts.sizes)[:left]
+        given[open_ones] += 1
+        left -= open_ones.size
+    return list(zip(parts.ids.tolist(), given.tolist(), strict=True))

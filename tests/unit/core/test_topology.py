@@ -1,0 +1,199 @@
+"""Gangs in domains of the nodes: which domain, which nodes, and what is said when there is none."""
+
+import pytest
+
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    AllocationRelease,
+    GangTerms,
+    NodeAction,
+    NodeInfo,
+    Slice,
+    SubGroup,
+    TerminationType,
+    TopologyConstraint,
+)
+from shared.model.resources import add, multiply
+from shared.model.sentences import text_of
+from tests.builders import Core
+
+ONE = {"vcore": 1}
+LEVELS = (("topologyLevels", "block,rack,host=kubernetes.io/hostname"),)
+HOST = "kubernetes.io/hostname"
+ADMISSIONS = ("queue", "cluster", "partial")
+
+
+def cluster(blocks, *, settings=(), taken=()):
+    """Return a core with blocks of racks of nodes with so many places each; named b-r-n."""
+    core = Core(settings=LEVELS + tuple(settings))
+    for b, racks in enumerate(blocks):
+        for r, nodes in enumerate(racks):
+            for n, places in enumerate(nodes):
+                name = f"{b}-{r}-{n}"
+                node(core, name, {"block": f"b{b}", "rack": f"r{r}", HOST: name}, places)
+    return core
+
+
+def node(core, name, labels, places):
+    core.update(nodes=(NodeInfo(name, NodeAction.CREATE, {"vcore": places}, labels=labels),))
+
+
+def near(**wish):
+    slices = tuple(Slice(*each) for each in wish.pop("slices", ()))
+    return TopologyConstraint(slices=slices, **wish)
+
+
+def gang(core, name, *parts, above=None, resource=ONE, **more):
+    """Announce a gang: parts are (name, members, topology); ``above`` is the topology of all."""
+    layout = tuple(SubGroup(part, "", count, topology=wish) for part, count, wish in parts)
+    terms = GangTerms(layout=layout, topology=above or TopologyConstraint())
+    wanted = {}
+    asks = []
+    for part, count, _ in parts:
+        wanted = add(wanted, multiply(resource, count))
+        asks += [
+            AllocationAsk(
+                f"{name}-{part}-{at}", name, resource, placeholder=True, task_group_name=part
+            )
+            for at in range(count)
+        ]
+    request = AddApplicationRequest(
+        name, "root.default", placeholder_ask=wanted, gang=terms, **more
+    )
+    return core.update(new_applications=(request,), asks=tuple(asks))
+
+
+def counts(core, name="gang"):
+    """Return how many pods of a gang are on each node, in the order of the nodes."""
+    found = dict.fromkeys(sorted(core.partition.nodes.nodes), 0)
+    for allocation in core.partition.applications[name].allocations.values():
+        found[allocation.node_id] += 1
+    return list(found.values())
+
+
+def why(core, name="gang"):
+    return text_of(core.partition.applications[name].refusal)
+
+
+def placed(blocks, count, wish, **more):
+    core = cluster(blocks, **more)
+    gang(core, "gang", ("w", count, wish))
+    core.check()
+    return counts(core)
+
+
+@pytest.mark.parametrize("admission", ADMISSIONS)
+def test_a_required_rack_holds_all_of_a_gang_or_none_of_it_starts(admission):
+    settings = (("gangAdmission", admission),)
+    assert placed([[[2, 2], [3, 3]]], 5, near(required="rack"), settings=settings) == [0, 0, 3, 2]
+    core = cluster([[[2, 2], [3, 3]]], settings=settings)
+    gang(core, "gang", ("w", 7, near(required="rack")))
+    assert counts(core) == [0, 0, 0, 0]
+    assert why(core).startswith("rack: best of 2 is b0/r1 with 6 of 7 places")
+    node(core, "0-1-2", {"block": "b0", "rack": "r1"}, 1)
+    assert counts(core) == [0, 0, 0, 0, 0]  # it lacks a label of the tree: it is in no domain
+    node(core, "0-1-3", {"block": "b0", "rack": "r1", HOST: "0-1-3"}, 1)
+    assert counts(core) == [0, 0, 3, 3, 0, 1]
+    core.check()
+
+
+def test_racks_of_one_name_in_two_blocks_are_two_domains():
+    core = cluster([[[2]], [[2]]])
+    gang(core, "gang", ("w", 3, near(required="rack")))
+    assert counts(core) == [0, 0]
+    gang(core, "two", ("w", 3, near(preferred="rack")))
+    assert sum(counts(core, "two")) == 3
+
+
+def test_the_tightest_domain_that_holds_all_comes_first():
+    assert placed([[[8], [5]], [[6]]], 5, near(required="rack")) == [0, 5, 0]
+    assert placed([[[8], [5]], [[6]]], 6, near(required="rack")) == [0, 0, 6]
+
+
+def test_the_fullest_zone_and_in_it_two_racks():
+    wish = near(required="block", preferred="rack")
+    assert placed([[[2], [1], [1], [1]], [[2], [2], [2]]], 3, wish) == [2, 1, 0, 0, 0, 0, 0]
+
+
+def test_inside_a_domain_the_last_one_is_the_tightest():
+    assert placed([[[3, 3, 2, 1]]], 7, near(required="rack")) == [3, 3, 0, 1]
+
+
+def test_unconstrained_pods_fill_small_gaps_first():
+    assert sorted(placed([[[3, 3, 2, 1]]], 7, near(is_unconstrained=True))) == [1, 1, 2, 3]
+
+
+def test_room_is_counted_in_whole_slices():
+    nodes = [[[6, 5, 4, 3, 2]]]
+    assert placed(nodes, 12, near(required="rack", slices=[("host", 2)])) == [6, 0, 4, 0, 2]
+    least = near(is_unconstrained=True, slices=[("host", 2)])
+    assert placed(nodes, 10, least) == [0, 2, 4, 2, 2]
+
+
+def test_slices_in_slices():
+    block = [[8] * 4] * 2
+    wish = near(slices=[("block", 32), ("rack", 16)])
+    assert placed([block], 64, wish) == [8] * 8
+    core = cluster([[[8] * 4, [8] * 3], [[8]]])
+    gang(core, "gang", ("w", 64, wish))
+    assert counts(core) == [0] * 8
+    assert why(core) == "in slices of 32 by block the nodes have places for 32 of 64"
+
+
+@pytest.mark.parametrize(
+    ("racks", "count", "slices", "expected"),
+    [
+        ([[15], [15]], 25, (), [13, 12]),
+        ([[15, 13, 10]], 23, (), [12, 11, 0]),
+        ([[20, 10], [15, 15]], 22, (), [0, 0, 11, 11]),
+        ([[20, 10], [15, 15]], 20, (), [20, 0, 0, 0]),
+        ([[10, 5], [5, 5, 5]], 15, (), [0, 0, 5, 5, 5]),
+        ([[15], [15], [15, 15]], 25, [("host", 5)], [0, 0, 15, 10]),
+    ],
+)
+def test_balanced(racks, count, slices, expected):
+    wish = near(preferred="rack", is_balanced=True, slices=slices)
+    assert placed([racks], count, wish) == expected
+
+
+def test_two_children_of_five_in_one_rack_each_go_to_the_block_that_has_two():
+    core = cluster([[[3], [5]], [[5], [5]]])
+    rack = near(required="rack")
+    gang(core, "gang", ("a", 5, rack), ("b", 5, rack), above=near(required="block"))
+    assert counts(core) == [0, 0, 5, 5]
+
+
+@pytest.mark.parametrize("sizes", [(4, 6), (6, 4)])
+def test_unlike_children_are_placed_wherever_their_racks_hold_them(sizes):
+    core = cluster([[[6], [4]]])
+    rack = near(required="rack")
+    parts = [(f"c{at}", size, rack) for at, size in enumerate(sizes)]
+    gang(core, "gang", *parts, above=near(required="block"))
+    assert counts(core) == [6, 4]
+
+
+def test_preferred_climbs_to_the_first_level_that_holds_all_and_spreads_at_last():
+    assert placed([[[4], [4]]], 4, near(preferred="host")) == [4, 0]
+    assert placed([[[2, 2], [4, 1]], [[9]]], 5, near(preferred="rack")) == [0, 0, 4, 1, 0]
+    assert placed([[[2], [2]], [[3], [3]]], 9, near(preferred="rack")) == [2, 1, 3, 3]
+
+
+def test_a_level_that_is_not_there_is_named_and_the_gang_waits():
+    core = cluster([[[4]]])
+    gang(core, "gang", ("w", 2, near(required="row")))
+    assert counts(core) == [0]
+    assert why(core) == "there is no topology level row: the levels are block, rack, host"
+
+
+def test_a_member_that_is_lost_comes_back_to_its_rack_or_waits():
+    core = cluster([[[2, 2], [8]]])
+    gang(core, "gang", ("w", 4, near(required="rack")))
+    assert counts(core) == [2, 2, 0]
+    lost = AllocationRelease("gang", "gang-w-0", TerminationType.STOPPED_BY_RM)
+    core.update(releases=(lost,))
+    ask = AllocationAsk("again", "gang", ONE, placeholder=True, task_group_name="w")
+    other = AllocationAsk("more", "gang", ONE, placeholder=True, task_group_name="w")
+    core.update(asks=(ask, other))
+    assert counts(core) == [2, 2, 0]
+    core.check()
