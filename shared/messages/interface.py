@@ -100,7 +100,8 @@ class TopologyConstraint:
     ``levels`` are the labels of nodes that make domains, from the widest to the narrowest; without
     any they are those of the scheduler's settings. All go into one domain of ``required`` ("":
     anywhere), of ``preferred`` where there is room for it. ``slices`` are the parts of which each
-    must be in one domain of a level of its own, the coarsest first, each size a divisor of the one before it.
+    must be in one domain of a level of its own, the coarsest first; each size divides the one
+    before it.
     ``is_unconstrained``: anywhere, small gaps first. ``is_balanced``: as even as can be over the
     domains below the preferred one. ``wrong`` is why nothing of it can be done ("": it can): the
     gang waits, and this is said.

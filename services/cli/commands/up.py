@@ -59,7 +59,7 @@ Levels = Annotated[
     typer.Option(
         "--levels",
         metavar="NAME=LABEL,…",
-        help="The labels that make domains of the nodes, the widest first.",
+        help="Labels of nodes that are the levels of the topology, the widest first.",
         show_default=False,
     ),
 ]

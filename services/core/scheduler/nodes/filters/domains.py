@@ -30,7 +30,8 @@ class InDomain(Filter):
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         if shape.bond is None:
             return True
-        return self._domains.is_open(*shape.bond, node)
+        bond, part = shape.bond
+        return self._domains.is_open(bond, part, node)
 
     def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         return Reason.TOPOLOGY, Fact(Kind.NODES, count=before.number)
