@@ -111,6 +111,7 @@ const WORDS = {
   CONSTRAINTS: "no node matches its constraints",
   OTHER_PODS: "other pods leave no node open",
   VOLUMES: "its volumes find no node",
+  TOPOLOGY: "no room where its gang is",
   NO_NODES: "there is no node",
   PLUGIN: "a plugin says no",
   APPLICATION_ENDING: "it is ending",
