@@ -40,6 +40,7 @@ _FOR: dict[str, str] = {
 _NO_NODES = NodeEvidence(0, {})
 _NO_FACT = Fact("")
 _NAMES_MORE = (Reason.VOLUMES, Reason.PLUGIN)  # whose sentence names a claim, driver or plugin
+_OF_DOMAINS = (Kind.DOMAINS, Kind.SLICES, Kind.WORDS)  # what no node by itself says
 _LEADS: dict[str, str] = {
     Reason.GANG_PLACES: "waits for places for its whole gang",
     Reason.GANG_PATIENCE: "waits its turn",
@@ -125,7 +126,9 @@ def condition_text(refused: Refused) -> str:
     evidence = refused.nodes
     if evidence is None or not evidence.failures:
         return text_of(refused)
-    named = f" {text_of(refused)}" if refused.reason in _NAMES_MORE else ""
+    kind = refused.fact.kind if refused.fact is not None else ""
+    is_named = refused.reason in _NAMES_MORE or kind in _OF_DOMAINS
+    named = f" {text_of(refused)}" if is_named else ""
     return unavailable_text(evidence) + named
 
 
@@ -166,6 +169,7 @@ _BY_NODES: dict[str, str] = {
     Reason.CONSTRAINTS: "none of {} nodes is one that it may use",
     Reason.OTHER_PODS: "other pods leave none of {} nodes open to it",
     Reason.RESERVED: "the nodes with the room are reserved for who waited longer",
+    Reason.TOPOLOGY: "none of {} nodes is in the domain of its gang with the room",
 }
 
 

@@ -16,7 +16,7 @@ from shared.messages.interface import (
 )
 from shared.model.resources import add, multiply
 from shared.model.sentences import text_of
-from tests.builders import Core
+from tests.builders import Core, section
 
 ONE = {"vcore": 1}
 LEVELS = (("topologyLevels", "block,rack,host=kubernetes.io/hostname"),)
@@ -181,9 +181,10 @@ def test_preferred_climbs_to_the_first_level_that_holds_all_and_spreads_at_last(
 
 def test_a_level_that_is_not_there_is_named_and_the_gang_waits():
     core = cluster([[[4]]])
-    gang(core, "gang", ("w", 2, near(required="row")))
+    said = gang(core, "gang", ("w", 2, near(required="row")))
     assert counts(core) == [0]
     assert why(core) == "there is no topology level row: the levels are block, rack, host"
+    assert {state.reason for state in section(said, "scheduling_states")} == {why(core)}
 
 
 def test_a_member_that_is_lost_comes_back_to_its_rack_or_waits():

@@ -72,6 +72,7 @@ BY_NODES = {
     Reason.CONSTRAINTS: "none of 3 nodes is one that it may use",
     Reason.OTHER_PODS: "other pods leave none of 3 nodes open to it",
     Reason.RESERVED: "the nodes with the room are reserved for who waited longer",
+    Reason.TOPOLOGY: "none of 3 nodes is in the domain of its gang with the room",
 }
 BY_KIND = [
     (
@@ -270,6 +271,7 @@ def test_the_lead_of_every_reason():
         Reason.NODE_TOO_SMALL: "cannot start",
         Reason.CONSTRAINTS: "cannot start",
         Reason.VOLUMES: "waits for its volumes",
+        Reason.TOPOLOGY: "waits for room where its gang is",
         Reason.PLUGIN: "is held back by a plugin",
         Reason.APPLICATION_ENDING: "waits for the end of what was before it",
         Reason.POD_GROUP: "waits for its PodGroup",

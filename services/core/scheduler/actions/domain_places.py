@@ -226,8 +226,9 @@ class _InDomains:
         """Return why the gang has no places: what the first part lacks that no domain holds."""
         fact = next(filter(None, map(self._lack, self._constrained(self.tree))), None)
         shape = next(iter(self._counts(self.tree)), None)
-        evidence = self._nodes.room.evidence(shape) if shape is not None else None
-        return Refusal(Reason.GANG_PLACES, fact or stuck, evidence)
+        if shape is None or (fact is not None and fact.kind == Kind.WORDS):
+            return Refusal(Reason.GANG_PLACES, fact or stuck)
+        return Refusal(Reason.GANG_PLACES, fact or stuck, self._nodes.room.evidence(shape))
 
     def _constrained(self, group: Group[Ask]) -> Iterable[Group[Ask]]:
         for member in group.members:
