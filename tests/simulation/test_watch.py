@@ -13,11 +13,12 @@ from shared.messages.interface import (
     TerminationType,
     UpdateResponse,
 )
-from shared.messages.protocol import SyncBegin, SyncEnd, SyncRequest
+from shared.messages.protocol import PartitionsRequest, SyncBegin, SyncEnd, SyncRequest
 from tools.simulate.deployment import Deployment
 from tools.simulate.faults import Fault
 from tools.simulate.guards import without_guard
 from tools.simulate.loop import VirtualLoop
+from tools.simulate.order import Order
 from tools.simulate.watch import WatchedCore, WatchedShim
 
 ONE = {"vcore": 1000}
@@ -131,3 +132,15 @@ def test_a_recovery_published_twice_is_in_order_for_a_core_that_read_only_the_en
 
 def test_a_recovery_behind_a_later_one_is_seen():
     assert len(heard_by_a_core(2, 1)) == 1
+
+
+def test_a_process_that_asks_for_partitions_is_in_no_order_with_its_hosts():
+    """Seed 863: the inbox was full while it asked, and took what a host published meanwhile."""
+    order = Order()
+    messages = (UpdateResponse(), PartitionsRequest("core"), SyncRequest("core"))
+    sent = [
+        Envelope(f"m{at}", type(message).__name__, message, SHIM_ADAPTER, "t")
+        for at, message in enumerate(messages)
+    ]
+    order.publish(1, sent)
+    assert [order.place(envelope.message_id)[1] for envelope in sent] == [1, 0, 2]

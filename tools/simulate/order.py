@@ -17,6 +17,7 @@ from shared.messages.envelope import Envelope
 from shared.messages.interface import UpdateResponse
 
 OF_EVERY_BEAT = ("Heartbeat", "PartitionsHeld", "AtWork")  # beside everything else, in no order
+IN_NO_ORDER = (*OF_EVERY_BEAT, "PartitionsRequest")  # a process asks beside what its hosts publish
 _NONE = ((0, "", ""), 0)
 Sender = tuple[int, str, str]  # a connection, the partition that it speaks of, the inbox
 Decisions = dict[tuple[str, str], list[object]]  # by partition and section of the response
@@ -44,7 +45,7 @@ class Order:
     def publish(self, connection: int, envelopes: Iterable[Envelope]) -> None:
         """Note what is published, in order; what is published again has its place."""
         for envelope in envelopes:
-            if envelope.kind in OF_EVERY_BEAT or envelope.message_id in self._places:
+            if envelope.kind in IN_NO_ORDER or envelope.message_id in self._places:
                 continue
             sender = connection, envelope.partition, envelope.to.routing_key
             place = self._next[sender] = self._next.get(sender, 0) + 1
