@@ -17,6 +17,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import (
     PARTITION_TIMER,
+    ContinueCycle,
     Heartbeat,
     SyncBegin,
     SyncEnd,
@@ -62,6 +63,7 @@ class Core:
         self.epoch = epoch
         self.now_ns = START_NS
         self.answers: list[Outgoing] = []
+        self.goes_on = True  # with what it has left to itself, as its host does
         self._ids = count(1)
         self.send(Heartbeat("t"), epoch=0)
         self.send(SyncBegin(config, settings))
@@ -78,7 +80,10 @@ class Core:
         )
         out = self.scheduler.handle(wrapped, self.now_ns) + self.scheduler.flush(self.now_ns)
         self.answers += out
-        return [item.message for item in out if isinstance(item.message, UpdateResponse)]
+        found = [item.message for item in out if isinstance(item.message, UpdateResponse)]
+        for note in [item.message for item in out if isinstance(item.message, ContinueCycle)]:
+            found += self.send(note) if self.goes_on else []
+        return found
 
     def update(self, **sections: Any) -> list[UpdateResponse]:
         return self.send(UpdateRequest("rm", **sections))

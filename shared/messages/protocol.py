@@ -89,7 +89,7 @@ class PartitionsHeld:
 
 @dataclass(frozen=True, slots=True)
 class ContinueCycle:
-    """The core's note to itself: the last cycle stopped at its limit and is not finished."""
+    """The core's note to itself: a cycle, or searches for victims, stopped at their limit."""
 
     cycle: int
 

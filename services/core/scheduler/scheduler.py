@@ -96,7 +96,14 @@ from shared.model.units import milliseconds, seconds
 
 ASK_AGAIN_NS = seconds(10)
 # What changes nothing that a search for victims looks at; of firings see ``_fire``.
-_CHANGING_NOTHING = (Heartbeat, SnapshotRequest, TimerFirings, TimerSyncRequest, WhatIf)
+_CHANGING_NOTHING = (
+    ContinueCycle,
+    Heartbeat,
+    SnapshotRequest,
+    TimerFirings,
+    TimerSyncRequest,
+    WhatIf,
+)
 MAX_QUESTIONS = 1  # that are answered in one batch: a what-if may take as long as a cycle
 BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
 RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"
@@ -141,6 +148,7 @@ class Scheduler:
         self._existing = Existing(self.partition)
         self._reports = ReportBuilder()
         self._cycles = 0
+        self._goes_on = False  # whether a note to itself is on its way
         self.is_synced = False
         self.decisions = 0
         self._parse = parse
@@ -165,7 +173,7 @@ class Scheduler:
             TimerFirings: self._on_firings,
             TimerSyncRequest: self._on_timer_sync,
             SnapshotRequest: self._on_snapshot_request,
-            ContinueCycle: lambda _: None,
+            ContinueCycle: self._on_continue,
             WhatIf: self._on_question,
         }
 
@@ -253,17 +261,31 @@ class Scheduler:
         live_actions.look_for_what_follows(self.partition)
         self._reports.read(self.partition.journal.trim())
         outgoing += self._reports.orders(self._epoch, timers_of(self.name))
-        if decisions >= cycle.MAX_DECISIONS:
-            self._cycles += 1
-            outgoing.append(
-                Outgoing(core_of(self.name), ContinueCycle(self._cycles), epoch=self._epoch)
-            )
+        outgoing += self._to_go_on(decisions)
         outgoing += self._state_events()
         is_cut_short = decisions >= cycle.MAX_DECISIONS
         for number, asked in enumerate(questions):
             may_ask = number < MAX_QUESTIONS and not is_cut_short
             outgoing.append(self._forecast(asked) if may_ask else _refused(asked, BUSY))
         return outgoing
+
+    def _to_go_on(self, decisions: int) -> list[Outgoing]:
+        """Return the note to itself that a cycle, or a pass of searches, has more to do.
+
+        Of a pass there is one at a time, however many batches come in between.
+        """
+        is_cut = self.partition.searches is not None and not self._goes_on
+        if decisions < cycle.MAX_DECISIONS and not is_cut:
+            return []
+        self._goes_on = True
+        self._cycles += 1
+        return [Outgoing(core_of(self.name), ContinueCycle(self._cycles), epoch=self._epoch)]
+
+    def _on_continue(self, _: Envelope) -> None:
+        """Go on with a pass of searches; the cycle goes on with every batch."""
+        self._goes_on = False
+        if self.is_synced:
+            preemption.go_on(self.partition)
 
     @property
     def epoch(self) -> int:
@@ -318,6 +340,7 @@ class Scheduler:
         assert isinstance(begin, SyncBegin)
         self._epoch = envelope.epoch
         self._is_syncing = True
+        self._goes_on = False
         self._heard = (0, 0, 0)
         self._heard_ns = self.partition.now_ns
         self.is_synced = False

@@ -35,6 +35,7 @@ from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.rows import Application, AskGroup, Queue
+from services.core.scheduler.model.search_pass import MAX_WORK, SearchPass
 from services.core.scheduler.model.settings import (
     ALLOCATE,
     CONSOLIDATION,
@@ -98,33 +99,51 @@ class Step:
     after: Callable[[object], bool] | None = None
 
 
-def run(partition: Partition, actions: tuple[str, ...], laws: Laws) -> int:
-    """Run actions over the partition and carry out what they decide; return how many decisions.
+def run(partition: Partition, actions: tuple[str, ...], laws: Laws, so_far: SearchPass) -> None:
+    """Run what is left of actions over the partition and carry out what they decide.
 
-    Searches for victims that found nothing are not repeated before something has changed.
+    Searches for victims that found nothing are not repeated before something has changed. A pass
+    that ``is_cut`` then has more to do.
     """
-    is_kai = partition.settings.policy == KAI and bool(partition.releasing)
-    wanted = [name for name in actions if name != ALLOCATE or is_kai]
-    known, now_ns = partition.fruitless, partition.now_ns
-    searches = [STEPS[name].is_search for name in wanted]
-    in_vain = searches == sorted(searches, reverse=True)  # no other one acts before a search
-    is_fruitless = in_vain and known.holds(actions, now_ns)
+    known, wanted = partition.fruitless, _left_of(partition, actions, so_far)
+    so_far.is_cut = False
+    is_fruitless = False
+    if not so_far.has_begun:
+        so_far.as_of = known.changes
+        searches = [STEPS[name].is_search for _, name in wanted]
+        in_vain = searches == sorted(searches, reverse=True)  # no other one acts before a search
+        is_fruitless = in_vain and known.holds(actions, partition.now_ns)
     if is_fruitless:
         known.skipped += 1
-        wanted = [name for name in wanted if not STEPS[name].is_search]
+        wanted = [each for each in wanted if not STEPS[each[1]].is_search]
     if not wanted or not partition.nodes.nodes:
-        return 0
+        return
     trial = Trial(partition, LiveTerms(partition))
-    decide(trial, wanted, laws)
+    trial.most, trial.tried = MAX_WORK, so_far.tried
+    done = decide(trial, [name for _, name in wanted], laws)
     decisions = trial.statement.commit()
     carry_out(partition, decisions)
+    so_far.is_cut, so_far.tried = done < len(wanted), trial.tried
+    so_far.has_found |= bool(decisions)
+    if so_far.is_cut:
+        so_far.at = wanted[done][0]
+        return
     _note_delayed(partition)
     ends_ns = _window_ends(partition)
-    if not (decisions or is_fruitless) and partition.hooks is None:
+    is_in_vain = not (so_far.has_found or is_fruitless) and so_far.as_of == known.changes
+    if is_in_vain and partition.hooks is None:
         known.remember(actions, min(ends_ns, _changes_at(partition)))
     if ends_ns < INT64_MAX:
         partition.look_for_preemption_at(ends_ns)
-    return len(decisions)
+
+
+def _left_of(
+    partition: Partition, actions: tuple[str, ...], so_far: SearchPass
+) -> list[tuple[int, str]]:
+    """Return the actions of a pass that are left, each with its place among them."""
+    is_kai = partition.settings.policy == KAI and bool(partition.releasing)
+    left = list(enumerate(actions))[so_far.at :]
+    return [(at, name) for at, name in left if name != ALLOCATE or is_kai]
 
 
 def look_for_what_follows(partition: Partition) -> None:
@@ -174,20 +193,27 @@ def _windows(queue: Queue) -> dict[int, None]:
     return dict.fromkeys(filter(None, stated))
 
 
-def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> None:
-    """Run actions one after another on a trial's statement. Raises UnknownActionError."""
+def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> int:
+    """Run actions one after another on a trial's statement; return how many are done.
+
+    Not all are, where the trial ends them at its limit. Raises UnknownActionError.
+    """
     for name in actions:
         if name not in STEPS:
             raise UnknownActionError(f"no action {name!r}; there are {', '.join(STEPS)}")
     set_fair_shares(trial)
-    for name in actions:
+    for at, name in enumerate(actions):
         STEPS[name].decide(trial, laws)
+        if trial.is_cut:
+            return at
+        trial.tried = {}
+    return len(actions)
 
 
 def _allocate(trial: Trial, _: Laws) -> None:
     """Let jobs wait for room that is being released: the minimum of each, then a task at a time."""
-    order = JobOrder(trial, filter(is_ready, trial.asking))
-    while (job := order.pop()) is not None:
+    order = JobOrder(trial, filter(_is_untried, trial.asking))
+    while (job := trial.next_of(order.pop)) is not None:
         tasks = tasks_to_allocate(job)
         if not may_take(trial, job, tasks):
             continue
@@ -195,6 +221,7 @@ def _allocate(trial: Trial, _: Laws) -> None:
         if not place_job(attempt, job, tasks):
             attempt.discard()
         elif is_ready(job):
+            trial.tried.pop(job.name)
             order.push(job)
 
 
@@ -203,25 +230,31 @@ def _solve_each(
 ) -> None:
     """Let jobs look for victims, in order; those that succeed may ask for more."""
     order, others = JobOrder(trial, jobs), WaitingJobs(trial)
-    while (job := order.pop()) is not None:
+    while (job := trial.next_of(order.pop)) is not None:
         search = search_of(trial, job) if could_ever_fit(trial, job) else None
         if search is not None and solve(trial, job, search, others) and is_ready(job):
+            trial.tried.pop(job.name)
             order.push(job)
 
 
 def _consolidate(trial: Trial, laws: Laws) -> None:
     """Move preemptible tasks together so that a job that waits fits; nobody is lost."""
-    _solve_each(trial, filter(is_ready, trial.asking), laws.consolidation)
+    _solve_each(trial, filter(_is_untried, trial.asking), laws.consolidation)
 
 
 def _reclaim(trial: Trial, laws: Laws) -> None:
     """Take back for queues under their fair share what others have above theirs."""
-    _solve_each(trial, filter(is_ready, trial.asking), laws.reclaim)
+    _solve_each(trial, filter(_is_untried, trial.asking), laws.reclaim)
 
 
 def _preempt(trial: Trial, laws: Laws) -> None:
     """Take from lower priorities of the same queue."""
-    _solve_each(trial, filter(is_ready, trial.asking), laws.preemption)
+    _solve_each(trial, filter(_is_untried, trial.asking), laws.preemption)
+
+
+def _is_untried(job: Job) -> bool:
+    """Return whether a job may be tried, and has not been in this pass of the action."""
+    return job.name not in job.trial.tried and is_ready(job)
 
 
 def _evict_stale_gangs(trial: Trial, _: Laws) -> None:

@@ -15,18 +15,18 @@ class FruitlessSearches:
     """Which actions found nothing, as of which change, and until when that holds."""
 
     skipped: int = 0
-    _changes: int = 0
+    changes: int = 0
     _known: dict[tuple[str, ...], tuple[int, int]] = field(default_factory=dict)
 
     def changed(self) -> None:
         """Note that something has changed that may let a search find victims."""
-        self._changes += 1
+        self.changes += 1
 
     def remember(self, actions: tuple[str, ...], until_ns: int) -> None:
         """Note that actions found nothing, which may be otherwise from a moment on."""
-        self._known[actions] = (self._changes, until_ns)
+        self._known[actions] = (self.changes, until_ns)
 
     def holds(self, actions: tuple[str, ...], now_ns: int) -> bool:
         """Return whether actions would find nothing again."""
         changes, until_ns = self._known.get(actions, (-1, 0))
-        return changes == self._changes and now_ns < until_ns
+        return changes == self.changes and now_ns < until_ns

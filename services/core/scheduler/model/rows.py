@@ -354,7 +354,8 @@ class Bucket:
     @property
     def is_blocked_by_user(self) -> bool:
         """Return whether it is a limit of a user or group that refuses."""
-        return any(tracker.gate is self.blocked_at for tracker in self.owner)
+        gate = self.blocked_at
+        return gate is not None and any(tracker.gate is gate for tracker in self.owner)
 
     def mark_last(self, group: AskGroup) -> None:
         """Let a group with asks to mark have its turn after the others."""

@@ -34,6 +34,7 @@ from services.core.scheduler.model.preemptors import (
     may_ever,
 )
 from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, depth_first
+from services.core.scheduler.model.search_pass import MAX_PIECES, SearchPass
 from services.core.scheduler.model.settings import CONSOLIDATION, KAI, PREEMPT, YUNIKORN
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.victim_kinds import Victim
@@ -62,23 +63,58 @@ REASON = "preempting allocations to free up resources to run ask: "
 
 
 def look(partition: Partition) -> None:
-    """Run the actions in their order, YuniKorn's preemption in its place; set the next look."""
+    """Begin a pass over the actions; one that is not over yet goes on, and another follows it."""
     partition.preemption_due_ns = 0
     partition.end_claims_for_moved()
     partition.find_stuck()
-    if not partition.preemption_enabled:
+    if partition.searches is not None:
+        partition.searches.is_asked_for = True
+    elif partition.preemption_enabled:
+        partition.searches = SearchPass()
+        go_on(partition)
+
+
+def go_on(partition: Partition) -> None:
+    """Run the actions in their order, YuniKorn's preemption in its place; set the next look.
+
+    A pass that has more to do than is done in one go is left as it is, to go on from there.
+    """
+    so_far, settings = partition.searches, partition.settings
+    if so_far is None:
         return
-    settings = partition.settings
     is_yunikorn = settings.policy == YUNIKORN
-    for is_ours, names in groupby(settings.actions, lambda name: is_yunikorn and name == PREEMPT):
+    groups = groupby(settings.actions, lambda name: is_yunikorn and name == PREEMPT)
+    so_far.pieces += 1
+    for is_ours, names in [(is_ours, tuple(names)) for is_ours, names in groups][so_far.group :]:
+        if not partition.preemption_enabled or so_far.pieces > MAX_PIECES:
+            break
         if is_ours:
             _preempt(partition)
         else:
-            live_actions.run(partition, tuple(names), LAWS[settings.policy])
+            live_actions.run(partition, names, LAWS[settings.policy], so_far)
+            if so_far.is_cut:
+                return
+        so_far.next_group()
+    partition.searches = None
+    if partition.preemption_enabled:
+        _look_later(partition, so_far)
+
+
+def finish(partition: Partition) -> None:
+    """Bring a pass to its end in one go: for a question."""
+    while partition.searches is not None:
+        go_on(partition)
+
+
+def _look_later(partition: Partition, so_far: SearchPass) -> None:
+    """Set the look that follows a pass."""
+    settings = partition.settings
     partition.look_for_stale_gangs()
-    is_tried_again = not is_yunikorn or CONSOLIDATION in settings.actions
+    is_tried_again = settings.policy != YUNIKORN or CONSOLIDATION in settings.actions
     if is_tried_again and partition.root.pending:
         partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+    if so_far.is_asked_for:
+        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
 
 
 def _preempt(partition: Partition) -> None:

@@ -302,6 +302,7 @@ class _Forecaster:
             for _ in range(MAX_LOOKS):
                 seen = len(partition.journal)
                 preemption.look(partition)
+                preemption.finish(partition)
                 self._run()
                 made = partition.journal.since(seen)
                 if not any(isinstance(entry, Preempted | PromiseChanged) for entry in made):

@@ -28,6 +28,7 @@ from services.core.scheduler.model.rows import (
     Queue,
 )
 from services.core.scheduler.model.run_times import RunTimes, stated_ns
+from services.core.scheduler.model.search_pass import SearchPass
 from services.core.scheduler.model.settings import STALE, Settings
 from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
 from services.core.scheduler.model.timings import UNTIMED, Timings
@@ -136,6 +137,7 @@ class Partition:
     preemption_due_ns: int = 0
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
+    searches: SearchPass | None = None  # a pass that goes on with the next batch
     victims: VictimIndex = field(init=False)
     rooms_lost: int = 0  # how often an ask has lost what was freed for it, and may preempt again
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any

@@ -362,6 +362,10 @@ class Trial:
         self._tasks: dict[str, Task] = {}
         self._shapes: dict[tuple[object, ...], Shape] = {}
         self._free: dict[Shape, Shape] = {}  # those of gangs without their domains
+        self.most = 0  # moves, and jobs looked at, after which actions stop; 0: none
+        self.spent = 0
+        self.tried: dict[str, None] = {}  # the jobs for which the present action has been tried
+        self.is_cut = False  # an action has stopped, and has more to do
         self.touched: dict[str, Job] = {}  # of whose pods one was moved, for all that it is back
         self.evictable: dict[Share, dict[Job, None]] = {}  # of those what has something to give
         self.changed: dict[Job, None] = {}  # of whose pods one was moved, until this is read
@@ -395,6 +399,17 @@ class Trial:
         if job is None:
             share = self.shares[application.queue]
             job = self._jobs[application.id] = Job(self, application, share)
+        return job
+
+    def next_of(self, pop: Callable[[], Job | None]) -> Job | None:
+        """Return the next job to try, None where there is none, or enough has been tried."""
+        job = pop()
+        if job is not None and self.most and self.spent >= self.most:
+            self.is_cut = True
+            return None
+        if job is not None:
+            self.spent += 1
+            self.tried[job.name] = None
         return job
 
     def waiting(self, job: Job) -> Iterator[tuple[AskGroup, int]]:
@@ -445,6 +460,7 @@ class Trial:
         """Bring a task to where the statement has its pod."""
         task = self._tasks[pod.key if isinstance(pod, Ask) else pod.allocation_key]
         was, counts = task.status, task.job.counts
+        self.spent += 1
         self._touch(task.job)
         counts[was] -= 1
         if isinstance(pod, Ask):

@@ -1,0 +1,40 @@
+"""How far the searches for victims have come that run one after another.
+
+A pass stops between two jobs when enough has been tried in one go, and goes on with the next batch;
+what was decided by then is carried out, and other messages are heard in between.
+"""
+
+from dataclasses import dataclass, field
+
+MAX_WORK = 400  # moves tried, and jobs looked at, in one go of a pass; then it goes on
+MAX_PIECES = 10_000  # of one pass; what comes all the time is left to the next one
+
+
+@dataclass(slots=True)
+class SearchPass:
+    """A pass over the actions, those of a law together; ``at`` is the first that is not done.
+
+    ``tried`` are the applications for which that one has been tried, ``as_of`` the changes that had
+    been counted when its group began. ``is_asked_for``: another pass is, when this one is over.
+    """
+
+    group: int = 0
+    at: int = 0
+    tried: dict[str, None] = field(default_factory=dict)
+    has_found: bool = False
+    as_of: int = 0
+    pieces: int = 0
+    is_cut: bool = False
+    is_asked_for: bool = False
+
+    @property
+    def has_begun(self) -> bool:
+        """Return whether something of its group has been done."""
+        return bool(self.at or self.tried)
+
+    def next_group(self) -> None:
+        """Begin with the next group of actions."""
+        self.group += 1
+        self.at = 0
+        self.tried = {}
+        self.has_found = False
