@@ -187,9 +187,9 @@ def own_anti_affinity(size: int) -> Made:
 
 
 def node_terms(size: int) -> Made:
-    """An ask with a node term of its own comes, after so many of which each had one."""
+    """A pod ends and an ask comes, of so many kinds in turn that differ in their node term."""
     driver = Driver(config_of(1))
-    driver.nodes(100)
+    driver.nodes(1_000)
     driver.applications([("app", "root.team.leaf0")])
     small = {"vcore": 1, "memory": 2**20, "pods": 1}
 
@@ -201,7 +201,8 @@ def node_terms(size: int) -> Made:
     hand_in(driver, [with_term(f"a{at}", at) for at in range(size)])
 
     def turn(at: int) -> None:
-        driver.update(releases=(ended("app", f"a{at}"),), asks=(with_term(f"b{at}", size + at),))
+        asks = (with_term(f"b{at}", at % size),)
+        driver.update(releases=(ended("app", f"a{at}"),), asks=asks)
 
     return driver, turn
 

@@ -4,11 +4,14 @@ Rule 1: asks that say the same of nodes (``Constraints.of_nodes``) share a view.
         looks at amounts, a view is of one shape.
 Rule 2: a view is made for a row when it is first read, and again when the node is another: its
         labels, taints or capacity have changed, or its row.
+Rule 3: where all that is asked is of taints and of labels that a shape names, of nodes that have
+        the same of these one is asked, and the others are answered alike.
 
-Limit: MAX_CONSTRAINTS views are remembered; with more all are forgotten and made again.
+Limit: MAX_CONSTRAINTS views are remembered; with more all are forgotten and made again. The values
+of MAX_KEYS labels are kept by row.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.nodes.node_classes import Failing
+from shared.messages.constraints import Constraints
 from shared.model.reasons import Fact, Reason
 
 if TYPE_CHECKING:
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Shape
 
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
+MAX_KEYS = 16  # labels of nodes whose values are kept by row; with more all are read again
+FEW = 16  # rows up to which asking each costs less than telling them apart
 SCHEDULABLE, MATCHING, USABLE = "schedulable", "matching", "usable"  # the steps of evidence
 SELECTED, ELIGIBLE = 0, 1  # the first facts of a view: the selector, then the taints
 LARGE, ROOM = "large enough when empty", "with room"
@@ -31,6 +37,10 @@ Mask = NDArray[np.bool_]
 
 class NodeFact(Protocol):
     """Whether a node may take a shape, by what the node is: not by its room, nor by its pods."""
+
+    @property
+    def is_of_labels(self) -> bool:
+        """Whether it looks at nothing but taints, and the labels that the shape names."""
 
     @property
     def looks_at_amounts(self) -> bool:
@@ -42,6 +52,10 @@ class NodeFact(Protocol):
 
 class NodeNumber(Protocol):
     """A number of a node for a shape, by what the node is."""
+
+    @property
+    def is_of_labels(self) -> bool:
+        """Whether it looks at nothing but taints, and the labels that the shape names."""
 
     def of_node(self, node: "Node", shape: "Shape") -> float:
         """Return a node's number for a shape."""
@@ -72,6 +86,7 @@ class NodeView:
     __slots__ = (
         "_facts",
         "_first",
+        "_keys",
         "_numbers",
         "_shape",
         "_values",
@@ -90,6 +105,9 @@ class NodeView:
         self._shape = shape
         self._facts = facts
         self._numbers = numbers
+        is_of_labels = all(fact.is_of_labels for fact in facts)
+        is_of_labels &= all(number.is_of_labels for number in numbers)
+        self._keys = labels_of(shape.constraints) if is_of_labels else None
         self._first: NDArray[np.bool_] = np.zeros((len(facts), 0), dtype=np.bool_)
         self._values: NDArray[np.float64] = np.zeros((len(numbers), 0))
         self.first: list[Mask] = []
@@ -97,7 +115,7 @@ class NodeView:
         self.numbers: list[NDArray[Any]] = []
         self._cut()
 
-    def extend(self, rows: "list[Node]") -> None:
+    def extend(self, rows: "list[Node]", labels: "LabelColumns") -> None:
         """Ask about the rows that came since it was made."""
         size = self._first.shape[1]
         if len(rows) > size:
@@ -105,9 +123,22 @@ class NodeView:
             self._first = np.pad(self._first, ((0, 0), (0, more)))
             self._values = np.pad(self._values, ((0, 0), (0, more)))
         first, self.made = self.made, len(rows)
-        for at in range(first, len(rows)):
-            self._ask(at, rows[at])
+        if self._keys is None or len(rows) - first <= FEW:
+            for at in range(first, len(rows)):
+                self._ask(at, rows[at])
+        else:
+            self._ask_by_kind(first, rows, labels.of(self._keys, first))
         self._cut()
+
+    def _ask_by_kind(self, first: int, rows: "list[Node]", kinds: Iterable[object]) -> None:
+        """Ask about the first of each kind of rows, and answer the others alike."""
+        known: dict[object, int] = {}
+        same = [known.setdefault(kind, at) for at, kind in enumerate(kinds, first)]
+        for at in known.values():
+            self._ask(at, rows[at])
+        if len(known) < len(same):
+            self._first[:, first : len(rows)] = self._first[:, same]
+            self._values[:, first : len(rows)] = self._values[:, same]
 
     def renew(self, node: "Node") -> None:
         """Ask about one node again: it is another, or its row is."""
@@ -134,6 +165,47 @@ class NodeView:
         self.numbers = list(self._values[:, : self.made])
 
 
+class LabelColumns:
+    """The values of labels by row, and the taints: read when they are first asked for."""
+
+    def __init__(self, rows: "list[Node]") -> None:
+        self._rows = rows
+        self._values: dict[str, list[str | None]] = {}
+
+    def of(self, keys: tuple[str, ...], first: int) -> Iterator[object]:
+        """Yield the taints and the values of some labels of the rows from one on."""
+        if len(self._values) + len(keys) > MAX_KEYS:
+            self._values.clear()
+        columns = [self._column(key)[first:] for key in keys]
+        return zip([node.taints for node in self._rows[first:]], *columns, strict=True)
+
+    def _column(self, key: str) -> list[str | None]:
+        values = self._values.setdefault(key, [])
+        values += [node.labels.get(key) for node in self._rows[len(values) :]]
+        return values
+
+    def renew(self, node: "Node") -> None:
+        """Read a node again: it is another, or its row is."""
+        for key, values in self._values.items():
+            if node.row < len(values):
+                values[node.row] = node.labels.get(key)
+
+    def shorten(self) -> None:
+        """Forget the rows that are no more."""
+        for values in self._values.values():
+            del values[len(self._rows) :]
+
+
+def labels_of(constraints: Constraints) -> tuple[str, ...] | None:
+    """Return the labels of nodes that constraints name; None where they name nodes themselves."""
+    terms = (*constraints.node_terms, *constraints.preferred_nodes)
+    if constraints.required_node or any(term.fields for term in terms):
+        return None
+    named = [key for key, _ in constraints.node_selector]
+    named += [each.key for term in terms for each in term.expressions]
+    return tuple(dict.fromkeys(named)) if len(named) <= MAX_KEYS else None
+
+
 class NodeViews:
     """The views of all shapes that were asked about lately."""
 
@@ -142,6 +214,7 @@ class NodeViews:
         self._facts: list[NodeFact] = []
         self._numbers: list[NodeNumber] = []
         self._views: dict[object, NodeView] = {}
+        self._labels = LabelColumns(rows)
         self.version = 0  # counted up when they are forgotten
 
     def watch(self, facts: Sequence[NodeFact], numbers: Sequence[NodeNumber]) -> None:
@@ -161,7 +234,7 @@ class NodeViews:
         view = self._view_of(shape)
         shape.view = (self.version, view)
         if view.made < len(self._rows):
-            view.extend(self._rows)
+            view.extend(self._rows, self._labels)
         return view
 
     def known(self, shape: "Shape") -> NodeView | None:
@@ -189,10 +262,12 @@ class NodeViews:
 
     def renew(self, node: "Node") -> None:
         """Ask about a node again: it is another, or its row is."""
+        self._labels.renew(node)
         for view in self._views.values():
             view.renew(node)
 
     def shorten(self) -> None:
         """Forget the rows that are no more."""
+        self._labels.shorten()
         for view in self._views.values():
             view.shorten(len(self._rows))

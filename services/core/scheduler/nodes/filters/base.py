@@ -79,6 +79,7 @@ class Filter:
 class NodeFilter(Filter):
     """A fact that looks at nothing but what the node is: a subclass says ``admits``."""
 
+    is_of_labels = False  # whether it looks at nothing but taints, and labels that a shape names
     looks_at_amounts = False  # whether shapes that differ in amounts only may have other answers
 
     def __init__(self, columns: NodeColumns, views: NodeViews) -> None:

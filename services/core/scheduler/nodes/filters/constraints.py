@@ -22,6 +22,7 @@ class Selected(NodeFilter):
     """The selector, the required node, and required node affinity."""
 
     on = SELECTOR
+    is_of_labels = True
 
     def admits(self, node: Node, shape: Shape) -> bool:
         return selects(shape.constraints, node.node_id, node.labels)
@@ -34,6 +35,7 @@ class Tolerated(NodeFilter):
     """Every taint that keeps pods away is tolerated."""
 
     on = TAINTS
+    is_of_labels = True
 
     def admits(self, node: Node, shape: Shape) -> bool:
         return is_tolerated(shape.constraints, node.taints)

@@ -13,6 +13,8 @@ from services.core.scheduler.nodes.node_view import NodeViews
 class PluginScore:
     """What one hook scores a node; infinity where it raised, and so no node of it is taken."""
 
+    is_of_labels = False
+
     def __init__(
         self, columns: NodeColumns, views: NodeViews, hooks: NodeHooks, number: int
     ) -> None:

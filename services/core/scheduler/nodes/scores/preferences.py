@@ -22,6 +22,8 @@ OF_NODES, OF_TAINTS, OF_PODS = 2, 3, 2  # Kubernetes' weights
 class PreferredNodes:
     """The sum of the weights of the preferred terms that a node matches."""
 
+    is_of_labels = True
+
     def of_node(self, node: Node, shape: Shape) -> float:
         terms = shape.constraints.preferred_nodes
         return sum(term.weight for term in terms if term_matches(term, node.node_id, node.labels))
@@ -29,6 +31,8 @@ class PreferredNodes:
 
 class SoftTaints:
     """How many PreferNoSchedule taints of a node are not tolerated."""
+
+    is_of_labels = True
 
     def of_node(self, node: Node, shape: Shape) -> float:
         tolerations = shape.constraints.tolerations
