@@ -113,9 +113,12 @@ class Waiters(Generic[K]):
         self._by_need.discard(key)
         self._others.pop(key, None)
 
-    def to_try(self, room: ResourceView) -> list[K]:
-        """Return those that a room might hold; a type that it does not name is unlimited."""
-        return [*self._others, *self._by_need.fitting(room, unnamed=INT64_MAX)]
+    def to_try(self, room: ResourceView, unnamed: int = INT64_MAX) -> list[K]:
+        """Return those that a room might hold; a type that it does not name is unlimited.
+
+        ``unnamed`` is another amount of those types.
+        """
+        return [*self._others, *self._by_need.fitting(room, unnamed=unnamed)]
 
     def __iter__(self) -> Iterator[K]:
         yield from self._others

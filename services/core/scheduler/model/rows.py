@@ -612,8 +612,7 @@ class EquivalenceClass:
 class Gate:
     """Who waits for more room: buckets, classes of applications, reservations.
 
-    ``queue`` is whose room it is, where a need can be compared with it: not a user's, and not the
-    root's, whose size is the sum of the nodes.
+    ``queue`` is whose room it is, where a need can be compared with it: not a user's.
     """
 
     queue: "Queue | None" = None
@@ -679,7 +678,7 @@ class Queue(QueueLedger):
 
     def __post_init__(self) -> None:
         QueueLedger.__post_init__(self)
-        self.gate.queue = self if self.parent is not None else None
+        self.gate.queue = self
         self.to_admit = Bucket(self, ANY_SHAPE)
         self.behind = Bucket(self, ANY_SHAPE)
 

@@ -93,8 +93,7 @@ def class_of(
 def requeue(gate: Gate) -> None:
     """Requeue a waiting list: every bucket, and the first application of each class."""
     if gate.buckets:
-        room = gate.queue.own_room() if gate.queue is not None else {}
-        for bucket in gate.buckets.to_try(room):
+        for bucket in _to_try(gate):
             requeue_bucket(bucket)
     if gate.classes:
         room = gate.queue.own_room(for_gangs=True) if gate.queue is not None else {}
@@ -106,6 +105,16 @@ def requeue(gate: Gate) -> None:
             reservation.retry()
     if isinstance(gate, PluginGate):
         _ask_again(gate)
+
+
+def _to_try(gate: Gate) -> list[Bucket]:
+    """Return the buckets of a waiting list that the room of its queue might hold."""
+    queue = gate.queue
+    if queue is None:
+        return gate.buckets.to_try({})
+    if queue.parent is None:  # its max is the sum of the nodes: what it does not name none has
+        return gate.buckets.to_try(queue.own_room(), unnamed=0)
+    return gate.buckets.to_try(queue.own_room())
 
 
 def _ask_again(gate: PluginGate) -> None:
