@@ -159,6 +159,31 @@ def shapes(size: int) -> Made:
     return driver, turn
 
 
+def fitting_shapes(size: int) -> Made:
+    """Ten pods end, each of which leaves room for any of so many shapes; others come and take it."""
+    driver = Driver(config_of(5))
+    driver.nodes(500, {"vcore": 63_000, "memory": 256 * GIB, "pods": 110})
+    driver.applications([(f"app-{at}", f"root.team.leaf{at % 5}") for at in range(10)])
+    large = {"vcore": 16_000, "memory": 8 * GIB, "pods": 1}
+    hand_in(driver, [ask(f"r{at}", f"app-{at % 10}", large) for at in range(1_500)])
+    hand_in(
+        driver,
+        [
+            ask(f"w{at}", f"app-{at % 10}", {**large, "vcore": 30_000 + at}, priority=-1)
+            for at in range(size)
+        ],
+    )
+
+    def turn(at: int) -> None:
+        some = range(10 * at, 10 * at + 10)
+        driver.update(
+            releases=tuple(ended(f"app-{n % 10}", f"r{n}") for n in some),
+            asks=tuple(ask(f"n{n}", f"app-{n % 10}", large) for n in some),
+        )
+
+    return driver, turn
+
+
 def own_anti_affinity(size: int) -> Made:
     """Pods end that have nothing to do with so many asks, each kept away by its own term."""
     driver = Driver(config_of(5))
@@ -313,6 +338,7 @@ AXES = {
     "users over their limit": Axis(users),
     "queues of one user": Axis(queues_of_a_user, sizes=(10, 100, 1_000, 5_000)),
     "shapes on a full cluster": Axis(shapes, sizes=(1, 10, 100, 1_000)),
+    "shapes that would fit": Axis(fitting_shapes, sizes=(1, 10, 100, 1_000)),
     "own anti-affinity": Axis(own_anti_affinity, sizes=(5, 50, 500)),
     "node terms": Axis(node_terms),
     "priorities": Axis(priorities, turns=5, by_size=True),
