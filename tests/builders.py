@@ -63,7 +63,7 @@ class Core:
         self.epoch = epoch
         self.now_ns = START_NS
         self.answers: list[Outgoing] = []
-        self.goes_on = True  # with what it has left to itself, as its host does
+        self.goes_on = True  # with searches that it has cut, as its host does
         self._ids = count(1)
         self.send(Heartbeat("t"), epoch=0)
         self.send(SyncBegin(config, settings))
@@ -82,7 +82,8 @@ class Core:
         self.answers += out
         found = [item.message for item in out if isinstance(item.message, UpdateResponse)]
         for note in [item.message for item in out if isinstance(item.message, ContinueCycle)]:
-            found += self.send(note) if self.goes_on else []
+            is_cut = self.partition.searches is not None
+            found += self.send(note) if self.goes_on and is_cut else []
         return found
 
     def update(self, **sections: Any) -> list[UpdateResponse]:

@@ -198,11 +198,12 @@ class WaitingJobs:
         self._entries: dict[Share, list[tuple[JobKey, Job]]] = {}
         self._known: dict[Job, tuple[JobKey, Amount] | None] = {}  # None: it is not ready
         self._requests: dict[Share, Counter[Amount]] = {}
+        self._is_ordered_by_plugins = False  # which may order them otherwise at any time
 
     def follow(self) -> None:
         """Bring the order up to date."""
         trial, known = self._trial, self._known
-        if not known or any(job.application.keys_before is not None for job in known):
+        if not known or self._is_ordered_by_plugins:
             self._entries, self._requests = {}, {}
             known.clear()
             for job in trial.asking:
@@ -220,7 +221,8 @@ class WaitingJobs:
         self._known[job] = None
         if is_ready(job):
             key = job_key(job)
-            request = request_of(tasks_to_allocate(job), self._trial.width)
+            self._is_ordered_by_plugins |= job.application.keys_before is not None
+            request = _next_request(job)
             self._known[job] = key, request
             self._requests.setdefault(job.queue, Counter())[request] += 1
             entries = self._entries.setdefault(job.queue, [])
@@ -249,6 +251,16 @@ class WaitingJobs:
     def are_alike(self, leaf: Share) -> bool:
         """Return whether all jobs of a leaf ask for the same."""
         return len(self._requests[leaf]) == 1
+
+
+def _next_request(job: Job) -> Amount:
+    """Return what a job asks for next; of one whose asks are alike no task is looked at."""
+    trial, groups = job.trial, job.application.groups
+    if not job.is_flat or len(groups) != 1:
+        return request_of(tasks_to_allocate(job), trial.width)
+    (group,) = groups.values()
+    count = max(1, job.min_available - job.active)
+    return tuple([count * value for value in trial.amounts(group.bucket.shape.resource)])
 
 
 class TryOrder(JobOrder):

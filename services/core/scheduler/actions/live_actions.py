@@ -119,11 +119,11 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws, so_far: Sear
     if not wanted or not partition.nodes.nodes:
         return
     trial = Trial(partition, LiveTerms(partition))
-    trial.most, trial.tried = MAX_WORK, so_far.tried
+    trial.most, trial.looked_at = MAX_WORK, so_far.looked_at
     done = decide(trial, [name for _, name in wanted], laws)
     decisions = trial.statement.commit()
     carry_out(partition, decisions)
-    so_far.is_cut, so_far.tried = done < len(wanted), trial.tried
+    so_far.is_cut, so_far.looked_at = done < len(wanted), trial.looked_at
     so_far.has_found |= bool(decisions)
     if so_far.is_cut:
         so_far.at = wanted[done][0]
@@ -206,7 +206,7 @@ def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> int:
         STEPS[name].decide(trial, laws)
         if trial.is_cut:
             return at
-        trial.tried = {}
+        trial.looked_at = {}
     return len(actions)
 
 
@@ -221,7 +221,7 @@ def _allocate(trial: Trial, _: Laws) -> None:
         if not place_job(attempt, job, tasks):
             attempt.discard()
         elif is_ready(job):
-            trial.tried.pop(job.name)
+            trial.looked_at.pop(job.name)
             order.push(job)
 
 
@@ -233,7 +233,7 @@ def _solve_each(
     while (job := trial.next_of(order.pop)) is not None:
         search = search_of(trial, job) if could_ever_fit(trial, job) else None
         if search is not None and solve(trial, job, search, others) and is_ready(job):
-            trial.tried.pop(job.name)
+            trial.looked_at.pop(job.name)
             order.push(job)
 
 
@@ -254,7 +254,7 @@ def _preempt(trial: Trial, laws: Laws) -> None:
 
 def _is_untried(job: Job) -> bool:
     """Return whether a job may be tried, and has not been in this pass of the action."""
-    return job.name not in job.trial.tried and is_ready(job)
+    return job.name not in job.trial.looked_at and is_ready(job)
 
 
 def _evict_stale_gangs(trial: Trial, _: Laws) -> None:

@@ -14,13 +14,13 @@ MAX_PIECES = 10_000  # of one pass; what comes all the time is left to the next 
 class SearchPass:
     """A pass over the actions, those of a law together; ``at`` is the first that is not done.
 
-    ``tried`` are the applications for which that one has been tried, ``as_of`` the changes that had
+    ``looked_at`` are the applications for which that one was tried, ``as_of`` the changes that had
     been counted when its group began. ``is_asked_for``: another pass is, when this one is over.
     """
 
     group: int = 0
     at: int = 0
-    tried: dict[str, None] = field(default_factory=dict)
+    looked_at: dict[str, None] = field(default_factory=dict)
     has_found: bool = False
     as_of: int = 0
     pieces: int = 0
@@ -30,11 +30,11 @@ class SearchPass:
     @property
     def has_begun(self) -> bool:
         """Return whether something of its group has been done."""
-        return bool(self.at or self.tried)
+        return bool(self.at or self.looked_at)
 
     def next_group(self) -> None:
         """Begin with the next group of actions."""
         self.group += 1
         self.at = 0
-        self.tried = {}
+        self.looked_at = {}
         self.has_found = False

@@ -70,7 +70,7 @@ def look(partition: Partition) -> None:
     if partition.searches is not None:
         partition.searches.is_asked_for = True
     elif partition.preemption_enabled:
-        partition.searches = SearchPass()
+        partition.begin_searches()
         go_on(partition)
 
 
@@ -95,7 +95,7 @@ def go_on(partition: Partition) -> None:
             if so_far.is_cut:
                 return
         so_far.next_group()
-    partition.searches = None
+    partition.end_searches()
     if partition.preemption_enabled:
         _look_later(partition, so_far)
 

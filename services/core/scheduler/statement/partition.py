@@ -804,6 +804,14 @@ class Partition:
             self.preemption_due_ns = due_ns
             self.arm_own_timer(TimerKind.PREEMPTION, due_ns)
 
+    def begin_searches(self) -> None:
+        """Begin a pass over the actions."""
+        self.searches = SearchPass()
+
+    def end_searches(self) -> None:
+        """End it: all is done."""
+        self.searches = None
+
     def set_max(self, queue: Queue, limit: Resource | None) -> None:
         """Change a queue's own limit; whoever it refused is looked at again."""
         queueing.set_max(queue, limit)

@@ -364,7 +364,7 @@ class Trial:
         self._free: dict[Shape, Shape] = {}  # those of gangs without their domains
         self.most = 0  # moves, and jobs looked at, after which actions stop; 0: none
         self.spent = 0
-        self.tried: dict[str, None] = {}  # the jobs for which the present action has been tried
+        self.looked_at: dict[str, None] = {}  # the jobs for which the present action has been tried
         self.is_cut = False  # an action has stopped, and has more to do
         self.touched: dict[str, Job] = {}  # of whose pods one was moved, for all that it is back
         self.evictable: dict[Share, dict[Job, None]] = {}  # of those what has something to give
@@ -409,7 +409,7 @@ class Trial:
             return None
         if job is not None:
             self.spent += 1
-            self.tried[job.name] = None
+            self.looked_at[job.name] = None
         return job
 
     def waiting(self, job: Job) -> Iterator[tuple[AskGroup, int]]:
