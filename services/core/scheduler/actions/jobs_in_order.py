@@ -211,11 +211,11 @@ class WaitingJobs:
             for entries in self._entries.values():
                 entries.sort()
         else:
-            for job in trial.changed:
+            for job in trial.unread:
                 if job in known:
                     self._leave(job)
                     self._enter(job, is_sorted=True)
-        trial.changed.clear()
+        trial.unread.clear()
 
     def _enter(self, job: Job, *, is_sorted: bool = False) -> None:
         self._known[job] = None

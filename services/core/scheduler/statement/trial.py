@@ -368,7 +368,7 @@ class Trial:
         self.is_cut = False  # an action has stopped, and has more to do
         self.touched: dict[str, Job] = {}  # of whose pods one was moved, for all that it is back
         self.evictable: dict[Share, dict[Job, None]] = {}  # of those what has something to give
-        self.changed: dict[Job, None] = {}  # of whose pods one was moved, until this is read
+        self.unread: dict[Job, None] = {}  # of whose pods one was moved, until this is read
         self.orders: dict[Share, list[Any]] = {}  # of victims, as they were before
         self.passed: dict[Share, int] = {}  # how many of the first of them are touched
         self.shares = shares_of(partition.root, self.names, terms.share)
@@ -480,7 +480,7 @@ class Trial:
 
     def _touch(self, job: Job) -> None:
         self.touched[job.name] = job
-        self.changed[job] = None
+        self.unread[job] = None
         self.evictable.setdefault(job.queue, {})
 
     def going(self) -> Going:
