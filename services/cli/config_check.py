@@ -1,12 +1,15 @@
-"""`muster config check`: YuniKorn's verdict on queues.yaml files, with file and line."""
+"""`muster config check`, `apply`, `diff`, `show`: queue configurations in the files people have."""
 
 from pathlib import Path
 
-from services.cli.answers import Report
+from services.cli.answers import Report, table
 from services.cli.client import ApiError, Client, RefusedError
+from services.cli.config_diff import CHANGES, changes
 from services.cli.exits import Exit
-from services.cli.files import bytes_of, text_of
+from services.cli.files import text_of
 from services.cli.said import complain, printable
+from services.cli.what_if import ask, what_if_parts
+from services.shim_adapter.queue_file import QueueFile, queue_file
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.validator import check_schedulable
 from shared.queueconfig.warnings import warnings_of
@@ -18,11 +21,12 @@ def check_files(files: list[Path]) -> int:
 
 
 def _check(file: Path) -> int:
+    found = QueueFile("")
     try:
-        text = text_of(file, may_be_stdin=True)
-        config = load_configuration(text)
+        found = queue_file(text_of(file, may_be_stdin=True))
+        config = load_configuration(found.text)
     except QueueConfigError as error:
-        complain(f"{file}:{error.line}: {error.message}")
+        complain(f"{_place(file, found, error.line)}: {error.message}")
         return 1
     except OSError as error:
         complain(f"{file}: {error.strerror}")
@@ -31,33 +35,72 @@ def _check(file: Path) -> int:
         complain(f"{file}: not UTF-8: {error}")
         return Exit.REFUSED
     for line, sentence in warnings_of(config):
-        complain(f"{file}:{line}: warning: {sentence}")
+        complain(f"{_place(file, found, line)}: warning: {sentence}")
     try:
         check_schedulable(config)
     except QueueConfigError as error:
         said = f"{error.message} (said only when the file is loaded: it is refused then)"
-        complain(f"{file}:{error.line}: warning: {said}")
-    print(f"ok {printable(str(file))}")
+        complain(f"{_place(file, found, error.line)}: warning: {said}")
+    print(f"ok {printable(str(file))}{_within(found)}")
     return 0
+
+
+def _place(file: Path, found: QueueFile, line: int) -> str:
+    """Return where something is wrong: the file, its line, and the key that is read there."""
+    return f"{file}:{found.line(line)}{_within(found)}"
+
+
+def _within(found: QueueFile) -> str:
+    return f" ({found.where})" if found.where else ""
 
 
 def apply_file(client: Client, file: Path) -> int:
     """Have a running Muster reload a file; return 0 when it holds now, else 1."""
     try:
-        body = bytes_of(file, may_be_stdin=True)
-    except OSError as error:
-        complain(f"{file}: {error.strerror}")
-        return Exit.REFUSED
+        found = queues_in(file)
+    except RefusedError as error:
+        complain(f"{file}: {error}")
+        return error.exit_status
     try:
-        client.post("/v1/config", body)
+        client.post("/v1/config", found.text.encode())
     except RefusedError as error:
         complain(f"{file}: refused, nothing has changed: {error}")
         return error.exit_status
     except ApiError as error:
         complain(f"{file}: {error}")
         return error.exit_status
-    print(f"{printable(str(file))} holds now")
+    if found.settings:
+        names = ", ".join(found.settings)
+        complain(f"{file}: warning: {names} beside the queues: `muster up --config` reads them")
+    print(f"{printable(str(file))}{_within(found)} holds now")
     return 0
+
+
+def queues_in(file: Path) -> QueueFile:
+    """Return the queue configuration in a file. Raises RefusedError with why there is none."""
+    try:
+        return queue_file(text_of(file, may_be_stdin=True))
+    except OSError as error:
+        raise RefusedError(error.strerror or str(error)) from error
+    except UnicodeDecodeError as error:
+        raise RefusedError(f"not UTF-8: {error}") from error
+    except QueueConfigError as error:
+        raise RefusedError(str(error)) from error
+
+
+def diff_file(client: Client, file: Path) -> Report:
+    """Return what a file would change of what holds now, and for whom. Raises RefusedError."""
+    try:
+        found = queues_in(file)
+        rows = changes(client.get("/v1/config")["text"], found.text)
+    except (RefusedError, QueueConfigError) as error:
+        raise RefusedError(f"{file}: {error}") from error
+    if not rows:
+        return Report({"changes": [], "whatIf": None}, [f"{file} is what holds now: no difference"])
+    answer = ask(client, None, found.text, {}, {})
+    names = list(dict.fromkeys(row["queue"] for row in rows))
+    parts = [table(rows, CHANGES), "", *what_if_parts(answer, table)]
+    return Report({"changes": rows, "whatIf": answer}, parts, names)
 
 
 def shown_config(client: Client) -> Report:

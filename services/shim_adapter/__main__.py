@@ -9,14 +9,17 @@ MUSTER_QUEUES_FILE is watched: a change takes effect.
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
 from services.shim_adapter.config_watch import watch
 from services.shim_adapter.kubernetes_service import KubernetesService
+from services.shim_adapter.queue_file import queue_file
 from services.shim_adapter.service import INBOX, ShimOptions, ShimService
 from shared.messages.envelope import Address
 from shared.model.resources import MEMORY, PODS, VCORE
 from shared.model.units import milliseconds, seconds
+from shared.queueconfig import QueueConfigError
 from shared.runtime.host import Host, Machine
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, SettingsError
@@ -35,11 +38,10 @@ def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Ma
     """Return the shim adapter's inbox and what makes its machine."""
     if settings.resource_manager == KUBERNETES:
         return INBOX, _kubernetes(settings, instance).make_machine
-    config = settings.queues_file.read_text() if settings.queues_file is not None else ""
     service = ShimService(
         ShimOptions(
             state_dir=settings.state_dir,
-            config=config,
+            config=_queues(settings.queues_file),
             start_delay_ns=milliseconds(settings.pod_start_delay_ms),
             confirm_delay_ns=milliseconds(settings.release_delay_ms),
             default_run_ns=seconds(settings.pod_run_seconds),
@@ -53,6 +55,17 @@ def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Ma
         )
     )
     return INBOX, service.make_machine
+
+
+def _queues(file: Path | None) -> str:
+    """Return the queues of a file; what is wrong with them the core says."""
+    if file is None:
+        return ""
+    text = file.read_text()
+    try:
+        return queue_file(text).text
+    except QueueConfigError:
+        return text
 
 
 def _kubernetes(settings: Settings, instance: str) -> KubernetesService:

@@ -14,8 +14,10 @@ import structlog
 from prometheus_client import Counter, Gauge
 
 from services.shim_adapter.machine import ShimMachine
+from services.shim_adapter.queue_file import queue_file
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.messages.interface import UpdateConfiguration
+from shared.queueconfig import QueueConfigError
 from shared.runtime.host import Host
 
 LOOK_SECONDS = 1.0
@@ -57,8 +59,8 @@ def _read(path: Path) -> str | None:
         if path.stat().st_size > MAX_FILE_BYTES:
             log.error("the queues file is too large", file=str(path), most=MAX_FILE_BYTES)
             return None
-        return path.read_text() or None
-    except (OSError, UnicodeDecodeError) as error:
+        return queue_file(path.read_text()).text or None
+    except (OSError, UnicodeDecodeError, QueueConfigError) as error:
         log.warning("the queues file cannot be read", file=str(path), error=str(error))
         return None
 

@@ -1,4 +1,7 @@
-"""`muster config check` and `muster config apply`."""
+"""`muster config`: check, diff, apply and show the queues.
+
+A file is a queues.yaml, YuniKorn's ConfigMaps, or the values of a Helm chart, its or Muster's.
+"""
 
 from pathlib import Path
 from typing import Annotated
@@ -9,14 +12,21 @@ from services.cli.answers import Report, shown
 from services.cli.client import DEFAULT_URL, Client
 from services.cli.options import Token, Url
 
-app = typer.Typer(name="config", help="Queue configurations.", no_args_is_help=True)
+app = typer.Typer(
+    name="config", help="Check, compare, apply and show the queues.", no_args_is_help=True
+)
 
 
 @app.command("check")
 def config_check(
-    files: Annotated[list[Path], typer.Argument(help="queues.yaml files; - is stdin.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="queues.yaml, ConfigMaps or Helm values; - is stdin.")
+    ],
 ) -> None:
-    """Judge queues.yaml files by YuniKorn's rules: 0 all hold, 1 one does not."""
+    """Judge queues by YuniKorn's rules, line by line.
+
+    Exit status 0: all hold; 1: one does not.
+    """
     from services.cli.config_check import check_files
 
     raise typer.Exit(check_files(files))
@@ -24,20 +34,35 @@ def config_check(
 
 @app.command("apply")
 def apply(
-    file: Annotated[Path, typer.Argument(help="A queues.yaml; - is stdin.")],
+    file: Annotated[Path, typer.Argument(help="As for check; - is stdin.")],
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> None:
-    """Reload the queue configuration of a running Muster; a bad file changes nothing."""
+    """Reload the queues; a bad file changes nothing."""
     from services.cli.config_check import apply_file
 
     raise typer.Exit(apply_file(Client(url, token), file))
 
 
+@app.command("diff")
+@shown
+def diff(
+    client: Client,
+    file: Annotated[Path, typer.Argument(help="As for check; - is stdin.")],
+) -> Report:
+    """Show what a file would change, and for whom."""
+    from services.cli.config_check import diff_file
+
+    return diff_file(client, file)
+
+
 @app.command("show")
 @shown
 def config_show(client: Client) -> Report:
-    """Show the queues.yaml that holds now; on stderr, what was refused since."""
+    """Show the queues.yaml that holds now.
+
+    On stderr: what was refused since.
+    """
     from services.cli.config_check import shown_config
 
     return shown_config(client)

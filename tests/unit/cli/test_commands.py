@@ -359,6 +359,59 @@ def test_config_apply_says_that_a_refused_file_changes_nothing(api, muster, tmp_
     assert result.err == f"{file}: refused, nothing has changed: line 1: no partition\n"
 
 
+CONFIG_MAP = """\
+kind: ConfigMap
+metadata: {name: yunikorn-configs}
+data:
+  queues.yaml: |
+    partitions:
+      - name: default
+        queues:
+          - {name: root, submitacl: "*", queues: [{name: a, resources: {max: {vcore: 8}}}]}
+"""
+
+
+def test_config_check_and_apply_read_config_maps(api, muster, tmp_path):
+    file = tmp_path / "configs.yaml"
+    file.write_text(CONFIG_MAP)
+    where = "(queues.yaml of ConfigMap yunikorn-configs)"
+    result = muster("config", "check", str(file))
+    assert (result.status, result.out) == (0, f"ok {file} {where}")
+    api.says("POST /v1/config", {"accepted": True})
+    assert muster("config", "apply", str(file)).out == f"{file} {where} holds now"
+    assert api.body.decode().startswith("partitions:\n")
+    file.write_text(CONFIG_MAP.replace("vcore: 8", "vcore: much"))
+    result = muster("config", "check", str(file))
+    assert result.status == Exit.REFUSED
+    assert result.err.startswith(f"{file}:8 {where}: ")
+
+
+def test_config_diff_says_what_would_change_and_for_whom(api, muster, tmp_path):
+    file = tmp_path / "configs.yaml"
+    file.write_text(CONFIG_MAP)
+    text = CONFIG_MAP.partition("|\n")[2]
+    api.says("GET /v1/config", {**answers.CONFIG, "text": text.replace("vcore: 8", "vcore: 4")})
+    api.says("POST /v1/what-if", answers.WHAT_IF)
+    result = muster("config", "diff", str(file))
+    assert result.status == 0
+    head, row = result.out.splitlines()[:2]
+    assert head.split() == ["QUEUE", "SETTING", "NOW", "WOULD", "BE"]
+    assert row.split() == ["root.a", "resources.max.vcore", "4", "8"]
+    assert "what if      " in result.out
+    assert json.loads(api.body) == {
+        "queues": "\n".join(line[4:] for line in text.splitlines()) + "\n"
+    }
+    api.says("GET /v1/config", {**answers.CONFIG, "text": text})
+    assert muster("config", "diff", str(file)).out == f"{file} is what holds now: no difference"
+
+
+def test_help_lines_are_whole_at_80_columns(muster):
+    for group in ([], ["config"], ["scenario"], ["secrets"], ["dead-letters"]):
+        out = muster(*group, "--help", width=80).out
+        assert not [line for line in out.splitlines()[1:] if line.endswith(("...", "…"))]
+        assert max(map(len, out.splitlines())) <= 80
+
+
 def test_config_show_prints_the_text_that_holds(api, muster):
     text = "partitions:\n  - name: default  # ours\n"
     api.says("GET /v1/config", {**answers.CONFIG, "text": text, "error": "line 3: bad"})

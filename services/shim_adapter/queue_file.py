@@ -1,0 +1,140 @@
+"""The queue configuration in the files that people have.
+
+A file is a queues.yaml; YuniKorn's ConfigMaps, one or both, as manifests or as ``kubectl get -o
+yaml`` prints them; or the values of a Helm chart: YuniKorn's (``yunikornDefaults``) or Muster's
+(``queues``, ``config``). Anything else is taken for a queues.yaml, and judged as one.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+import yaml
+
+from services.shim_adapter.backends.kubernetes.configuration import CONFIGS, DEFAULTS, Configuration
+from shared.model.bounded_yaml import YamlLimitError, compose_bounded
+from shared.queueconfig import QueueConfigError
+
+MAX_DEPTH = 60  # of such a file; what nests deeper is taken for a queues.yaml, and refused
+MAX_VALUES = 250_000  # of such a file; one with more is taken for a queues.yaml, and refused
+_GROUP = "service.policyGroup"
+_Node = yaml.Node | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueFile:
+    """A queue configuration. ``settings`` are Muster's scheduler settings beside it.
+
+    ``where`` is its place in the file, "" where it is the file; its first line is the file's line
+    ``before`` + 1.
+    """
+
+    text: str
+    settings: Mapping[str, str] = field(default_factory=dict)
+    where: str = ""
+    before: int = 0
+
+    def line(self, own: int) -> int:
+        """Return the file's line for a line of the configuration; 0 is not known."""
+        return own + self.before if own else own
+
+
+@dataclass(slots=True)
+class _Map:
+    """A ConfigMap, or what a chart makes one of: its keys, each with its text's first line."""
+
+    name: str
+    where: str
+    data: dict[str, str] = field(default_factory=dict)
+    lines: dict[str, int] = field(default_factory=dict)
+
+    def put(self, key: str, node: yaml.Node) -> None:
+        if isinstance(node, yaml.ScalarNode):
+            self.data[key] = node.value
+            self.lines[key] = node.start_mark.line + (1 if node.style in ("|", ">") else 0)
+
+
+def queue_file(text: str) -> QueueFile:
+    """Return the queue configuration in a file's text.
+
+    Raises QueueConfigError where ConfigMaps or values have none, or do not say which it is.
+    """
+    try:
+        roots = list(compose_bounded(text, depth=MAX_DEPTH, values=MAX_VALUES))
+    except (yaml.YAMLError, YamlLimitError, ValueError):
+        return QueueFile(text)  # its own reader says what is wrong
+    maps = [found for root in roots for found in _maps(root)]
+    return _chosen(maps) if maps else QueueFile(text)
+
+
+def _chosen(maps: list[_Map]) -> QueueFile:
+    """Return the configuration that several ConfigMaps say together; the later ones win."""
+    together = Configuration()
+    for name in (DEFAULTS, CONFIGS):
+        data = [item.data for item in maps if item.name == name]
+        together.take(name, {key: value for part in data for key, value in part.items()})
+    ordered = sorted(maps, key=lambda item: item.name == CONFIGS)
+    said = {key: item for item in ordered for key in item.data}
+    key = _key(said)
+    holder = said[key]
+    where = f"{key} of {holder.where}"
+    return QueueFile(holder.data[key], together.scheduler_settings, where, holder.lines[key])
+
+
+def _key(said: Mapping[str, _Map]) -> str:
+    """Return the key that holds the queues: that of the policy group, or the only one there is."""
+    group = said[_GROUP].data[_GROUP] if _GROUP in said else "queues"
+    if f"{group}.yaml" in said:
+        return f"{group}.yaml"
+    keys = [key for key in said if key.endswith(".yaml")]
+    if len(keys) == 1 and _GROUP not in said:
+        return keys[0]
+    there = f"; there are {', '.join(keys)}" if keys else ""
+    raise QueueConfigError(f"no key {group}.yaml in it{there}: {_GROUP} says which one holds", 1)
+
+
+def _maps(root: _Node) -> Iterator[_Map]:
+    """Yield the ConfigMaps of a document, or what a chart would make of its values."""
+    top = _items(root)
+    kind = _text(top.get("kind"))
+    if kind == "ConfigMap":
+        yield _config_map(top)
+    elif kind.endswith("List") and isinstance(top.get("items"), yaml.SequenceNode):
+        items = [_items(item) for item in top["items"].value]
+        yield from (_config_map(item) for item in items if _text(item.get("kind")) == "ConfigMap")
+    elif "partitions" not in top and not kind:
+        yield from _values(top)
+
+
+def _config_map(top: Mapping[str, yaml.Node]) -> _Map:
+    name = _text(_items(top.get("metadata")).get("name"))
+    found = _Map(DEFAULTS if name == DEFAULTS else CONFIGS, f"ConfigMap {name}")
+    for key, node in _items(top.get("data")).items():
+        found.put(key, node)
+    return found
+
+
+def _values(top: Mapping[str, yaml.Node]) -> Iterator[_Map]:
+    """Yield what YuniKorn's chart, or Muster's, makes of values; nothing of what are none."""
+    if "yunikornDefaults" in top:
+        found = _Map(DEFAULTS, "yunikornDefaults")
+        for key, node in _items(top["yunikornDefaults"]).items():
+            found.put(key, node)
+        yield found
+    own = _Map(CONFIGS, "the chart's values")
+    if isinstance(top.get("queues"), yaml.ScalarNode) and _text(top["queues"]).strip():
+        own.put("queues.yaml", top["queues"])
+    for key, node in _items(top.get("config")).items():
+        own.put(key, node)
+    if own.data:
+        yield own
+
+
+def _items(node: _Node) -> dict[str, yaml.Node]:
+    """Return a map's values by their keys; nothing of what is no map."""
+    if not isinstance(node, yaml.MappingNode):
+        return {}
+    return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}
+
+
+def _text(node: _Node) -> str:
+    return node.value if isinstance(node, yaml.ScalarNode) else ""
