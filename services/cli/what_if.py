@@ -69,17 +69,23 @@ QUEUES = (
 def ask(
     client: Client,
     manifest: Path | None,
-    queues: Path | None,
+    queues: str,
     rest: dict[str, Any],
     where: dict[str, str],
 ) -> dict[str, Any]:
-    """Return the answer to a question; one that has none is an error."""
+    """Return the answer to a question; one that has none is an error.
+
+    ``queues`` is a queue configuration's text, "" for none.
+    """
     question = {key: value for key, value in rest.items() if value}
-    for key, file in (("manifest", manifest), ("queues", queues)):
-        if file is not None:
-            question[key] = _text(file)
-    if len({*question} - {"like"}) != 1:
-        raise typer.BadParameter("one of -f, --drain, --queues and --add-nodes is needed")
+    if manifest is not None:
+        question["manifest"] = _text(manifest)
+    if queues:
+        question["queues"] = queues
+    if not question:
+        raise typer.BadParameter(
+            "what would be changed? Any of -f, --add-nodes, --drain, --delete and --queues"
+        )
     answer: dict[str, Any] = client.post(PATH, _json(question), where)
     if not answer["done"]:
         raise RefusedError(answer["sentence"])

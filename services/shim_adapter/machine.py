@@ -566,13 +566,13 @@ class ShimMachine:
     def _on_question(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Pass a question on to the core, which answers it, as the core understands it.
 
-        It is that of the partition that the first application names.
+        It is that of the partition that the first application names, else the one asked about.
         """
         asked = envelope.message
         assert isinstance(asked, WhatIf)
         question = question_of(self.world, asked, now_ns)
         named = [request.partition_name for request in question.applications[:1]]
-        partition = self.world.partition_for(named[0]) if named else None
+        partition = self.world.partition_for(named[0] if named else envelope.partition)
         partition = partition or DEFAULT_PARTITION
         to = core_of(partition)
         return [Outgoing(to, question, reply_to=envelope.reply_to, partition=partition)]

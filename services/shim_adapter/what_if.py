@@ -1,5 +1,7 @@
 """What manifests would come to, as the core understands it: nothing is made, nothing remembered."""
 
+from dataclasses import replace
+
 from services.shim_adapter.mirror.asks import application_request, ask_of
 from services.shim_adapter.mirror.gangs import missing_placeholders
 from services.shim_adapter.mirror.world import World
@@ -40,4 +42,6 @@ def question_of(world: World, asked: WhatIf, now_ns: int) -> WhatIf:
         RefusedDocument(document.source, document.index, error.field_path, error.message)
         for document, error in translation.refused
     )
-    return WhatIf(applications=tuple(requests), asks=tuple(asks), refused=refused)
+    return replace(
+        asked, documents=(), applications=tuple(requests), asks=tuple(asks), refused=refused
+    )

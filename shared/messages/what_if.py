@@ -1,7 +1,7 @@
 """What if: a question to the core that changes nothing, and the forecast that answers it.
 
-A question has one of: applications with their asks (of manifests, which the shim adapter has
-translated), a node to drain, nodes to add, or a queue configuration.
+A question supposes any of: applications with their asks (of manifests, which the shim adapter has
+translated), a node to drain, nodes to add, applications to delete, a queue configuration.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from shared.messages.interface import AddApplicationRequest, AllocationAsk
 
 @dataclass(frozen=True, slots=True)
 class WhatIf:
-    """A question. ``add_nodes`` nodes are ``like`` one that is there."""
+    """A question. ``add_nodes`` nodes are ``like`` one that is there; "": like the largest."""
 
     documents: tuple[ManifestDocument, ...] = ()
     applications: tuple[AddApplicationRequest, ...] = ()
@@ -23,6 +23,7 @@ class WhatIf:
     add_nodes: int = 0
     like: str = ""
     queues: str = ""
+    delete: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +98,11 @@ class ForecastQueue:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """The answer. Without ``done`` there is none, and ``message`` says why."""
+    """The answer. Without ``done`` there is none, and ``message`` says why.
+
+    ``like`` is the node that added ones are like. ``drained`` pods were on the drained node, of
+    which ``moved`` would find a place elsewhere at once.
+    """
 
     done: bool
     message: str = ""
@@ -105,3 +110,6 @@ class Forecast:
     victims: tuple[ForecastVictim, ...] = ()
     queues: tuple[ForecastQueue, ...] = ()
     refused: tuple[RefusedDocument, ...] = ()
+    like: str = ""
+    drained: int = 0
+    moved: int = 0

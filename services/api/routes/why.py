@@ -1,11 +1,12 @@
 """Why, and what if: ``/v1/why``, ``/v1/evictions``, ``/v1/what-if``."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import APIRouter, Request, Response
 
+from services.api.projection.model import Model
 from services.api.replica import BROKER, PartitionQuery, Replica, read_body
 from services.api.web.answers import AnswerError, answer
 from services.api.web.segments import NamedRoute
@@ -132,12 +133,18 @@ async def _asked_for(
 
 
 def _asked_of(replica: Replica, question: WhatIf, partition: str) -> str:
-    """Return the partition that a question is about: the one said, else that of its node.
+    """Return the partition that a question is about: the one said, else of its node or application.
 
     Manifests say theirs themselves, as they do when they are submitted.
     """
+    if partition:
+        return replica.model(partition).name
     node = question.drain or question.like
-    if not partition and node:
-        holders = [model for model in replica.partitions.models if node in model.nodes]
-        return holders[0].name if holders else DEFAULT_PARTITION
-    return replica.model(partition).name if partition else DEFAULT_PARTITION
+    for model in replica.partitions.models:
+        if node in model.nodes or (not node and _has_any(model, question.delete)):
+            return model.name
+    return DEFAULT_PARTITION
+
+
+def _has_any(model: Model, applications: Sequence[str]) -> bool:
+    return any(model.application(name) is not None for name in applications)

@@ -1,7 +1,8 @@
 """What if: from a request to a question, and from a forecast to the answer that users read."""
 
 from collections import Counter
-from typing import Any
+from collections.abc import Sequence
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.alias_generators import to_camel
@@ -11,6 +12,7 @@ from services.api.web.documents import DocumentsError, read_documents
 from shared.messages.what_if import Forecast, ForecastApplication, QueueChange, WhatIf
 
 MAX_ADDED = 1_000
+MAX_DELETED = 1_000  # applications that a what-if deletes; refused
 _VERBS = {
     QueueChange.CHANGED: "change",
     QueueChange.COMES: "come",
@@ -18,6 +20,7 @@ _VERBS = {
     QueueChange.STAYS: "stay",
 }
 _NAME = 500
+_NAMED = 5  # suppositions, or applications that are deleted
 
 
 class _Part(BaseModel):
@@ -25,13 +28,20 @@ class _Part(BaseModel):
 
 
 class Question(_Part):
-    """One of: a manifest's text, a node to drain, nodes to add (``like`` one), a queues.yaml."""
+    """What to suppose, any of it together.
+
+    A manifest's text is submitted, a node drained, nodes added (``like`` one; without it, like the
+    largest), a queues.yaml applied, applications deleted.
+    """
 
     manifest: str | None = None
     drain: str | None = Field(default=None, min_length=1, max_length=_NAME)
     add_nodes: int | None = Field(default=None, ge=1, le=MAX_ADDED)
     like: str | None = Field(default=None, min_length=1, max_length=_NAME)
     queues: str | None = Field(default=None, min_length=1)
+    delete: list[Annotated[str, Field(min_length=1, max_length=_NAME)]] = Field(
+        default=[], max_length=MAX_DELETED
+    )
 
 
 class Place(_Part):
@@ -96,10 +106,14 @@ class Refused(_Part):
 
 
 class Answer(_Part):
-    """A forecast; without ``done`` there is none, and the sentence says why."""
+    """A forecast; without ``done`` there is none, and the sentence says why.
+
+    ``like`` is the node that added ones are like.
+    """
 
     done: bool
     sentence: str
+    like: str = ""
     starts: list[Outcome] = []
     waits: list[Outcome] = []
     rejected: list[Outcome] = []
@@ -116,22 +130,23 @@ def read_question(body: bytes) -> WhatIf:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "body"
         raise AnswerError(400, f"{where}: {first['msg']}") from error
-    given = [asked.manifest, asked.drain, asked.add_nodes, asked.queues]
-    if sum(item is not None for item in given) != 1:
-        raise AnswerError(400, "exactly one of manifest, drain, addNodes and queues is needed")
-    if (asked.like is None) != (asked.add_nodes is None):
-        raise AnswerError(400, "addNodes and like go together: how many nodes, like which one")
-    if asked.manifest is None:
-        return WhatIf(
-            drain=asked.drain or "",
-            add_nodes=asked.add_nodes or 0,
-            like=asked.like or "",
-            queues=asked.queues or "",
-        )
+    manifest = asked.manifest
+    if manifest is None and not (asked.drain or asked.add_nodes or asked.queues or asked.delete):
+        raise AnswerError(400, "one of manifest, drain, addNodes, queues and delete is needed")
+    if asked.like is not None and asked.add_nodes is None:
+        raise AnswerError(400, "like goes with addNodes: how many nodes, like which one")
     try:
-        return WhatIf(documents=read_documents(asked.manifest.encode(), "manifest"))
+        documents = () if manifest is None else read_documents(manifest.encode(), "manifest")
     except DocumentsError as error:
         raise AnswerError(400, f"manifest: {error.where}{error}") from error
+    return WhatIf(
+        documents=documents,
+        drain=asked.drain or "",
+        add_nodes=asked.add_nodes or 0,
+        like=asked.like or "",
+        queues=asked.queues or "",
+        delete=tuple(dict.fromkeys(asked.delete)),
+    )
 
 
 def answer_of(question: WhatIf, forecast: Forecast) -> Answer:
@@ -156,6 +171,7 @@ def answer_of(question: WhatIf, forecast: Forecast) -> Answer:
             )
             for victim in forecast.victims
         ],
+        like=forecast.like,
         queues=[
             QueueOutcome(
                 queue_name=queue.queue_name,
@@ -170,7 +186,7 @@ def answer_of(question: WhatIf, forecast: Forecast) -> Answer:
             for item in forecast.refused
         ],
     )
-    answer.sentence = _sentence(question, answer)
+    answer.sentence = _sentence(question, answer, forecast)
     if forecast.message:
         answer.sentence += f" ({forecast.message})"
     return answer
@@ -200,18 +216,48 @@ def _outcome(item: ForecastApplication) -> Outcome:
     )
 
 
-def _sentence(question: WhatIf, answer: Answer) -> str:
-    """Say in one sentence what would be."""
-    placed = sum(item.placed for item in answer.starts)
-    if question.drain:
-        both = {item.application_id: item for item in [*answer.starts, *answer.waits]}
-        pods = sum(item.wanted for item in both.values())
-        left = sum(item.wanted - item.placed for item in answer.waits)
-        return (
-            f"if node {question.drain} were drained and its {pods} pods evicted, {placed} would "
-            f"find a place elsewhere and {left} would wait."
-        )
-    parts = [f"{_count(answer.starts)} would start pods now: {placed}"] * bool(placed)
+def _sentence(question: WhatIf, answer: Answer, forecast: Forecast) -> str:
+    """Say in one sentence what would be; first what is supposed, where that is several things."""
+    drained = forecast.drained
+    left = drained - forecast.moved
+    moves = f"{forecast.moved} would find a place elsewhere and {left} would wait"
+    supposed = _supposed(question, forecast)
+    if question.drain and len(supposed) == 1:
+        return f"if {supposed[0]} and its {drained} pods evicted, {moves}."
+    lead = f"if {_listed(supposed)}" if len(supposed) > 1 or _is_like_unsaid(question) else ""
+    parts = [f"of the {drained} pods on {question.drain}, {moves}"] * bool(drained)
+    parts += _outcomes(answer, forecast.moved)
+    text = "; ".join(parts) or "nothing would change"
+    return f"{lead}: {text}." if lead else f"{text}."
+
+
+def _is_like_unsaid(question: WhatIf) -> bool:
+    return bool(question.add_nodes) and not question.like
+
+
+def _supposed(question: WhatIf, forecast: Forecast) -> list[str]:
+    """Return what a question supposes, in the order in which it is done, as parts of a sentence."""
+    supposed = ["these queues were applied"] * bool(question.queues)
+    if question.add_nodes:
+        nodes = "1 node" if question.add_nodes == 1 else f"{question.add_nodes} nodes"
+        supposed.append(f"{nodes} like {forecast.like or question.like} were added")
+    if question.delete:
+        more = "s" * (len(question.delete) > 1)
+        supposed.append(f"application{more} {_listed(question.delete)} were deleted")
+    supposed += [f"node {question.drain} were drained"] * bool(question.drain)
+    return supposed + ["the manifest were submitted"] * bool(question.documents)
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as they are listed in a sentence, the first _NAMED of them."""
+    shown = [*names[:_NAMED], *[f"{len(names) - _NAMED} more"] * (len(names) > _NAMED)]
+    return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
+
+
+def _outcomes(answer: Answer, moved: int) -> list[str]:
+    placed = sum(item.placed for item in answer.starts) - moved
+    starting = [item for item in answer.starts if item.placed]
+    parts = [f"{_count(starting)} would start pods now: {placed}"] * bool(placed)
     later = sum(item.after_evictions for item in answer.starts)
     if later:
         gone = sum(bool(victim.winner) for victim in answer.evicted)
@@ -223,8 +269,7 @@ def _sentence(question: WhatIf, answer: Answer) -> str:
         parts.append(f"{_count(answer.waits)} would wait")
     if answer.rejected:
         parts.append(f"{_count(answer.rejected)} would be rejected")
-    parts += _of_queues(answer)
-    return ("; ".join(parts) or "nothing would change") + "."
+    return parts + _of_queues(answer)
 
 
 def _of_queues(answer: Answer) -> list[str]:

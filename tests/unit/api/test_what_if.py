@@ -135,9 +135,10 @@ async def test_what_is_wrong_with_a_manifest_is_said(system):  # noqa: F811
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{}", "exactly one of manifest, drain, addNodes and queues is needed"),
-        (b'{"drain": "a", "addNodes": 1, "like": "a"}', "exactly one of"),
-        (b'{"addNodes": 1}', "addNodes and like go together"),
+        (b"{}", "one of manifest, drain, addNodes, queues and delete is needed"),
+        (b'{"delete": []}', "one of manifest"),
+        (b'{"drain": "a", "like": "a"}', "like goes with addNodes"),
+        (b'{"delete": [""]}', "delete.0: String should have at least 1 character"),
         (b'{"addNodes": 100000, "like": "a"}', "addNodes: Input should be less than"),
         (b'{"what": 1}', "what: Extra inputs are not permitted"),
         (b"[", "body: Invalid JSON"),
@@ -151,6 +152,35 @@ def test_a_question_that_is_none_is_refused(body, message):
     assert caught.value.message.startswith(message)
 
 
-def test_a_question_says_one_thing():
+async def test_any_changes_are_supposed_together(system):  # noqa: F811
+    """A gang too large for the cluster starts on added nodes, though another one is drained."""
+    names = [row["nodeID"] for row in (await system.get("/ws/v1/partition/default/nodes")).json()]
+    await system.post("/v1/manifests", content=GANG)
+    await until(system, "/v1/applications", lambda found: found and found[0]["running"] == 3)
+    wide = POD.replace("%s", "wide", 2) % 60
+    job = wide.replace('cpu: "4"', 'cpu: "4000"')
+    alone = await ask(system, manifest=job)
+    assert alone["sentence"] == "1 application would wait."
+    grown = await ask(system, manifest=wide, addNodes=30, drain=names[0], delete=["gang"])
+    assert grown["sentence"].startswith(
+        f"if 30 nodes like {grown['like']} were added, application gang were deleted, node "
+        f"{names[0]} were drained and the manifest were submitted: "
+    )
+    assert [(one["applicationID"], one["placed"]) for one in grown["starts"]] == [("wide", 1)]
+    assert grown["starts"][0]["places"][0]["nodeID"] != names[0]
+    assert (await ask(system, addNodes=2))["sentence"] == (
+        f"if 2 nodes like {grown['like']} were added: nothing would change."
+    )
+    assert (await ask(system, delete=["nobody"]))["sentence"] == (
+        "there is no application 'nobody' to delete"
+    )
+    assert len((await system.get("/v1/applications")).json()) == 1
+
+
+def test_a_question_says_what_it_supposes():
+    together = b'{"drain": "n", "addNodes": 3, "queues": "a: 1", "delete": ["x", "y", "x"]}'
+    assert read_question(together) == WhatIf(
+        drain="n", add_nodes=3, queues="a: 1", delete=("x", "y")
+    )
     assert read_question(b'{"drain": "n"}') == WhatIf(drain="n")
     assert read_question(b'{"queues": "a: 1"}') == WhatIf(queues="a: 1")

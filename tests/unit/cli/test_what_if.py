@@ -1,5 +1,7 @@
 """`muster what-if` that gets no forecast: what is said, and with which exit status."""
 
+import json
+
 import pytest
 
 from services.cli.exits import Exit
@@ -24,13 +26,39 @@ def test_without_a_forecast_it_is_said_why(api, muster, status, answer, exit_sta
     assert api.asked == ["POST /v1/what-if"]
 
 
-def test_one_question_at_a_time_is_asked(api, muster):
-    result = muster("what-if", "--drain", "n1", "--add-nodes", "2", "--like", "n1")
-    assert (result.status, api.asked) == (Exit.USAGE, [])
+def test_any_changes_are_asked_about_together(api, muster, tmp_path):
+    answer = {"done": True, "sentence": "if …: nothing would change.", "like": "n9"}
+    lists = ("starts", "waits", "rejected", "evicted", "queues", "refused")
+    answer |= {key: [] for key in lists}
+    api.says("POST /v1/what-if", answer)
+    file = tmp_path / "job.yaml"
+    file.write_text("kind: Job")
+    words = (
+        "-f",
+        str(file),
+        "--add-nodes",
+        "30",
+        "--drain",
+        "n1",
+        "--delete",
+        "a",
+        "--delete",
+        "b",
+    )
+    result = muster("what-if", *words)
+    assert result.status == 0
+    assert json.loads(api.body) == {
+        "manifest": "kind: Job", "addNodes": 30, "drain": "n1", "delete": ["a", "b"],
+    }  # fmt: skip
 
 
-def test_nodes_to_add_are_like_one_that_is_named(muster):
-    for words in (("--add-nodes", "2"), ("--like", "n1", "--drain", "n1")):
-        result = muster("what-if", *words)
-        assert result.status == 2
-        assert "--add-nodes and --like go together" in result.err
+def test_a_question_supposes_something(muster):
+    result = muster("what-if")
+    assert result.status == Exit.USAGE
+    assert "Any of -f, --add-nodes, --drain, --delete and --queues" in " ".join(result.err.split())
+
+
+def test_like_which_node_is_said_of_nodes_to_add(muster):
+    result = muster("what-if", "--like", "n1", "--drain", "n1")
+    assert result.status == Exit.USAGE
+    assert "--like goes with --add-nodes" in result.err

@@ -377,3 +377,48 @@ def test_other_limits_of_the_queues_let_who_waits_start():
     (told,) = what_if.forecast(core.partition, WhatIf(queues="x"), config).applications
     assert (told.application_id, told.placed, told.wanted) == ("first", 1, 1)
     assert dump(core.partition) == before
+
+
+def test_changes_are_supposed_together_and_nothing_stays():
+    """Room comes from an added node like the largest, a deleted application, and other limits."""
+    core = Core(config_of("{name: a}", "{name: b, resources: {max: {vcore: 4m}}}"))
+    for name, cores in (("big", 8), ("small", 4)):
+        core.node(name, vcore=cores)
+    core.application("old", "root.a")
+    core.asks("old", [f"old-{at}" for at in range(12)], {"vcore": 1})
+    core.application("waits", "root.a")
+    core.asks("waits", [f"waits-{at}" for at in range(12)], {"vcore": 1})
+    before = dump(core.partition)
+    text = config_of("{name: a}", "{name: b, resources: {max: {vcore: 8m}}}")
+    asked_for = replace(question(cores=8), add_nodes=1, drain="small", delete=("old",), queues=text)
+    answer = what_if.forecast(core.partition, asked_for, core.scheduler._parse(text))
+    told = {item.application_id: (item.placed, item.wanted) for item in answer.applications}
+    assert (answer.like, answer.drained, answer.moved) == ("big", 0, 0)
+    assert told == {"new": (1, 1), "waits": (8, 12)}  # 16 cores in all
+    assert [queue.queue_name for queue in answer.queues] == ["root.b"]
+    more = what_if.forecast(
+        core.partition, replace(asked_for, add_nodes=2), core.scheduler._parse(text)
+    )
+    told = {item.application_id: item.placed for item in more.applications}
+    assert told == {"new": 1, "waits": 12}
+    assert dump(core.partition) == before
+    core.check()
+
+
+def test_the_pods_of_a_drained_node_are_counted_beside_who_else_would_start():
+    core = Core(config_of("{name: a}", "{name: b}"))
+    for name in ("n0", "n1"):
+        core.node(name, vcore=4)
+    core.application("old", "root.a")
+    core.asks("old", [f"old-{at}" for at in range(6)], {"vcore": 1})
+    on = len(core.partition.nodes.nodes["n0"].allocations)
+    asked_for = replace(question(cores=4), drain="n0", add_nodes=1, like="n1")
+    answer = what_if.forecast(core.partition, asked_for)
+    assert (answer.drained, answer.moved) == (on, 1) == (3, 1)  # n1 has room for one of them
+    told = {item.application_id: item.placed for item in answer.applications}
+    assert told == {"old": 1, "new": 1}
+
+
+def test_an_application_that_is_not_there_is_not_deleted():
+    answer = what_if.forecast(full().partition, WhatIf(delete=("victim", "nobody")))
+    assert (answer.done, answer.message) == (False, "there is no application 'nobody' to delete")

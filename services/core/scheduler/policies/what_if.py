@@ -10,17 +10,20 @@ Rule 3: of a node that is drained, all pods but those that must be there end, an
         again at once.
 Rule 4: for what is submitted and would wait, the expected start is looked for: the clock moved on
         from end to end of the pods that run (``expected_start.py``).
+Rule 5: a question may suppose several changes at once. They are made in this order: queues, added
+        nodes, deleted applications, the drained node, submitted applications; then one cycle runs.
 Limits: MAX_STEPS decisions of the cycle; what is not placed by then is said. MAX_LOOKS searches for
 victims. MAX_PLACES places are told of one application, MAX_TOLD applications and as many queues.
 """
 
 from dataclasses import dataclass, field, replace
+from operator import attrgetter
 
 from services.core.scheduler.actions import cycle, patience, quota_preemption
 from services.core.scheduler.intake import configurations, updates
 from services.core.scheduler.intake.nodes import update_nodes
 from services.core.scheduler.model.preemptors import due_at
-from services.core.scheduler.model.rows import Application, AskGroup, Claim
+from services.core.scheduler.model.rows import Application, AskGroup, Claim, Node
 from services.core.scheduler.model.settings import YUNIKORN
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption
@@ -42,6 +45,7 @@ from shared.messages.interface import (
     AllocationRelease,
     NodeAction,
     NodeInfo,
+    RemoveApplicationRequest,
     TerminationType,
     UpdateRequest,
 )
@@ -63,6 +67,7 @@ MAX_LOOKS = 100
 MAX_PLACES = 1_000
 MAX_TOLD = 200
 MAX_ADDED = 1_000
+_PARTS = 1_000_000  # of the largest capacity of a resource
 _MAY_START = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 _NOT_TRIED = Refusal(Reason.NO_NODE_FITS, Fact(Kind.NOT_TRIED, count=MAX_STEPS))
 _ROOM_WOULD_HELP = (Reason.QUEUE_QUOTA, Reason.NO_NODE_FITS, Reason.GANG_HEADROOM)
@@ -114,34 +119,42 @@ class _Forecaster:
         self._asked: dict[str, _Asked] = {}
         self._rejected: list[ForecastApplication] = []
         self._queues: list[ForecastQueue] = []
+        self._drained: set[str] = set()  # keys of the pods that are moved from a drained node
+        self._like = ""  # the node that added ones are like
         self._left = MAX_STEPS  # decisions that may be made
         self._is_cut_short = False
 
     def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
         """Return the forecast of a question. Raises UnansweredError."""
-        if question.drain:
-            self._drain(question.drain)
-        elif question.add_nodes:
-            self._tell_of_all_waiting()
-            self._add_nodes(question.add_nodes, question.like)
-        elif config is not None:
-            self._tell_of_all_waiting()
-            self._configure(config)
-        else:
-            self._submit(question)
+        self._suppose(question, config)
         self._run()
         self._is_cut_short = self._left <= 0
         for asked in self._asked.values():
             self._read(asked)
         waiting = [asked for asked in self._asked.values() if asked.why_not is not None]
+        new = [asked for asked in waiting if asked.is_new]
         victims: list[ForecastVictim] = []
-        if waiting and waiting[0].is_new:
+        if config is not None or new:
             with tentative(self._partition):
-                victims = self._victims(waiting)
-            self._expect(waiting)
-        elif config is not None:
-            victims = [*self._victims(waiting), *self._over_maxima()]
+                victims = self._victims(waiting if config is not None else new)
+                victims += self._over_maxima() if config is not None else []
+        if new:
+            self._expect(new)
         return self._told(question, victims)
+
+    def _suppose(self, question: WhatIf, config: PartitionConfig | None) -> None:
+        """Make the changes that a question supposes (rule 5). Raises UnansweredError."""
+        if config is not None:
+            self._configure(config)
+        if question.add_nodes:
+            self._add_nodes(question.add_nodes, question.like)
+        for name in question.delete:
+            self._delete(name)
+        if question.drain:
+            self._drain(question.drain)
+        if config is not None or question.add_nodes or question.delete:
+            self._tell_of_all_waiting()
+        self._submit(question)
 
     def _told(self, question: WhatIf, victims: list[ForecastVictim]) -> Forecast:
         told = [*map(_told, self._asked.values()), *self._rejected]
@@ -153,6 +166,13 @@ class _Forecaster:
             victims=tuple(victims[:MAX_PLACES]),
             queues=tuple(self._queues[:MAX_TOLD]),
             refused=question.refused,
+            like=self._like,
+            drained=len(self._drained),
+            moved=sum(
+                each.allocation_key in self._drained
+                for asked in self._asked.values()
+                for each in asked.placed
+            ),
         )
 
     def _unsaid(self, victims: list[ForecastVictim]) -> str:
@@ -202,11 +222,13 @@ class _Forecaster:
         self._take_in(UpdateRequest(partition.rm_id, asks=asks))
 
     def _add_nodes(self, count: int, like: str) -> None:
-        model = self._partition.nodes.nodes.get(like)
-        if model is None:
-            raise UnansweredError(f"there is no node {like!r} to add nodes like")
         if count > MAX_ADDED:
             raise UnansweredError(f"at most {MAX_ADDED} nodes are added, found {count}")
+        model = self._partition.nodes.nodes.get(like) if like else self._largest()
+        if model is None:
+            which = f"no node {like!r}" if like else "no node yet"
+            raise UnansweredError(f"there is {which} to add nodes like")
+        like = self._like = model.node_id
         names = [f"{like}+{number}" for number in range(1, count + 1)]
         added = (
             NodeInfo(
@@ -221,6 +243,29 @@ class _Forecaster:
             for name in names
         )
         update_nodes(self._partition, added)
+
+    def _largest(self) -> Node | None:
+        """Return the first node of the largest kind: by its shares of the largest capacities."""
+        nodes = self._partition.nodes.nodes.values()
+        most: dict[str, int] = {}
+        for node in nodes:
+            for name, amount in node.capacity.items():
+                most[name] = max(amount, most.get(name, 0))
+
+        def size(node: Node) -> int:
+            held = ((most[name], amount) for name, amount in node.capacity.items())
+            return sum(_PARTS * amount // largest for largest, amount in held if largest)
+
+        return max(sorted(nodes, key=attrgetter("node_id")), key=size, default=None)
+
+    def _delete(self, name: str) -> None:
+        if name not in self._partition.applications:
+            raise UnansweredError(f"there is no application {name!r} to delete")
+        self._take_in(
+            UpdateRequest(
+                self._partition.rm_id, remove_applications=(RemoveApplicationRequest(name),)
+            )
+        )
 
     def _configure(self, config: PartitionConfig) -> None:
         before = configured(self._partition)
@@ -242,6 +287,7 @@ class _Forecaster:
             may_go = not allocation.constraints.required_node
             if owner is not None and may_go and key in owner.allocations.keys() - owner.released:
                 ask = replace(ask_of(allocation), create_time_ns=0)
+                self._drained.add(key)
                 again.setdefault(owner, {})[key] = ask
                 self._end(allocation)
         for owner, asks in again.items():
