@@ -30,6 +30,7 @@ from shared.model.reasons import (
     Refusal,
     Shortage,
 )
+from shared.model.states import ApplicationState
 from shared.model.units import NANOS_PER_SECOND
 
 ONE_OF_ITS, IT = "one of its asks", "it"  # what needs something: of an application, of a pod
@@ -88,6 +89,73 @@ class Refused(Protocol):
 def why_text(kind: str, name: str, reason: str, text: str) -> str:
     """Return a whole sentence about a pod or an application: ``pod a waits: ...``."""
     return f"{kind} {name} {_LEADS.get(reason, 'waits')}: {text}."
+
+
+def state_text(state: str, running: int, held: int, waiting: int, message: str) -> str:
+    """Return what is true of an application in a state that nothing refuses, after its name.
+
+    ``running`` pods, ``held`` placeholders and ``waiting`` asks are its own; ``message`` is why it
+    fails or has ended, "" where that is not said.
+    """
+    more = f": {_GO_WORDS.get(message, message)}" if message else ""
+    if state in _IN_STATE:
+        return _IN_STATE[state](running, held, more)
+    if waiting:
+        return f"is next in line: {_pods(waiting)} {_verb(waiting, 'wait')} and were not refused"
+    if held and running:
+        return f"runs {_pods(running)} and holds places for {_pods(held)} more of its gang"
+    if held:
+        return f"holds places for {_pods(held)} of its gang; its own pods are still to come"
+    if running:
+        return f"runs: {_pods(running)}, and nothing of it waits"
+    return "has asked for nothing yet: its pods are still to come"
+
+
+def _completing(_: int, held: int, more: str) -> str:
+    if held:
+        releases = f"{_pods(held)} of its gang {_verb(held, 'hold')} places that are released"
+        return f"is completing{more}: {releases} unless new pods come within half a minute"
+    return (
+        f"is completing{more}: none of its pods runs or waits any more; after half a minute "
+        "without new pods it is Completed"
+    )
+
+
+def _failing(running: int, held: int, more: str) -> str:
+    left = running + held
+    return f"is failing{more}; {_pods(left)} {_verb(left, 'have', 'has')} yet to end"
+
+
+def _resuming(_running: int, held: int, _why: str) -> str:
+    return (
+        "did not get its gang in time and goes on without one: it starts its own pods when "
+        f"{_pods(held)} that {_verb(held, 'hold')} places {_verb(held, 'have', 'has')} gone"
+    )
+
+
+_IN_STATE: dict[str, Callable[[int, int, str], str]] = {
+    ApplicationState.COMPLETING: _completing,
+    ApplicationState.FAILING: _failing,
+    ApplicationState.RESUMING: _resuming,
+    ApplicationState.REJECTED: lambda _running, _held, more: f"was rejected{more}",
+    ApplicationState.COMPLETED: lambda _running, _held, more: f"has completed{more}",
+    ApplicationState.FAILED: lambda _running, _held, more: f"has failed{more}",
+    ApplicationState.EXPIRED: lambda _running, _held, more: f"has ended, and has expired{more}",
+}
+
+
+_GO_WORDS = {  # what YuniKorn's answers say in a word
+    "ResourceReservationTimeout": "the gang did not get all its places within its placeholder "
+    "timeout (ResourceReservationTimeout)",
+}
+
+
+def _pods(count: int) -> str:
+    return "1 pod" if count == 1 else f"{count} pods"
+
+
+def _verb(count: int, plural: str, singular: str = "") -> str:
+    return (singular or f"{plural}s") if count == 1 else plural
 
 
 def fact_text(fact: Fact) -> str:

@@ -150,7 +150,7 @@ class LogLine(_Part):
 class Why(_Part):
     """One sentence with the dominant reason, then the evidence.
 
-    ``verdict``: waiting, starting (not refused), running, ended, rejected or evicted.
+    ``verdict``: waiting, starting (not refused), running, ending, ended, rejected or evicted.
     """
 
     name: str

@@ -52,10 +52,11 @@ from shared.model.reasons import (
     Reason,
 )
 from shared.model.resources import Resource, add_into
-from shared.model.sentences import IT, fact_text, why_text
+from shared.model.sentences import IT, fact_text, state_text, why_text
 from shared.model.states import ApplicationState
 
 _OF_ANNOTATIONS = (TASK_GROUPS_ERROR, ANNOTATION_IGNORED)
+_ENDING = dict.fromkeys((ApplicationState.COMPLETING, ApplicationState.FAILING), "ending")
 _ENDS_SOON = Waiting("", Reason.REPLACING, "", 0, fact=Fact(Kind.UNCONFIRMED))
 
 
@@ -135,7 +136,6 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
     waits = _waits(model, view)
     refused = [item for item in waits if item.waiting is not None]
     summary = view.summary
-    who = f"application {summary.application_id}"
     answer = Why(
         name=summary.application_id,
         kind="application",
@@ -155,11 +155,11 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
     is_over = view.has_ended or bool(summary.rejected_message)
     if is_over and summary.application_id not in model.pods_held:
         answer = _ended(answer, view)
-    elif refused:
+    elif refused and summary.state != ApplicationState.FAILING:
         answer = _explain(model, view, answer, refused[0])
         answer.sentence += overtaken(model, view)
     else:
-        answer.verdict, answer.sentence = _unrefused(view, who)
+        answer.verdict, answer.sentence = _unrefused(view)
     return _with_annotations(answer)
 
 
@@ -177,31 +177,20 @@ def _ended(answer: Why, view: ApplicationView) -> Why:
     text = fact_text(fact) if fact is not None else summary.rejected_message or summary.message
     is_rejected = summary.state == ApplicationState.REJECTED
     answer.verdict = "rejected" if is_rejected else "ended"
-    what = "was rejected" if is_rejected else f"has ended: it is {summary.state}"
-    more = f": {text}" if text else ""
-    answer.sentence = f"application {answer.name} {what}{more}."
+    answer.sentence = f"application {answer.name} {state_text(summary.state, 0, 0, 0, text)}."
     answer.since = summary.finished_time_ns
     answer.waits = []
     return answer
 
 
-def _unrefused(view: ApplicationView, who: str) -> tuple[str, str]:
+def _unrefused(view: ApplicationView) -> tuple[str, str]:
     """Return verdict and sentence of an application that was not refused."""
+    summary = view.summary
     held = sum(item.placeholder for item in view.allocations.values())
     running = len(view.allocations) - held
-    if view.asks:
-        text = f"{who} has its turn next: {_pods(len(view.asks))} wait, and nobody has refused them"
-        return "starting", f"{text}."
-    if held:
-        text = f"{who} holds {_pods(held)} for its gang, and runs {running}"
-        return "starting" if not running else "running", f"{text}; its own pods are still to come."
-    if running:
-        return "running", f"{who} runs: {_pods(running)}, and nothing of it waits."
-    return "starting", f"{who} has asked for nothing yet: its pods are still to come."
-
-
-def _pods(count: int) -> str:
-    return "1 pod" if count == 1 else f"{count} pods"
+    text = state_text(summary.state, running, held, len(view.asks), summary.text)
+    verdict = "running" if running and not view.asks else "starting"
+    return _ENDING.get(summary.state, verdict), f"application {summary.application_id} {text}."
 
 
 def _waits(model: Model, view: ApplicationView) -> list[_Asks]:
@@ -266,7 +255,7 @@ def _explain(model: Model, view: ApplicationView, answer: Why, item: _Asks) -> W
         name, since_ns = _pod_name(victim), victim.stuck_since_ns
         text = f"victim {name} on {victim.node_id} is stuck: it has not gone"
         answer.waits_for.append(WaitsFor(kind="victim", name=name, since=since_ns, text=text))
-        answer.sentence += f" {text[0].upper()}{text[1:]}, and its room is nobody's."
+        answer.sentence += f" {text[0].upper()}{text[1:]}, and its room is not free."
     return answer
 
 
@@ -426,7 +415,7 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
         answer.waits = [_wait(item)]
         return _explain(model, view, answer, item)
     if isinstance(pod, AllocationState):
-        what = "holds its gang's place" if pod.placeholder else "runs"
+        what = "holds a place for its gang" if pod.placeholder else "runs"
         answer.since = pod.allocation_time_ns
         devices = f", GPU {text_of(pod.devices)}" if pod.devices else ""
         answer.sentence = f"{who} {what} on {pod.node_id}{devices}."
@@ -435,7 +424,7 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
             answer.since = pod.stuck_since_ns
             answer.sentence = (
                 f"{who} on {pod.node_id} was released and has not gone: it is stuck, its room is "
-                "nobody's, and others may be evicted in its stead."
+                "not free, and other pods may be evicted instead."
             )
         elif pod.released:
             answer.verdict = "evicted" if answer.evictions else "ended"
@@ -446,7 +435,7 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
     waiting = model.why(view, pod)
     if waiting is None:
         answer.verdict = "starting"
-        answer.sentence = f"{who} has its turn next: nobody has refused it."
+        answer.sentence = f"{who} is next in line: it was not refused."
         return _with_annotations(answer)
     item = _Asks(waiting, [key], pod)
     answer.waits = [_wait(item)]
@@ -460,7 +449,7 @@ def _of_evicted(model: Model, name: str) -> Why | None:
         return None
     last = found[-1]
     winner = f" for application {last.winner}" if last.winner else ""
-    text = f"pod {last.pod_name or name} was evicted from {last.node_id}{winner} by the law of "
+    text = f"pod {last.pod_name or name} was evicted from {last.node_id}{winner} by the policy "
     view = model.application(last.application_id)
     return Why(
         name=last.pod_name or name,

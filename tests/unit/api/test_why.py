@@ -1,5 +1,6 @@
 """Why: the sentence and the evidence of each reason, and of what waits for nothing."""
 
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -8,15 +9,20 @@ from services.api.why.standing import why
 from services.core.scheduler.statement import partition
 from shared.messages.constraints import AttachedVolume, Constraints
 from shared.messages.interface import (
+    AllocationRelease,
+    GangSchedulingStyle,
     HeldFor,
     NodeAction,
     NodeInfo,
     PodsHeld,
     RemoveApplicationRequest,
+    TerminationType,
 )
 from shared.messages.state import StateDelta
 from shared.model.amounts import amounts_text
 from shared.model.reasons import Reason
+from shared.model.sentences import state_text
+from shared.model.states import ApplicationState
 from tests.builders import config_of
 from tests.unit.api.following import System
 
@@ -181,6 +187,72 @@ def test_who_was_evicted_reads_by_whom_and_under_which_law():
     text = "Preempted by o from application owed in root.b"
     assert asked(system, "v")["sentence"] == f"pod v on n1 is being released: {text}."
     assert asked(system, "v")["verdict"] == "evicted"
+
+
+TIMED_OUT = (
+    "the gang did not get all its places within its placeholder timeout "
+    "(ResourceReservationTimeout)"
+)
+
+
+def walked(system, name, met):
+    """Read what is said of an application in the state that it is in now."""
+    answer = asked(system, name)
+    met[answer["state"]] = answer["verdict"]
+    return answer["sentence"].removeprefix(f"application {name} ")
+
+
+def released(system, name):
+    """Have the resource manager confirm every release that the core has decided."""
+    application = system.partition.applications[name]
+    system.update(
+        releases=tuple(
+            AllocationRelease(name, key, TerminationType(why))
+            for key, why in application.released.items()
+        )
+    )
+
+
+def test_every_state_of_an_application_has_its_sentence():
+    """An application walks through all states; none of them is said of another one."""
+    system, met = System(config_of("{name: q}")), {}
+    say = partial(walked, system, met=met)
+    system.application("a", "root.nowhere")
+    assert say("a").startswith("was rejected: failed to place application a")
+
+    system.application("b", "root.q")
+    assert say("b") == "has asked for nothing yet: its pods are still to come."
+    system.asks("b", ["p"], {"vcore": 1})
+    assert met["New"] == "starting"
+    assert say("b").startswith("waits: there is no node")
+    assert met["Accepted"] == "waiting"
+    system.node("n1", vcore=3, pods=9)
+    assert say("b") == "runs: 1 pod, and nothing of it waits."
+    system.update(releases=(AllocationRelease("b", "p", TerminationType.STOPPED_BY_RM),))
+    assert say("b") == (
+        "is completing: none of its pods runs or waits any more; after half a minute without new "
+        "pods it is Completed."
+    )
+    system.fire("b", "completing")
+    assert say("b") == "has completed."
+
+    for style, name in ((GangSchedulingStyle.HARD, "c"), (GangSchedulingStyle.SOFT, "d")):
+        more = {"gang_scheduling_style": style, "placeholder_timeout_milli_seconds": 1000}
+        system.gang(name, 2, {"vcore": 2}, queue="root.q", **more)  # room for one of them
+        system.fire(name, "placeholder")
+        if name == "c":
+            assert say("c") == f"is failing: {TIMED_OUT}; 1 pod has yet to end."
+        else:
+            assert say("d") == (
+                "did not get its gang in time and goes on without one: it starts its own pods when "
+                "1 pod that holds places has gone."
+            )
+        released(system, name)
+    assert say("c") == f"has failed: {TIMED_OUT}."
+    assert say("d") == "has asked for nothing yet: its pods are still to come."
+    assert {*met} | {"Expired"} == {*ApplicationState}
+    assert met["Completing"] == met["Failing"] == "ending"
+    assert state_text("Expired", 0, 0, 0, "") == "has ended, and has expired"
 
 
 async def test_an_unknown_name_is_404_and_evictions_are_listed():
