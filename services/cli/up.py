@@ -10,18 +10,21 @@ from collections import Counter
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from time import monotonic
 from typing import Any
 from urllib.parse import urlsplit
 
 from rich.console import Console, Group
 from rich.live import Live
 
+from services.api.machine import NoAnswerError, TooManyRequestsError, UnsendableError
 from services.api.replica import Replica
 from services.api.routes.app import make_app
 from services.api.views.progress import all_progress
 from services.api.web.documents import read_documents
 from services.api.web.server import ListenError, listen, serve
 from services.cli.client import DEFAULT_URL
+from services.cli.demo.plan import ROUND_SECONDS, plan
 from services.cli.exits import Exit
 from services.cli.files import text_of
 from services.cli.launcher import LocalCluster
@@ -38,21 +41,26 @@ from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
 from services.shim_adapter.config_watch import watch
 from services.shim_adapter.kubernetes_service import KubernetesService
+from services.shim_adapter.queue_file import QueueFile, queue_file
 from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.service import ShimOptions
 from shared.bus.errors import BusUnavailableError
 from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
 from shared.messages.commands import SubmitManifests, SubmitResult
 from shared.model.scheduler_settings import MAX_LEVELS, TOPOLOGY_LEVELS, topology_levels
+from shared.model.states import ApplicationState
 from shared.model.units import milliseconds, seconds
+from shared.queueconfig import QueueConfigError
 from shared.runtime.clock import SystemClock
 from shared.runtime.logs import set_up_logs
 
-DEMO_SETTINGS = {"preset": "muster"}  # a gang gets all its places at once, or holds none
+PRESET = "muster"  # a gang gets all its places at once, or holds none
+DEMO_SETTINGS = {"preset": PRESET}
 _REFRESH_SECONDS = 0.25
 _READY_SECONDS = 60.0
 _SLOW_SECONDS = 1.5
 _IDLE_LOOKS = 4  # without an application: those of a state that is recovered come with the core
+_MOST_LIVE = 12  # applications of the demo's plan; it waits until one has ended
 _BESIDE_THE_TABLE = 8  # lines of a terminal
 _PREFIX = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _START_DELAY_MS = 200
@@ -80,6 +88,7 @@ class UpOptions:
     racks: int = 0
     blocks: int = 0
     levels: str = ""
+    preset: str = PRESET
 
 
 class StartError(RuntimeError):
@@ -104,8 +113,8 @@ def run_up(options: UpOptions) -> int:
         make_bus = bus_factory(options.bus, prefix=_prefix(options.prefix), name="muster up")
         simulated = ShimOptions(
             state_dir=_folder(options.state_dir),
-            config=config,
-            scheduler_settings=_scheduler_settings(options),
+            config=config.text,
+            scheduler_settings=_scheduler_settings(options, config),
             start_delay_ns=milliseconds(_START_DELAY_MS),
             confirm_delay_ns=milliseconds(_CONFIRM_DELAY_MS),
             default_run_ns=seconds(10),
@@ -161,33 +170,37 @@ def _kubernetes(options: UpOptions) -> KubernetesService | None:
     return KubernetesService(find_access(options.kubeconfig), instance=f"muster-up-{os.getpid()}")
 
 
-def _scheduler_settings(options: UpOptions) -> dict[str, str]:
-    """Return the scheduler settings of a new cluster. Raises PluginError."""
+def _scheduler_settings(options: UpOptions, config: QueueFile) -> dict[str, str]:
+    """Return the scheduler settings of a new cluster. Raises PluginError.
+
+    Those beside the queues in a ConfigMap or a chart's values go before the preset.
+    """
     chosen = settings_from([("plugins", options.plugins)]).plugins
     for name in chosen:
         find_plugin(name)
     levels = options.levels or drawn_levels(options.racks, options.blocks)
-    settings = {**(DEMO_SETTINGS if options.demo else {}), "plugins": ",".join(chosen)}
     if topology_levels(levels) is None:
         raise StartError(
             f"--levels {levels}: different labels of nodes with commas are expected, each as LABEL "
             f"or NAME=LABEL, at most {MAX_LEVELS}"
         )
-    return {**settings, TOPOLOGY_LEVELS: levels} if levels else settings
+    plugins = {"plugins": ",".join(chosen)} if chosen else {}
+    drawn = {TOPOLOGY_LEVELS: levels} if levels else {}
+    return {"preset": options.preset, **config.settings, **plugins, **drawn}
 
 
-def _config(options: UpOptions) -> str:
-    """Return the queues.yaml that holds at first. Raises ConfigurationError with its name."""
+def _config(options: UpOptions) -> QueueFile:
+    """Return the queues that hold at first. Raises ConfigurationError with their file's name."""
     if options.config is None:
-        return (_DEMO / "queues.yaml").read_text() if options.demo else ""
+        return QueueFile((_DEMO / "queues.yaml").read_text() if options.demo else "")
     try:
-        text = text_of(options.config)
-        parse_configuration(text)
+        found = queue_file(text_of(options.config))
+        parse_configuration(found.text)
     except UnicodeDecodeError as error:
         raise ConfigurationError(f"{options.config}: not UTF-8: {error}") from error
-    except ConfigurationError as error:
+    except (ConfigurationError, QueueConfigError) as error:
         raise ConfigurationError(f"{options.config}: {error}") from error
-    return text
+    return found
 
 
 class _Up:
@@ -273,6 +286,8 @@ class _Up:
             await self._submit_demo()
         if not options.once:
             self._hints()
+            if options.demo:
+                self._beside.append(asyncio.create_task(self._go_on()))
 
     async def _until_ready(self) -> None:
         """Wait until the API follows the core."""
@@ -304,6 +319,28 @@ class _Up:
             for refused in result.refused:
                 said = f"{refused.source}: {refused.field_path}: {refused.message}"
                 self.console.print(f"refused {said}")
+
+    async def _go_on(self) -> None:
+        """Have users submit more, by the demo's plan, until we are to stop.
+
+        While _MOST_LIVE applications are there the plan waits. What a service does not answer in
+        time is left out. The first round says what there is to see.
+        """
+        started = monotonic()
+        for step in plan([*self.cluster.shim_machine.world.nodes.values()]):
+            await asyncio.sleep(step.after)
+            while self._live() >= _MOST_LIVE:  # noqa: ASYNC110 - nothing tells when one has ended
+                await asyncio.sleep(_REFRESH_SECONDS)
+            with suppress(NoAnswerError, TooManyRequestsError, UnsendableError, KeyError):
+                await self.cluster.ask(step.message)
+            if step.note and monotonic() - started < ROUND_SECONDS:
+                self.console.print(f"now: {step.note}", soft_wrap=True, highlight=False)
+
+    def _live(self) -> int:
+        """Return how many applications have something that runs or waits."""
+        models = self.cluster.api.partitions.models
+        views = (view for model in models for view in model.applications.values())
+        return sum(view.summary.state != ApplicationState.COMPLETING for view in views)
 
     def _hints(self) -> None:
         """Say how to leave, and what to try beside it."""
@@ -340,7 +377,7 @@ class _Up:
                 idle = 0 if progress else idle + 1
                 if self.options.once and has_ended and (progress or idle > _IDLE_LOOKS):
                     return True
-                if has_ended and not had_ended:
+                if has_ended and not had_ended and not self.options.demo:
                     self._say_all_has_ended(progress)
                 had_ended = has_ended
                 with suppress(TimeoutError):

@@ -1,5 +1,6 @@
 """`muster up`."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
@@ -19,7 +20,10 @@ Once = Annotated[
     bool, typer.Option("--once", help="Leave with 0 once every application has ended.")
 ]
 Config = Annotated[
-    Path | None, typer.Option("--config", metavar="FILE", help="A queues.yaml, which is watched.")
+    Path | None,
+    typer.Option(
+        "--config", metavar="FILE", help="Queues: queues.yaml, ConfigMap, values; watched."
+    ),
 ]
 Nodes = Annotated[
     str,
@@ -90,6 +94,19 @@ Plugins = Annotated[
 ]
 
 
+class Preset(StrEnum):
+    """When a gang starts, and what it holds until then."""
+
+    MUSTER = "muster"
+    DESIGN = "design"
+    YUNIKORN = "yunikorn"
+
+
+PresetOption = Annotated[
+    Preset, typer.Option("--preset", help="When gangs start: all at once, or as in YuniKorn.")
+]
+
+
 @app.command()
 def up(
     bus: BusUrl = "memory",
@@ -108,8 +125,9 @@ def up(
     prefix: Prefix = "muster",
     kubeconfig: Kubeconfig = None,
     plugins: Plugins = "",
+    preset: PresetOption = Preset.MUSTER,
 ) -> None:
-    """Run all four services in this process, with a simulated cluster or over a real one."""
+    """Run all of Muster here, the cluster simulated."""
     taken = dict(locals())
     try:
         from services.cli.up import UpOptions, run_up
