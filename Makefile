@@ -11,9 +11,13 @@ setup: .setup-stamp ## Make .venv with everything in it (again only when the loc
 
 .setup-stamp: requirements.lock pyproject.toml scripts/setup.sh
 	@scripts/setup.sh
+	@touch $@ .runtime-stamp
+
+.runtime-stamp: requirements.lock pyproject.toml scripts/setup.sh scripts/runtime_lock.py
+	@scripts/setup.sh runtime
 	@touch $@
 
-demo: setup ## A simulated cluster with gang applications, live; ARGS=--once runs it to its end
+demo: .runtime-stamp ## A simulated cluster on which users submit gangs, live; ARGS=--once: a few, to their end
 	@.venv/bin/muster up --demo $(ARGS)
 
 # What is compiled is kept for the tests: pytest rewrites every test file, and every service that a
@@ -155,4 +159,4 @@ build/covering.json:
 
 clean: ## Remove what the other targets made
 	@find services shared tools tests scripts -name __pycache__ -prune -exec rm -rf {} +
-	@rm -rf .venv .setup-stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
+	@rm -rf .venv .setup-stamp .runtime-stamp .mypy_cache .ruff_cache .pytest_cache .hypothesis *.egg-info
