@@ -17,6 +17,7 @@ from services.cli.client import (
     path_of,
     read_token,
 )
+from shared.model.names import DEFAULT_PARTITION
 
 COMPLETION = "_MUSTER_COMPLETE"  # what a shell sets when it asks for the rest of a word
 CAPACITY = "cpu=8,memory=32Gi,ephemeral-storage=100Gi,pods=110"  # of a simulated node
@@ -132,14 +133,30 @@ def complete_nodes(ctx: typer.Context, incomplete: str) -> list[str]:
     return found[:_MOST_OFFERED]
 
 
-def _names(path: str, key: str, incomplete: str) -> list[str]:
+def _names(
+    path: str, key: str, incomplete: str, rows: Callable[[Any], list[Any]] = list
+) -> list[str]:
     try:
         token = read_token(os.environ.get("MUSTER_TOKEN", ""))
         client = Client(os.environ.get("MUSTER_API_URL", DEFAULT_URL), token, _COMPLETION_SECONDS)
-        names = [str(row[key]) for row in client.get(path)]
-    except (ApiError, LookupError, TypeError, ValueError):
+        names = [str(row[key]) for row in rows(client.get(path))]
+    except (ApiError, AttributeError, LookupError, TypeError, ValueError):
         return []
     return [name for name in names if name.startswith(incomplete)][:_MOST_OFFERED]
+
+
+def complete_queues(incomplete: str) -> list[str]:
+    """Return the queues' paths that begin so, of the default partition."""
+    return _names(in_partition(DEFAULT_PARTITION, "queues"), "queuename", incomplete, _tree)
+
+
+def complete_users(incomplete: str) -> list[str]:
+    """Return the users' names that begin so, of the default partition."""
+    return _names(in_partition(DEFAULT_PARTITION, "usage", "users"), "userName", incomplete)
+
+
+def _tree(root: Any) -> list[Any]:
+    return [root, *(row for child in root.get("children") or () for row in _tree(child))]
 
 
 def checked_names(names: list[str] | None) -> list[str] | None:

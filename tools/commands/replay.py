@@ -64,7 +64,7 @@ def replay(
     ] = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Replay a trace of jobs through the scheduler in virtual time, and report the schedule."""
+    """Replay a log of jobs: how long they wait."""
     from tools.replay.command import Wanted
     from tools.replay.command import replay as run
 

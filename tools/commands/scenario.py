@@ -21,7 +21,10 @@ def scenario_run(
     ] = 1.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Run scenario files: 0 all hold, 1 a step failed, 2 a file is malformed."""
+    """Run scenario files.
+
+    Exit status 0: all hold; 1: a step failed; 2: a file is malformed.
+    """
     from tools.scenario.command import run_files
 
     raise typer.Exit(run_files(files, bus, speed, as_json=output is Output.JSON))

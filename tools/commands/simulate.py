@@ -59,7 +59,10 @@ def simulate(
         ),
     ] = None,
 ) -> None:
-    """Run all services on one thread with faults on purpose: 0 all holds, 1 a seed does not."""
+    """Run all services on one thread, with faults.
+
+    Exit status 0: all holds; 1: a seed does not.
+    """
     from tools.simulate.command import Seeds, simulate_seeds
 
     only = None if faults is None else {int(part) for part in faults.split(",") if part}

@@ -230,7 +230,7 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
 
     @router.post(
         "/manifests",
-        summary="Submit manifests: YAML, several documents; Pod and batch/v1 Job",
+        summary="Submit manifests: YAML, several documents",
         openapi_extra=YAML_BODY,
     )
     async def submit(

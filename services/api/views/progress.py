@@ -19,6 +19,7 @@ def application_progress(model: Model, view: ApplicationView) -> dict[str, Any]:
     return {
         "applicationID": summary.application_id,
         "queueName": summary.queue_name,
+        "user": summary.user,
         "state": summary.state,
         "message": summary.text,
         "notes": summary.note_lines,

@@ -12,7 +12,7 @@ app = typer.Typer()
 @app.command()
 @shown
 def apps(client: Client, partition: AnyPartition = "") -> Listing:
-    """Show every application: its state, its gang's progress and what it waits for."""
+    """Show all applications, and what they wait for."""
     from services.cli.render import APPLICATIONS, with_partition
 
     rows = client.get("/v1/applications", asking(partition))
@@ -23,7 +23,7 @@ def apps(client: Client, partition: AnyPartition = "") -> Listing:
 @app.command(name="app")
 @shown
 def application(client: Client, name: ApplicationName, partition: AnyPartition = "") -> Report:
-    """Show one application: its groups, its pods, where they run and what they wait for."""
+    """Show one application: its groups and its pods."""
     from services.cli.render import application_parts
 
     detail = client.get("/v1/applications" + path_of(name), asking(partition))

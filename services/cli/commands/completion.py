@@ -13,7 +13,7 @@ app = typer.Typer()
 def completion(
     shell: Annotated[Shell, typer.Argument(help="The shell it is for.")],
 ) -> None:
-    """Print the completion of a shell; --help says how to have it.
+    """Print the completion of a shell.
 
     bash: muster completion bash > ~/.local/share/bash-completion/completions/muster
 

@@ -21,7 +21,7 @@ _Reason = Annotated[
 
 
 def dead_letters(client: Client, reason: _Reason = "") -> Listing:
-    """Show the messages that could not be handled and were dead-lettered, and why."""
+    """Show messages that could not be handled, and why."""
     from services.cli.render import DEAD_LETTERS
 
     answer = client.get(_PATH, {"reason": reason} if reason else None)
@@ -76,7 +76,10 @@ def show(client: Client, message_id: _MessageID) -> Report:
 def replay(
     message_id: _SomeID = "", reason: _Reason = "", url: Url = DEFAULT_URL, token: Token = ""
 ) -> None:
-    """Have the service whose it is handle it after all: when what was wrong is mended."""
+    """Have its service handle it now.
+
+    When what was wrong is mended.
+    """
     path, params = _meant(message_id, reason)
     where = path + "/replay" if message_id else path
     answer = Client(url, token).judged("POST", where, b"", params)

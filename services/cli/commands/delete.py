@@ -41,7 +41,7 @@ def delete(
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> None:
-    """Delete applications and their pods, or what a manifest describes."""
+    """Delete applications, or what a manifest describes."""
     from services.cli.submit import delete_files
 
     if not names and not file:

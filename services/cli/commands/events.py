@@ -29,7 +29,10 @@ def events(
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> None:
-    """Show what has happened, the newest last; -o json prints a line for each."""
+    """Show what has happened, the newest last.
+
+    -o json prints a line for each.
+    """
     from services.cli.events import show_events
 
     show_events(Client(url, token), about, tuple(filter or ()), output, last=last, follows=follow)

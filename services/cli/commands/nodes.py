@@ -1,10 +1,10 @@
-"""`muster nodes`, `muster drain NODE` and `muster undrain NODE`."""
+"""`muster nodes`, `muster node NODE`, `muster drain NODE` and `muster undrain NODE`."""
 
 import typer
 
-from services.cli.answers import Listing, shown
+from services.cli.answers import Listing, Report, shown, table
 from services.cli.client import DEFAULT_URL, Client, path_of
-from services.cli.options import NodeName, OnePartition, Token, Url, in_partition
+from services.cli.options import NodeName, OnePartition, Token, Url, asking, in_partition
 from shared.model.names import DEFAULT_PARTITION
 
 app = typer.Typer()
@@ -13,7 +13,7 @@ app = typer.Typer()
 @app.command()
 @shown
 def nodes(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listing:
-    """Show the nodes: what is allocated on each, and what is left."""
+    """Show the nodes: what is used, what is left."""
     from services.cli.render import node_columns
 
     rows = client.get(in_partition(partition, "nodes"))
@@ -21,8 +21,22 @@ def nodes(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listin
 
 
 @app.command()
+@shown
+def node(client: Client, name: NodeName, partition: OnePartition = DEFAULT_PARTITION) -> Report:
+    """Show one node: its pods and reservations."""
+    from services.cli.one import node_parts
+
+    found = client.get(in_partition(partition, "node", name))
+    where = asking(partition)
+    pods = client.get("/v1/pods", {"node": name, **where})["pods"]
+    waiting = client.get("/v1/pods", where)["pods"] if found.get("reservations") else []
+    names = [pod["name"] for pod in pods]
+    return Report({**found, "pods": pods}, node_parts(found, pods, waiting, table), names)
+
+
+@app.command()
 def drain(node: NodeName, url: Url = DEFAULT_URL, token: Token = "") -> None:
-    """Let no new pods onto a node; those that run there stay until they end."""
+    """Keep new pods off a node; its own stay."""
     Client(url, token).post("/v1/nodes" + path_of(node, "drain"))
     print(f"{node} is drained: its pods run on, and no new ones come; `muster undrain {node}`")
 

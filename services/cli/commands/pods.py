@@ -29,7 +29,7 @@ def pods(
     ] = "",
     partition: AnyPartition = "",
 ) -> Listing:
-    """Show the pods that wait or have a place: where they are, and what they wait for."""
+    """Show pods: where they run, or what they wait for."""
     from services.cli.render import PODS, with_partition
 
     wanted = {"application": application, "queue": queue, "node": node, "partition": partition}

@@ -1,10 +1,12 @@
-"""`muster queues`."""
+"""`muster queues` and `muster queue PATH`."""
+
+from typing import Annotated
 
 import typer
 
-from services.cli.answers import Listing, shown
-from services.cli.client import Client
-from services.cli.options import OnePartition, asking
+from services.cli.answers import Listing, Report, shown, table
+from services.cli.client import Client, RefusedError
+from services.cli.options import OnePartition, asking, complete_queues, name_argument
 from shared.model.names import DEFAULT_PARTITION
 
 app = typer.Typer()
@@ -13,9 +15,26 @@ app = typer.Typer()
 @app.command()
 @shown
 def queues(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listing:
-    """Show the queue tree: limits, use, priority, and what holds each queue back."""
+    """Show the queues: limits, use, what holds each back."""
     from services.cli.render import QUEUES, configuration_lines, queue_rows
 
     root = client.get("/v1/queues", asking(partition))
     beside = configuration_lines(client.get("/v1/config", asking(partition)))
     return Listing(queue_rows(root), QUEUES, "queuename", whole=root, beside=[*beside])
+
+
+@app.command()
+@shown
+def queue(
+    client: Client,
+    path: Annotated[str, name_argument("QUEUE", "Its path, or its name.", complete_queues)],
+    partition: OnePartition = DEFAULT_PARTITION,
+) -> Report:
+    """Show one queue: limits, use, what waits, and why."""
+    from services.cli.one import find_queue, queue_parts
+
+    found = find_queue(client.get("/v1/queues", asking(partition)), path)
+    if found is None:
+        raise RefusedError(f"no queue is called {path}; `muster queues` shows all")
+    rows = client.get("/v1/applications", asking(partition))
+    return Report(found, queue_parts(found, rows, table), [found["queuename"]])

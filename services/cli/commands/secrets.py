@@ -21,7 +21,10 @@ def secrets(
     ] = False,
     prefix: Prefix = "muster",
 ) -> None:
-    """Make the passwords and tokens of a deployment; those that are there stay."""
+    """Make a deployment's passwords and tokens, once.
+
+    Those that are there stay.
+    """
     from services.cli.secrets_made import kubernetes_secrets, make_secrets
 
     if (folder is None) is not kubernetes:
@@ -44,7 +47,7 @@ def rabbitmq_permissions(
     prefix: Prefix = "muster",
     vhost: Annotated[str, typer.Option("--vhost", metavar="VHOST", help="Where it lives.")] = "/",
 ) -> None:
-    """Print what gives the services' users what they may, on a broker that is there."""
+    """Print what the services' users may on a broker."""
     from shared.bus.permissions import rabbitmqctl_lines
 
     print("\n".join(rabbitmqctl_lines(prefix, vhost)))

@@ -20,7 +20,10 @@ def submit(
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> None:
-    """Submit manifests to the simulated cluster: pods, jobs and the workloads of many operators."""
+    """Submit manifests to the simulated cluster.
+
+    Pods, jobs, and the workloads of many operators.
+    """
     from services.cli.submit import submit_files
 
     raise typer.Exit(submit_files(Client(url, token), file, output))

@@ -18,7 +18,10 @@ def token(
         typer.Option("--file", metavar="FILE", help="The API's MUSTER_TOKENS_FILE, to add it to."),
     ] = None,
 ) -> None:
-    """Make a token for the API: it is printed once; the API's file has its hash."""
+    """Make a token for the API; it is printed once.
+
+    The API's file has its hash.
+    """
     from services.api.access.tokens import new_token
 
     try:

@@ -29,7 +29,7 @@ def top(
     what: Annotated[What, typer.Argument(help="Whose use.")] = What.NODES,
     partition: OnePartition = DEFAULT_PARTITION,
 ) -> Listing:
-    """Show who uses most, the fullest first: nodes, queues, applications or users."""
+    """Show what is fullest: nodes, queues, apps, users."""
     from services.cli import top as tables
 
     match what:

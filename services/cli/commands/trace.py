@@ -12,7 +12,9 @@ app = typer.Typer()
 @app.command()
 @shown
 def trace(client: Client, name: ApplicationName, partition: AnyPartition = "") -> Listing:
-    """Draw an application's trace: every message, what it decided and why, as a waterfall.
+    """Draw an application's messages as a waterfall.
+
+    Each with what it decided, and why.
 
     A pale bar is time in an inbox, a full one handling; long pauses are folded. A step stands
     after what caused it; "-o json" has each one's cause, and what else led to it.

@@ -13,7 +13,7 @@ app = typer.Typer()
 @app.command()
 @shown
 def version(client: Client) -> Report:
-    """Show the versions of this program and of the Muster that answers, and where that is."""
+    """Show the versions, here and where Muster runs."""
     from services.cli.render import hanging
 
     own = metadata.version("muster")

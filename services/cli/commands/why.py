@@ -17,7 +17,10 @@ Name = Annotated[
 @app.command()
 @shown
 def why(client: Client, name: Name, partition: AnyPartition = "") -> Report:
-    """Say why an application or a pod is where it is: one sentence, then the evidence."""
+    """Say why an application or a pod waits, or runs.
+
+    One sentence, then the evidence.
+    """
     from services.cli.why import why_parts
 
     answer = client.get("/v1/why" + path_of(name), asking(partition))
