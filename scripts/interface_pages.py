@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from services.api.replica import Replica
 from services.api.routes.app import make_app
+from services.shim_adapter.translation.workloads import EXPANDERS
 from shared.bus.asyncapi import asyncapi_document
 
 Schema = dict[str, Any]
@@ -34,6 +35,14 @@ every record. Who says what to whom is drawn in [ARCHITECTURE.md](../ARCHITECTUR
 looks on the wire stands in `shared/bus/codec.py`. A *list* is a section: it may be merged with the
 next message's, or go in parts.
 """
+_KINDS = """\
+## Manifests
+What `/v1/manifests` takes, in any version of the group. A List stands for its items; a Namespace, a
+PodGroup, a PriorityClass and a TrainingRuntime are read for the pods that come with them. Any other
+kind is refused by name.
+
+| API group | kinds |
+|---|---|"""
 _TAGS = {"Muster": "Muster's own", "YuniKorn": "YuniKorn's", "health": "Health and metrics"}
 
 
@@ -51,11 +60,22 @@ def rest_page() -> str:
             if operation["tags"][0] == tag
         ]
         parts.append("")
+    parts += [_manifests(), ""]
     parts.append("## Records\nWhat Muster's own answers are made of, where they have a schema.\n")
     for name, schema in document["components"]["schemas"].items():
         if "Error" not in name and schema.get("properties"):
             parts += [*_record(name, schema), ""]
     return "\n".join(parts)
+
+
+def _manifests() -> str:
+    """Return which kinds a submitted manifest may have, as the translation knows them."""
+    kinds: dict[str, list[str]] = {}
+    for group, kind in EXPANDERS:
+        kinds.setdefault(group or "core", []).append(f"`{kind}`")
+    rows = [f"| {f'`{group}`' if group != 'core' else group} | {', '.join(own)} |"
+            for group, own in kinds.items()]  # fmt: skip
+    return "\n".join([_KINDS, *rows])
 
 
 def messages_page() -> str:

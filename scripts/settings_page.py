@@ -8,7 +8,7 @@ the check, as does a line whose setting has gone.
 import dataclasses
 import inspect
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from services.shim_adapter.backends.kubernetes import configuration
 from services.shim_adapter.translation import gpu_shares, namespaces, pods, task_groups
 from shared.model.duration import go_duration
 from shared.model.gpus import GPU_DEVICES
-from shared.model.scheduler_settings import OLD_NAMES, RETIRED
+from shared.model.scheduler_settings import OLD_NAMES, PRESETS, RETIRED
 from shared.queueconfig import schema
 from shared.runtime.settings import Settings
 
@@ -82,11 +82,28 @@ _SCHEDULER = """\
 
 ## Scheduler settings
 Below `scheduler` in a scenario file, and on Kubernetes `muster.scheduler.NAME` in the ConfigMap
-`yunikorn-configs`. `muster up` has `--plugins`, and with `--demo` `preset: muster`. The default is
-named first; a value that does not hold is the default.
+`yunikorn-configs` (`config` in the chart's values). `muster up` has `--preset` and `--plugins`. The
+default is named first; it is used in place of an invalid value, and a warning names that.
 
 | name | values | means |
 |---|---|---|"""
+_PRESETS = """\
+### The three presets
+`muster up`, the Helm chart and `deploy/kubernetes` start with `preset: muster`. Without the
+setting, as in a ConfigMap of YuniKorn's own, `design` is used.
+
+| | `muster` | `design` | `yunikorn` |
+|---|---|---|---|
+| a gang starts | when every member has a place on a node, all at once | when the whole of it fits \
+the maxima of its queues; then pod by pod | as far as it fits, one gang after another |
+| while it waits, it holds | nothing | nothing, and once it may start the places it got | the \
+places it got |
+| two gangs that each hold a part and block each other | never | on the nodes | on nodes and \
+quota |
+| a wide gang that waits | nodes are reserved for the oldest one | the head of a queue gets one \
+node reserved | each pod gets a node reserved |
+| smaller jobs behind it in its queue | may start first, for `starvationGuard` | the same | may \
+take what the gang leaves |"""
 _OLD_SETTINGS = """\
 ### Old names
 They are read, and a warning of the configuration says what is set now; beside its new name an old
@@ -101,7 +118,7 @@ YuniKorn's own format, every key of it, judged in its words: `muster config chec
 _TABLES = {
     "properties": """\
 ## Properties of queues
-A value that does not hold is the default.
+An invalid value is ignored: the default is used, and a warning names it.
 """,
     "config_maps": """\
 ## ConfigMaps
@@ -143,7 +160,7 @@ def settings_page() -> tuple[str, list[str]]:
     parts += [
         f"| `{name}` | {values} | {means} |" for name, (values, means) in words["scheduler"].items()
     ]
-    parts += ["", _OLD_SETTINGS]
+    parts += ["", _PRESETS, *_preset_rows(), "", _OLD_SETTINGS]
     parts += [f"| `{name}` | {means} |" for name, means in words["old_settings"].items()]
     parts += ["", _QUEUES]
     for name, title in _TITLES.items():
@@ -157,6 +174,14 @@ def settings_page() -> tuple[str, list[str]]:
         parts += ["", before, "| name | means |\n|---|---|"]
         parts += [f"| `{name}` | {means} |" for name, means in words[table].items()]
     return "\n".join(parts) + "\n", wrong
+
+
+def _preset_rows() -> Iterator[str]:
+    """Yield what each preset sets, for each setting that one of them does; -: the default."""
+    for name in dict.fromkeys(key for preset in PRESETS.values() for key in preset):
+        values = (PRESETS[preset].get(name, "") for preset in ("muster", "design", "yunikorn"))
+        shown = " | ".join(f"`{value}`" if value else "-" for value in values)
+        yield f"| `{name}` | {shown} |"
 
 
 def _environment() -> str:

@@ -24,7 +24,11 @@ _LINK = re.compile(r"(?<!!)\[([^\]]*)\]\((?!https?:)([^)#\s]+)(#[^)\s]*)?\)")
 def main() -> int:
     """Write the pages; return 1 when one is not in the navigation, or is not there."""
     docs = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
-    pictures = [path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.svg")]
+    pictures = [
+        path.relative_to(ROOT).as_posix()
+        for kind in ("svg", "png")
+        for path in (ROOT / "docs").rglob(f"*.{kind}")
+    ]
     examples = [path.relative_to(ROOT).as_posix() for path in (ROOT / "deploy/ci").rglob("*.y*ml")]
     pages = [*PAGES, *docs]
     shutil.rmtree(TARGET, ignore_errors=True)
