@@ -283,7 +283,7 @@ def _value_rows(
     rows: list[str] = []
     for name, value in values.items():
         schema, where = meant(schemas[name], definitions), f"{path}{name}"
-        if value and "properties" in schemas[name]:
+        if value and "patternProperties" not in schema and "properties" in schemas[name]:
             rows.append(f"| **`{where}`** | | {schema['description']} |\n")
             rows += _value_rows(f"{where}.", value, schema["properties"], definitions)
         else:

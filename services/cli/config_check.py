@@ -5,7 +5,7 @@ from pathlib import Path
 from services.cli.answers import Report, table
 from services.cli.client import ApiError, Client, RefusedError
 from services.cli.config_diff import CHANGES, changes
-from services.cli.exits import Exit
+from services.cli.exits import Exit, status_of
 from services.cli.files import text_of
 from services.cli.said import complain, printable
 from services.cli.what_if import ask, what_if_parts
@@ -30,7 +30,7 @@ def _check(file: Path) -> int:
         return 1
     except OSError as error:
         complain(f"{file}: {error.strerror}")
-        return Exit.REFUSED
+        return Exit.NO_FILE
     except UnicodeDecodeError as error:
         complain(f"{file}: not UTF-8: {error}")
         return Exit.REFUSED
@@ -60,7 +60,7 @@ def apply_file(client: Client, file: Path) -> int:
         found = queues_in(file)
     except RefusedError as error:
         complain(f"{file}: {error}")
-        return error.exit_status
+        return status_of(error, error.exit_status)
     try:
         client.post("/v1/config", found.text.encode())
     except RefusedError as error:

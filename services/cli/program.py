@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from services.cli.client import ApiError
+from services.cli.exits import status_of
 from services.cli.options import COMPLETION
 from services.cli.said import complain
 
@@ -55,7 +56,7 @@ def main(app: typer.Typer) -> None:
         run(app, sys.argv[1:], "muster")
     except ApiError as error:
         complain(f"muster: {error}")
-        sys.exit(error.exit_status)
+        sys.exit(status_of(error, error.exit_status))
 
 
 def run(app: typer.Typer, words: list[str], name: str) -> None:

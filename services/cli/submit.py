@@ -44,7 +44,7 @@ def _send(client: Client, file: Path, path: str) -> tuple[dict[str, Any], Exit]:
     try:
         body = bytes_of(file, may_be_stdin=True)
     except OSError as error:
-        return _refusal(source, error.strerror or str(error)), Exit.REFUSED
+        return _refusal(source, error.strerror or str(error)), Exit.NO_FILE
     try:
         value = client.judged("POST", path, body, {"source": source[-500:]})
     except ApiError as error:

@@ -25,7 +25,7 @@ from services.api.web.documents import read_documents
 from services.api.web.server import ListenError, listen, serve
 from services.cli.client import DEFAULT_URL
 from services.cli.demo.plan import ROUND_SECONDS, plan
-from services.cli.exits import Exit
+from services.cli.exits import Exit, status_of
 from services.cli.files import text_of
 from services.cli.launcher import LocalCluster
 from services.cli.render import APPLICATIONS
@@ -125,7 +125,7 @@ def run_up(options: UpOptions) -> int:
             return asyncio.run(_Up(cluster, options, listening).run())
     except _REFUSED as error:
         complain(f"muster up: {_sentence(error)}")
-        return Exit.CONFIGURATION
+        return status_of(error, Exit.CONFIGURATION)
 
 
 def _sentence(error: Exception) -> str:

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from services.cli.answers import Report, Shape, show
-from services.cli.exits import Exit
+from services.cli.exits import Exit, status_of
 from services.cli.options import Output
 from services.cli.said import complain
 from tools.replay.comparison import compared
@@ -61,7 +61,7 @@ def replay(wanted: Wanted, output: Output) -> int:
             _write_page(wanted.html, page_of(replays, wanted.spread_seconds))
     except TraceError as error:
         complain(f"muster: {error}")
-        return Exit.USAGE
+        return status_of(error, Exit.USAGE)
     return Exit.DONE
 
 

@@ -5,6 +5,7 @@ import uuid
 from pathlib import Path
 
 from services.cli.answers import as_text
+from services.cli.exits import Exit, status_of
 from services.cli.options import Output
 from services.cli.said import complain
 from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
@@ -14,7 +15,6 @@ from tools.scenario.runner import Result, ScenarioRunner, check_config
 from tools.scenario.schema import Scenario, ScenarioError, load_scenario
 
 EXIT_FAILED = 1
-EXIT_MALFORMED = 2
 
 
 def run_files(files: list[Path], bus: str, speed: float, *, as_json: bool) -> int:
@@ -31,7 +31,7 @@ def run_files(files: list[Path], bus: str, speed: float, *, as_json: bool) -> in
             loaded.append((file, scenario, config))
     except (ScenarioError, UnknownBusError) as error:
         complain(error)
-        return EXIT_MALFORMED
+        return status_of(error, Exit.USAGE)
     results = asyncio.run(_run_all(loaded, bus, speed, as_json=as_json))
     if as_json:
         print(as_text([_as_json(result) for result in results], Output.JSON))

@@ -34,6 +34,7 @@ from services.core.scheduler.model.settings import (
     YUNIKORN,
     refused_actions,
 )
+from services.shim_adapter.queue_file import queue_file
 from services.shim_adapter.translation.constraints import parse_constraints
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.gpu_shares import over_devices, with_share
@@ -51,6 +52,7 @@ from shared.model.scheduler_settings import (
     named,
 )
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
+from shared.queueconfig import QueueConfigError
 
 MAX_FILE_BYTES = 2_000_000
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)(ms|s|m|h)")
@@ -447,9 +449,11 @@ def config_text(config: str | Inline | None, folder: Path) -> str:
     if isinstance(config, Inline):
         return config.text
     try:
-        return text_of(folder / config)
+        return queue_file(text_of(folder / config)).text
     except OSError as error:
         raise ScenarioError(f"config: {folder / config}: {error.strerror}") from error
+    except QueueConfigError as error:
+        raise ScenarioError(f"config: {folder / config}: {error}") from error
 
 
 def _read(path: Path) -> tuple[yaml.Node, Any]:

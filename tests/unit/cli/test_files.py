@@ -3,6 +3,7 @@
 import pytest
 
 from services.cli import files
+from services.cli.exits import Exit
 from services.cli.files import MAX_FILE_BYTES, bytes_of, text_of
 from services.cli.said import complain, printable
 from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
@@ -10,23 +11,39 @@ from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_docum
 TOO_LONG = f"/dev/zero: more than {MAX_FILE_BYTES} bytes"
 
 
+NAMING_A_FILE = (
+    ("config", "check"),
+    ("config", "apply"),
+    ("config", "diff"),
+    ("submit", "-f"),
+    ("delete", "-f"),
+    ("what-if", "-f"),
+    ("what-if", "--queues"),
+    ("scenario", "run"),
+    ("up", "--port", "0", "--config"),
+    ("up", "--port", "0", "--nodes"),
+)
+
+
+@pytest.mark.parametrize("words", NAMING_A_FILE)
+def test_a_file_without_an_end_is_refused_by_every_command_with_one_status(muster, words):
+    result = muster(*words, "/dev/zero")
+    assert (result.status, TOO_LONG in result.err, result.out) == (Exit.NO_FILE, True, "")
+
+
 @pytest.mark.parametrize(
-    ("words", "status"),
+    "words",
     [
-        (("config", "check", "/dev/zero"), 1),
-        (("config", "apply", "/dev/zero"), 1),
-        (("submit", "-f", "/dev/zero"), 1),
-        (("delete", "-f", "/dev/zero"), 1),
-        (("what-if", "-f", "/dev/zero"), 1),
-        (("what-if", "--queues", "/dev/zero"), 1),
-        (("scenario", "run", "/dev/zero"), 2),
-        (("up", "--port", "0", "--config", "/dev/zero"), 78),
-        (("up", "--port", "0", "--nodes", "/dev/zero"), 78),
+        *NAMING_A_FILE,
+        ("replay",),
+        ("up", "--port", "0", "--kubeconfig"),
+        ("up", "--port", "0", "--from"),
     ],
 )
-def test_a_file_without_an_end_is_refused_by_every_command(muster, words, status):
-    result = muster(*words)
-    assert (result.status, TOO_LONG in result.err, result.out) == (status, True, "")
+def test_a_file_that_is_not_there_is_one_status_for_every_command(muster, words):
+    result = muster(*words, "/no/such.yaml")
+    assert (result.status, result.out) == (Exit.NO_FILE, "")
+    assert "/no/such.yaml: No such file or directory" in " ".join(result.err.split())
 
 
 def test_a_file_is_read_to_its_limit_and_no_further(tmp_path, monkeypatch):

@@ -90,7 +90,6 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
             "name: x\nsteps:\n  - advance: 1s\n  - expect:\n      queues: {}\n      queues: {}\n",
             ':6: mapping key "queues" already defined at line 5',
         ),
-        ("name: x\nconfig: none.yaml\nsteps:\n  - advance: 1s\n", "No such file"),
     ],
 )
 def test_a_malformed_file_exits_with_2_and_a_place(tmp_path, capsys, text, message):

@@ -22,9 +22,9 @@ ROOT = Path(__file__).parents[3]
 GIB = 2**30
 
 
-def refused(capsys, **options) -> str:
+def refused(capsys, status=Exit.CONFIGURATION, **options) -> str:
     """Return the one sentence with which it does not start."""
-    assert run_up(UpOptions(**{"port": 0, "nodes": "1", **options})) == Exit.CONFIGURATION
+    assert run_up(UpOptions(**{"port": 0, "nodes": "1", **options})) == status
     out = capsys.readouterr()
     assert out.out == ""
     (line,) = out.err.splitlines()
@@ -60,7 +60,9 @@ def nothing_starts(monkeypatch):
     ],
 )
 def test_what_cannot_be_is_one_sentence_before_anything_starts(capsys, options, sentence):
-    assert refused(capsys, **options).startswith(sentence)
+    is_file = "No such file" in sentence or "Not a directory" in sentence
+    status = Exit.NO_FILE if is_file else Exit.CONFIGURATION
+    assert refused(capsys, status, **options).startswith(sentence)
 
 
 @pytest.mark.usefixtures("nothing_starts")

@@ -61,11 +61,11 @@ def test_the_quickstart_comes_to_what_it_says(tmp_path):
                     "count": [{"app": "train", "placeholder": False, "state": "Running", "is": 6}]}},
         {"manifests": {"file": "second.yaml"}},
         {"advance": "30s"},
-        {"expect": {"applications": {"second": {"state": "Accepted", "placeholders": 2}}}},
+        {"expect": {"applications": {"second": {"state": "Accepted", "placeholders": 0}}}},
         {"advance": "40s"},
         {"expect": {"count": [{"app": "second", "state": "Running", "is": 0},
                               {"app": "train", "state": "Running", "is": 6}]}},
         {"config": "queues.yaml"},
         {"expect": {"queues": {"root.research": research}, "invariants": True}},
     ]  # fmt: skip
-    assert runs(tmp_path, 4, steps) == 0
+    assert runs(tmp_path, 4, steps, scheduler=DEMO_SETTINGS) == 0

@@ -106,7 +106,7 @@ def test_every_value_is_described_and_the_defaults_hold():
     def walk(values, schema, path):
         meant = make_chart.meant(schema, SCHEMA["definitions"])
         assert meant["description"].count(" ") >= 1, path
-        if values and "properties" in schema:
+        if values and "properties" in schema and "patternProperties" not in schema:
             assert schema["additionalProperties"] is False, path
             assert set(schema["properties"]) - {"global"} == set(values), path
             for name, value in values.items():
@@ -362,9 +362,15 @@ def test_without_network_policies_there_is_none():
 def test_queues_and_further_keys_are_in_the_config_map():
     values = {"queues": "partitions: []\n", "config": {"muster.scheduler.x": True, "a.b": 3}}
     data = by_name(rendered(values))["ConfigMap", "yunikorn-configs"]["data"]
-    assert data == {"queues.yaml": "partitions: []", "muster.scheduler.x": "true", "a.b": "3"}
+    preset = {"muster.scheduler.preset": "muster"}
+    said = {"queues.yaml": "partitions: []", "muster.scheduler.x": "true", "a.b": "3"}
+    assert data == said | preset
     unsaid = by_name(rendered({}))["ConfigMap", "yunikorn-configs"]["data"]
-    assert unsaid == {"queues.yaml": (make_chart.BASE / "queues.yaml").read_text().strip()}
+    queues = (make_chart.BASE / "queues.yaml").read_text().strip()
+    assert unsaid == {"queues.yaml": queues} | preset
+    another = {"config": {"muster.scheduler.preset": "yunikorn"}}
+    data = by_name(rendered(another))["ConfigMap", "yunikorn-configs"]["data"]
+    assert data["muster.scheduler.preset"] == "yunikorn"
 
 
 def test_whatever_a_service_makes_is_the_charts_so_that_it_goes_with_it():
