@@ -89,6 +89,7 @@ default is named first; it is used in place of an invalid value, and a warning n
 |---|---|---|"""
 _PRESETS = """\
 ### The three presets
+The difference between the presets is when a gang starts, and what it holds until then.
 `muster up`, the Helm chart and `deploy/kubernetes` start with `preset: muster`. Without the
 setting, as in a ConfigMap of YuniKorn's own, `design` is used.
 
