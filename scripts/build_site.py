@@ -17,82 +17,12 @@ MOST_TRIES = 5
 MOST_SECONDS = 120  # of a try, which takes three: some hang
 _SEARCH = ROOT / "build" / "site" / "search.json"
 _NOT_SEARCHED = ("docs/adr/", "CHANGELOG")  # why something is as it is, and what it was before
-_NO_WORDS = [
-    "a",
-    "about",
-    "again",
-    "am",
-    "an",
-    "and",
-    "any",
-    "are",
-    "be",
-    "been",
-    "between",
-    "by",
-    "can",
-    "cannot",
-    "could",
-    "did",
-    "do",
-    "does",
-    "doing",
-    "for",
-    "from",
-    "get",
-    "had",
-    "has",
-    "have",
-    "how",
-    "i",
-    "if",
-    "in",
-    "into",
-    "is",
-    "it",
-    "its",
-    "just",
-    "may",
-    "me",
-    "might",
-    "must",
-    "my",
-    "of",
-    "on",
-    "one",
-    "or",
-    "our",
-    "shall",
-    "should",
-    "so",
-    "that",
-    "the",
-    "then",
-    "there",
-    "these",
-    "they",
-    "this",
-    "those",
-    "to",
-    "too",
-    "us",
-    "use",
-    "was",
-    "we",
-    "were",
-    "what",
-    "when",
-    "where",
-    "which",
-    "who",
-    "why",
-    "will",
-    "with",
-    "without",
-    "would",
-    "you",
-    "your",
-]
+_NO_WORDS = (
+    "a about again am an and any are be been between by can cannot could did do does doing "
+    "for from get had has have how i if in into is it its just may me might must my of on one "
+    "or our shall should so that the then there these they this those to too us use was we "
+    "were what when where which who why will with without would you your"
+)
 _ZENSICAL = Path(sys.executable).parent / "zensical"
 
 
@@ -116,7 +46,7 @@ def _prepare_search() -> None:
     index["items"] = [
         item for item in index["items"] if not item["location"].startswith(_NOT_SEARCHED)
     ]
-    either = (f"[{word[0]}{word[0].upper()}]{word[1:]}" for word in _NO_WORDS)
+    either = (f"[{word[0]}{word[0].upper()}]{word[1:]}" for word in _NO_WORDS.split())
     index["config"]["separator"] += rf"|(?<!\w)(?:{'|'.join(either)})(?!\w)"
     _SEARCH.write_text(json.dumps(index))
 

@@ -56,7 +56,9 @@ from shared.model.sentences import IT, fact_text, state_text, why_text
 from shared.model.states import ApplicationState
 
 _OF_ANNOTATIONS = (TASK_GROUPS_ERROR, ANNOTATION_IGNORED)
-_ENDING = dict.fromkeys((ApplicationState.COMPLETING, ApplicationState.FAILING), "ending")
+_ENDING: dict[str, str] = {
+    str(state): "ending" for state in (ApplicationState.COMPLETING, ApplicationState.FAILING)
+}
 _ENDS_SOON = Waiting("", Reason.REPLACING, "", 0, fact=Fact(Kind.UNCONFIRMED))
 
 

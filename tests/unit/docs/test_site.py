@@ -1,18 +1,12 @@
 """The site: it is built without a warning, every link in it leads somewhere, nothing is from elsewhere."""
 
-import functools
-import json
 import subprocess
 import sys
-import threading
 from html.parser import HTMLParser
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
-
-from tests.ui.browser import browser
 
 pytestmark = pytest.mark.xdist_group("site")  # which is one folder
 ROOT = Path(__file__).parents[3]
@@ -70,78 +64,3 @@ def test_pictures_and_examples_are_there(site):
     folder = ROOT / "build" / "site"
     for name in ("docs/pictures/gang.svg", "docs/pictures/queues.svg", "docs/asyncapi.yaml"):
         assert (folder / name).exists()
-
-
-# --- the search -----------------------------------------------------------------------------------
-
-QUESTIONS = [
-    [part.strip() for part in line.split("|")]
-    for line in (Path(__file__).parent / "questions.txt").read_text().splitlines()
-    if not line.startswith("#")
-]
-LINKS = """() => {
-  const found = [];
-  const walk = (root) => {
-    for (const one of root.querySelectorAll("*")) {
-      if (one.shadowRoot) walk(one.shadowRoot);
-      if (one.tagName === "A" && root !== document) found.push(new URL(one.href).pathname.slice(1));
-    }
-  };
-  walk(document);
-  return found;
-}"""
-
-
-class Quiet(SimpleHTTPRequestHandler):
-    def log_message(self, *_):
-        pass
-
-
-@pytest.fixture
-def served(site):
-    handler = functools.partial(Quiet, directory=ROOT / "build" / "site")
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,), daemon=True)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}/index.html"
-        server.shutdown()
-        thread.join()
-
-
-async def test_questions_of_new_users_find_their_page_among_the_first_three(served):
-    """Nine of ten of them. An answer is there when it is other than that of the question before."""
-    assert len(QUESTIONS) >= 20
-    missed = {}
-    async with browser() as chromium:
-        page = await chromium.new_page()
-        await page.goto(served)
-        await page.keyboard.press("Control+k")
-        field = page.get_by_role("combobox").or_(page.locator("input[aria-label=Search]")).first
-        await field.wait_for()
-        for question, *pages in QUESTIONS:
-            await field.fill("")
-            await wait_for_links(page, lambda links: not links)
-            await field.fill(question)
-            links = await wait_for_links(page, bool)
-            if not any(link in pages for link in links[:3]):
-                missed[question] = links[:3]
-    assert len(missed) <= len(QUESTIONS) // 10, missed
-    assert not any("adr" in link for links in missed.values() for link in links)
-
-
-async def wait_for_links(page, are_there):
-    """Return the answer's links, in their order, once they are as expected, or after a while."""
-    links = []
-    for _ in range(100):
-        links = await page.evaluate(LINKS)
-        if are_there(links):
-            break
-        await page.wait_for_timeout(20)
-    return links
-
-
-def test_decisions_are_not_searched(site):
-    index = json.loads((ROOT / "build" / "site" / "search.json").read_text())
-    locations = {item["location"] for item in index["items"]}
-    assert not [name for name in locations if name.startswith(("docs/adr/", "CHANGELOG"))]
-    assert "docs/troubleshooting.html" in locations
