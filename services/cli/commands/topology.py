@@ -13,7 +13,10 @@ app = typer.Typer()
 @app.command()
 @shown
 def topology(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listing:
-    """Show the domains of the nodes, level by level: what is used in each, and what is free."""
+    """Show the domains of the nodes: what is used, free.
+
+    Level by level.
+    """
     from services.cli.render import TOPOLOGY, domain_rows
 
     value = client.get("/v1/topology", asking(partition))

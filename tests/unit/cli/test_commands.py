@@ -270,7 +270,8 @@ def test_a_file_that_is_not_there_or_is_none_is_named_once(api, muster, tmp_path
         ("bad.yaml", "expected"),
     ):
         result = muster(*command, str(tmp_path / name))
-        assert (result.status, result.out) == (status, "")
+        wanted = status if name == "bad.yaml" else Exit.NO_FILE
+        assert (result.status, result.out) == (wanted, "")
         assert said in result.err
         assert result.err.count(name) == 1
         assert result.err.count("\n") == 1
