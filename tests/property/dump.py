@@ -50,7 +50,7 @@ def _nodes(partition: Partition) -> list:
         table.pods_changed,
         *[
             array[: len(table.rows)].tobytes()
-            for array in (table.columns.score, table.columns.schedulable, table.columns.reserved)
+            for array in (table.columns.score, table.columns.schedulable, table.columns.claimed)
         ],
         *[
             [

@@ -228,7 +228,7 @@ def everything(core):
             matrix[:count].tobytes()
             for matrix in (
                 table.columns.available, table.columns.capacity, table.columns.score,
-                table.columns.schedulable, table.columns.reserved,
+                table.columns.schedulable, table.columns.claimed,
             )
         ],
         "changed": table.pods_changed,

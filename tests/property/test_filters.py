@@ -1,5 +1,7 @@
 """Which nodes take a shape: the mask, the one node and the evidence say the same as a plain count."""
 
+from types import SimpleNamespace
+
 from hypothesis import strategies as st
 from hypothesis.stateful import invariant, precondition, rule
 
@@ -34,7 +36,6 @@ LISTS = {  # the questions, by the facts that a plain count looks at; pods are c
 BETWEEN_PODS = {  # and those that are the first with what pods leave open
     "takes": "fits",
     "open": "fits",
-    "held": "fits",
     "backfill": "fits",
     "could_start": "could_hold",
 }
@@ -46,11 +47,12 @@ class FilterMachine(NodeIndexMachine):
     @precondition(NodeIndexMachine.has_nodes)
     @rule(data=st.data(), spare=st.sampled_from([None, {}, {"vcore": 2}]))
     def hold_for_lane(self, data, spare):
-        self.table.hold_for_lane(self.node(data), spare)
+        claim = None if spare is None else SimpleNamespace(leaves=dict(spare))
+        self.table.close(self.node(data), claim)
 
     @rule(longest=st.sampled_from([0, 5]))
     def let_backfill(self, longest):
-        self.table.lane.backfill_ns = longest
+        self.table.head_gang.backfill_ns = longest
 
     @precondition(NodeIndexMachine.has_nodes)
     @rule(data=st.data(), change=st.sampled_from([1, -1]), number=st.integers(1, 3))
@@ -104,8 +106,6 @@ class FilterMachine(NodeIndexMachine):
             assert found.mask(shape, when).tolist() == [found.holds(n, shape, when) for n in rows]
 
     def is_claimed_as(self, name, node, shape):
-        if name == "held":
-            return node.is_held and not node.reservations
         if name == "backfill":
             return leaves_enough(node, shape)
         return name != "open" or self.facts(node, shape, When.NOW)["open"]
@@ -135,7 +135,7 @@ class FilterMachine(NodeIndexMachine):
         if when is When.EXPECTED:
             add_into(room, node.expected)
         required, constraints = shape.constraints.required_node, shape.constraints
-        passes = not node.is_held or 0 < shape.run_ns <= self.table.lane.backfill_ns
+        passes = not node.is_held or 0 < shape.run_ns <= self.table.head_gang.backfill_ns
         return {
             "schedulable": node.schedulable or bool(required),
             "unclaimed": not (node.reservations or node.is_held),

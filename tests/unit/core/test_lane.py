@@ -315,7 +315,7 @@ def test_a_node_that_goes_is_held_no_more_and_another_is():
     core.update(nodes=(NodeInfo("n1", NodeAction.DECOMISSION),))
     core.check()
     assert held(core) == ["n2", "n3"]
-    assert core.partition.nodes.lane.nodes_held == 2
+    assert core.partition.nodes.head_gang.nodes == 2
 
 
 def test_it_is_said_since_when_which_nodes_and_until_when():

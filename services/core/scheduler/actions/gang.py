@@ -90,8 +90,9 @@ def _kept_as_a_whole(
     if refused is not None:
         return refused
     if application.needs_places:
-        is_own = lane.let_go(partition, application)
-        refused = _place_whole(partition, application)
+        with Tentative(partition.nodes) as own_claims:
+            is_own = lane.let_go(partition, application, own_claims)
+            refused = _place_whole(partition, application)
         lane.was_tried(partition, application, is_own=is_own)
         return refused
     partition.admit(application)

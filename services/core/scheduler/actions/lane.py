@@ -37,12 +37,21 @@ from services.core.scheduler.actions.gang_places import amount, could_be_held
 from services.core.scheduler.model.lane import Lane, Moments
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.reservations import rank_of
-from services.core.scheduler.model.rows import Application, AskGroup, Node, Queue, Rank
+from services.core.scheduler.model.rows import (
+    BY_HEAD_GANG,
+    Application,
+    AskGroup,
+    Members,
+    Node,
+    Queue,
+    Rank,
+)
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.reasons import Fact, HeldNodes, Kind, Reason
@@ -78,9 +87,10 @@ def _is_its_turn(partition: Partition, application: Application) -> bool:
 def _give(partition: Partition, application: Application) -> None:
     """Give the lane to a gang; what was held for the last one is, until the nodes are chosen."""
     last = partition.lane
-    held = dict(last.nodes) if last is not None else {}
+    for claim in list(last.claims.values()) if last is not None else ():
+        partition.claims.inherit(claim, application)
     needs = application.placeholder_needs()
-    lane = Lane(application, partition.now_ns, needs, _rank(application), nodes=held)
+    lane = Lane(application, partition.now_ns, needs, _rank(application))
     partition.give_lane(lane)
     _look(partition, lane)
     if last is not None and last.rank < lane.rank:  # more asks come before it than before the last
@@ -135,7 +145,7 @@ def _choose(partition: Partition) -> None:
     elif partition.lane is not None:
         lane = partition.lane
         partition.give_lane(None)
-        partition.nodes.lane.backfill_ns = 0
+        partition.nodes.head_gang.backfill_ns = 0
         _requeue_for(partition, _hold(partition, lane, {}))
 
 
@@ -198,19 +208,18 @@ def first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
     return leaf.shortest_group()
 
 
-def let_go(partition: Partition, application: Application) -> bool:
-    """Hold no node where it is the lane's gang that is about to be tried; return whether it is."""
+def let_go(partition: Partition, application: Application, log: Tentative) -> bool:
+    """Open the head gang's nodes to itself where it is about to be tried; return whether it is."""
     lane = partition.lane
     if lane is None or lane.application is not application:
         return False
-    lane.keep_spare()
-    for node in lane.nodes:
-        partition.nodes.hold_for_lane(node, None)
+    for claim in lane.claims.values():
+        log.open(claim)
     return True
 
 
 def was_tried(partition: Partition, application: Application, *, is_own: bool) -> None:
-    """Hold the nodes again, for the same gang or the next one.
+    """Claim nodes for the same gang or the next one.
 
     Not ``is_own``: it was refused for what was held for another, from whom it has taken the lane.
     It is tried again before anybody behind it, as the textbook's next head is.
@@ -218,19 +227,12 @@ def was_tried(partition: Partition, application: Application, *, is_own: bool) -
     lane = partition.lane
     if lane is None or lane.application is not application:
         return
-    _hold_again(partition, lane)
     if _still_waits(partition, lane):
         _look(partition, lane)
         if is_own:
             lane.was_tried(partition.nodes.order.changes)
     else:
         _choose(partition)
-
-
-def _hold_again(partition: Partition, lane: Lane) -> None:
-    """Hold the nodes that were let go for the gang, as they were."""
-    for node, spare in lane.release_spare().items():
-        partition.nodes.hold_for_lane(node, spare)
 
 
 def _still_waits(partition: Partition, lane: Lane) -> bool:
@@ -253,7 +255,7 @@ def _look(partition: Partition, lane: Lane) -> None:
     """
     nodes, now_ns = partition.nodes, partition.now_ns
     improved: dict[Node, None] = {}
-    longest_ns = nodes.lane.backfill_ns
+    longest_ns = nodes.head_gang.backfill_ns
     changed = nodes.order.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
     if changed is None:
         _count_all(partition, lane)
@@ -271,8 +273,8 @@ def _look(partition: Partition, lane: Lane) -> None:
     is_promised = lane.start_ns and not _is_somebody_before(partition, lane)
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
-    nodes.lane.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
-    if nodes.lane.backfill_ns > longest_ns:
+    nodes.head_gang.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
+    if nodes.head_gang.backfill_ns > longest_ns:
         improved.update(dict.fromkeys(lane.nodes))
     _requeue_for(partition, improved)
 
@@ -353,7 +355,7 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
     others may use more than before.
     """
     rows = partition.nodes.rows
-    chosen: dict[Node, tuple[Shape, int]] = {}
+    chosen: dict[Node, Members] = {}
     start_ns = 0
     for shape, count in lane.needs.items():
         rooms = lane.rooms[shape]
@@ -373,7 +375,7 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
     return _hold(partition, lane, chosen)
 
 
-def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, tuple[Shape, int]]) -> int:
+def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> int:
     """Return when the nodes of a choice have the room for what it counts on them."""
     needs = dict.fromkeys(lane.needs, 0)
     start_ns = 0
@@ -398,7 +400,7 @@ def _first(partition: Partition, rooms: Moments, count: int) -> tuple[int, dict[
         return at_ns, {}
     in_time = np.count_nonzero(rooms <= at_ns, axis=1)
     rows = np.flatnonzero(in_time)
-    held = partition.nodes.columns.held[rows]
+    held = (partition.nodes.columns.claimed[rows] & BY_HEAD_GANG) != 0
     ranks = partition.nodes.order.ranks.of(rows)
     last = rooms[rows, np.maximum(in_time[rows] - 1, 0)]
     if partition.settings.backfill and at_ns < NEVER_NS:
@@ -414,28 +416,22 @@ def _first(partition: Partition, rooms: Moments, count: int) -> tuple[int, dict[
     return at_ns, chosen
 
 
-def _hold(
-    partition: Partition, lane: Lane, chosen: dict[Node, tuple[Shape, int]]
-) -> dict[Node, None]:
+def _hold(partition: Partition, lane: Lane, chosen: dict[Node, Members]) -> dict[Node, None]:
     """Hold some nodes and no others; return those of which others may use more than before."""
-    nodes = partition.nodes
-    improved = {
-        node: None
-        for node in lane.nodes
-        if node not in chosen and nodes.nodes.get(node.node_id) is node
-    }
-    for node in improved:
-        nodes.hold_for_lane(node, None)
+    claims = partition.claims
+    improved: dict[Node, None] = {}
+    for claim in list(lane.claims.values()):
+        if claim.node not in chosen:
+            improved[claim.node] = None
+            claims.end(claim)
     for node, members in chosen.items():
-        spare = _spare(partition, lane, node, members)
-        if node.is_held and not fits_room(node.spare, spare):
+        leaves = _leaves(partition, lane, node, members)
+        if claims.hold(lane.application, node, members, leaves):
             improved[node] = None
-        nodes.hold_for_lane(node, spare)
-    lane.hold(chosen)
     return improved
 
 
-def _spare(partition: Partition, lane: Lane, node: Node, members: tuple[Shape, int]) -> Resource:
+def _leaves(partition: Partition, lane: Lane, node: Node, members: Members) -> Resource:
     """Return what a gang will leave of a node, as far as it is free now."""
     if not partition.settings.backfill:
         return {}

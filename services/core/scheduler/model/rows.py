@@ -68,6 +68,8 @@ EntryKey = tuple[Any, ...]
 # What orders those who want a node: priority at the root, creation, arrival. No two are alike.
 Rank = tuple[int, int, int]
 DeviceHolder = tuple[bool, str]  # whether another scheduler placed it, and the allocation's key
+Members = tuple[Shape, int]  # of a gang, on one node
+BY_ASK, BY_HEAD_GANG = 2, 1  # what closes a node to others
 ENTRY_TAIL = 5  # of an entry's key: submission, sequence, and the three of the ask
 
 
@@ -103,8 +105,8 @@ class Node:
     reservations: dict[str, "Claim"] = field(default_factory=dict)  # by ask, oldest first
     kept: Resource = field(default_factory=dict)  # by claims that take of its free room
     expected: Resource = field(default_factory=dict)  # by the open statement: coming, less taken
-    is_held: bool = False  # for the gang that has the lane
-    spare: Resource = field(default_factory=dict)  # where it is: what that gang leaves of it
+    head_claim: "Claim | None" = None  # of the head gang
+    claimed: int = 0  # by what it is closed: BY_ASK, BY_HEAD_GANG
     devices: list[int] = field(default_factory=list)  # GPUs: what each has free, in thousandths
     held_devices: dict[DeviceHolder, Devices] = field(default_factory=dict)
     assumed_devices: dict[DeviceHolder, None] = field(default_factory=dict)  # assumed, not stated
@@ -114,9 +116,14 @@ class Node:
     domain: tuple[str, ...] = ()  # its path in the cluster's topology; (): it is in none
 
     @property
+    def is_held(self) -> bool:
+        """Return whether the head gang has a claim on it."""
+        return self.head_claim is not None
+
+    @property
     def is_closed(self) -> bool:
-        """Return whether it is reserved for one ask, or held for the lane's gang."""
-        return self.is_held or bool(self.reservations)
+        """Return whether an ask or the head gang has a claim on all of it."""
+        return self.claimed != 0
 
 
 class Purpose(StrEnum):
@@ -127,13 +134,15 @@ class Purpose(StrEnum):
     PREEMPTOR = "preemptor"  # an ask for which victims go; so does it
     MOVED = "moved"  # the pod that replaces one which is moved
     PLACEHOLDERS = "placeholders"  # an ask for which several placeholders go
+    HEAD_GANG = "head gang"  # some members of the head gang; it closes its node to others
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Claim:
-    """Room that is kept for an ask: on a node, and in the queues on its path.
+    """Room that is kept for an ask or a gang: on a node, and in the queues on its path.
 
-    ``key`` is the ask's, or that of the pod that is moved, ``wanted`` all that the ask needs. Of it
+    ``key`` is the ask's, that of the pod that is moved, or the head gang's node; ``wanted`` is all
+    that is needed there. Of it
     ``on_node`` is taken from the node's free room, and ``in_queues`` from the headroom of queues
     and, for placeholders, of user limits. What pods hold that go for it, ``awaited``, is in neither
     until they have gone; ``freed`` is their sum, ``freed_here`` that of those on the node.
@@ -151,6 +160,8 @@ class Claim:
     awaited: dict[str, ResourceView] = field(default_factory=dict)  # by pod, what it holds
     freed: Resource = field(default_factory=dict)
     freed_here: Resource = field(default_factory=dict)
+    members: Members | None = None  # of the head gang
+    leaves: Resource = field(default_factory=dict)  # what those leave of what is free now
     until_ns: int = 0  # when it lapses, from when the moved pod has gone on; 0: it does not
     since_ns: int = 0
     has_preempted: bool = False
@@ -168,7 +179,7 @@ class Claim:
 
     @property
     def closes_node(self) -> bool:
-        """Return whether others may not use the node at all, however much of it is claimed."""
+        """Return whether it closes the node to all but its ask, however much of it is claimed."""
         return self.purpose in (Purpose.AGED, Purpose.REQUIRED, Purpose.PREEMPTOR)
 
     @property

@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import BY_ASK, BY_HEAD_GANG, Node
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 
 Mask = NDArray[np.bool_]
@@ -38,8 +38,7 @@ class NodeColumns:
         self.score: NDArray[np.float64] = np.zeros(16, dtype=np.float64)
         self.changed: Amounts = np.zeros(16, dtype=np.int64)  # by the index's log
         self.schedulable: Mask = np.zeros(16, dtype=np.bool_)
-        self.reserved: Mask = np.zeros(16, dtype=np.bool_)
-        self.held: Mask = np.zeros(16, dtype=np.bool_)  # for the lane's gang
+        self.claimed: NDArray[np.int8] = np.zeros(16, dtype=np.int8)  # as ``Node.claimed``
         self.soft_taints = 0  # PreferNoSchedule taints, on all nodes
         self.facts = 0  # counted up when a node comes, goes, or is another, but for its room
         self._least: tuple[int, list[int]] = (-1, [])  # capacities, by column, as of ``facts``
@@ -55,8 +54,7 @@ class NodeColumns:
         self.score = np.pad(self.score, (0, more))
         self.changed = np.pad(self.changed, (0, more))
         self.schedulable = np.pad(self.schedulable, (0, more))
-        self.reserved = np.pad(self.reserved, (0, more))
-        self.held = np.pad(self.held, (0, more))
+        self.claimed = np.pad(self.claimed, (0, more))
 
     def know(self, names: Mapping[str, int]) -> None:
         """See that some types have columns."""
@@ -106,9 +104,13 @@ class NodeColumns:
         """Return how many nodes are schedulable."""
         return int(np.count_nonzero(self.schedulable[self.all]))
 
+    def held_rows(self) -> Amounts:
+        """Return the rows that the head gang alone claims."""
+        return np.flatnonzero(self.claimed[self.all] == BY_HEAD_GANG)
+
     def reserved_nodes(self) -> list[Node]:
         """Return the nodes that are reserved, in the order of their rows."""
-        return [self.rows[row] for row in np.flatnonzero(self.reserved[self.all]).tolist()]
+        return [self.rows[row] for row in np.flatnonzero(self.claimed[self.all] & BY_ASK).tolist()]
 
     def amounts(self, name: str, when: When, at: At) -> Amounts | None:
         """Return what some rows have of a type; None where no node has ever had any."""

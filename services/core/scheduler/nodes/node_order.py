@@ -101,11 +101,11 @@ class NodeOrder:
         """Return the first node, in order, that has the room and matches, or None.
 
         Claimed nodes are left out; with ``backfill`` one is taken where the claims do not lack what
-        the shape takes, if no other node will do. Nodes that are held for the lane's gang come
+        the shape takes, if no other node will do. Nodes that the head gang claims come
         first for a shape that ends before they are needed.
         """
         filters = self._filters
-        if filters.lane.nodes_held and filters.lane.may_backfill(shape):
+        if filters.head_gang.nodes and filters.head_gang.may_backfill(shape):
             node = self.best_held(shape)
             if node is not None:
                 return node
@@ -118,13 +118,13 @@ class NodeOrder:
         return node
 
     def best_held(self, shape: Shape) -> Node | None:
-        """Return the first of the nodes that the lane holds, in order, that takes a shape."""
-        return self.first(self._filters.held.mask(shape), shape)
+        """Return the first of the nodes that the head gang claims, in order, that takes a shape."""
+        rows = self._columns.held_rows()
+        return self._first_of(rows[self._filters.takes.mask(shape, among=rows)], shape)
 
     @property
     def _is_any_claimed(self) -> bool:
-        reserved = self._columns.reserved[self._columns.all]
-        return bool(self._filters.lane.nodes_held or reserved.any())
+        return bool(self._columns.claimed[self._columns.all].any())
 
     def _is_indexed(self, shape: Shape) -> bool:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""
@@ -146,7 +146,9 @@ class NodeOrder:
 
     def first(self, mask: Mask, shape: Shape) -> Node | None:
         """Return the first of some rows, None where there is none."""
-        rows = np.flatnonzero(mask)
+        return self._first_of(np.flatnonzero(mask), shape)
+
+    def _first_of(self, rows: Amounts, shape: Shape) -> Node | None:
         for score in self._before:
             if rows.size and score.matters(shape):
                 numbers = score.of_rows(rows, shape)

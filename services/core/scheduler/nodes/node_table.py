@@ -8,7 +8,7 @@ them comes first, ``order``; what they have room for and lack, ``room``.
 from collections.abc import Mapping
 from typing import Any
 
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import BY_ASK, BY_HEAD_GANG, Claim, Node
 from services.core.scheduler.nodes.columns import NodeColumns
 from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.nodes.filters import NodeFilters
@@ -55,7 +55,7 @@ class NodeTable:
         self.filters = NodeFilters(
             self.columns, self.views, self.devices, self.pods, self.nodes, self.domains
         )
-        self.lane = self.filters.lane
+        self.head_gang = self.filters.head_gang
         self.order = NodeOrder(self.columns, self.views, self.filters, self.devices, self.pods)
         self._index, ranks = self.order.index, self.order.ranks
         self.room = NodeRoom(self.columns, self.filters, self.devices, ranks, self._classes)
@@ -94,8 +94,8 @@ class NodeTable:
 
     def remove(self, node: Node) -> None:
         """Forget a node; the last row takes its place."""
-        if node.is_held:
-            self.hold_for_lane(node, None)
+        if node.head_claim is not None:
+            self.close(node, None)
         self.pods.count_node(node, -1)
         last = self.rows.pop()
         self.columns.facts += 1
@@ -230,14 +230,21 @@ class NodeTable:
 
     # --- claims ---------------------------------------------------------------------------------
 
-    def hold_for_lane(self, node: Node, spare: Resource | None) -> None:
-        """Hold a node for the lane's gang, which leaves so much of it; None: hold it no more."""
-        is_held = spare is not None
-        self.lane.nodes_held += is_held - node.is_held
-        node.spare = spare or {}
-        if node.is_held is not is_held:
-            node.is_held = self.columns.held[node.row] = is_held
+    def close(self, node: Node, claim: Claim | None) -> None:
+        """Close a node by a claim of the head gang, or (None) close it no more."""
+        is_other = (claim is None) is not (node.head_claim is None)
+        node.head_claim = claim
+        if is_other:
+            self.head_gang.nodes += 1 if claim is not None else -1
+            self._write_claims(node)
             self.touch(node)
+
+    def _write_claims(self, node: Node) -> None:
+        """Bring a node's row up to date with the claims that close it."""
+        node.claimed = (BY_ASK if node.reservations else 0) | (
+            BY_HEAD_GANG if node.head_claim is not None else 0
+        )
+        self.columns.claimed[node.row] = node.claimed
 
     # --- keeping what is beside the ledgers -----------------------------------------------------
 
@@ -251,8 +258,8 @@ class NodeTable:
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:
         """Take an amount from what a node has available, so many times."""
         available, columns, row = node.available, self.columns, node.row
-        if node.is_held and times > 0:
-            subtract_into(node.spare, multiply(amount, times))  # till it is worked out anew
+        if node.head_claim is not None and times > 0:  # until it is worked out again
+            subtract_into(node.head_claim.leaves, multiply(amount, times))
         for name, value in amount.items():
             left = available.get(name, 0) - times * value
             if left:
@@ -284,8 +291,7 @@ class NodeTable:
         if columns.schedulable[row] != node.schedulable:
             columns.schedulable[row] = node.schedulable
             columns.facts += 1
-        columns.reserved[row] = bool(node.reservations)
-        columns.held[row] = node.is_held
+        self._write_claims(node)
         self._note(node)
 
     def _write_capacity(self, node: Node) -> None:

@@ -87,7 +87,7 @@ class WaitingGangs:
             s for s in self._needs.fitting(node.available) if nodes.filters.fits.holds(node, s)
         ]
         if node.is_held and not backfill:
-            shapes = [s for s in shapes if nodes.lane.may_backfill(s)]
+            shapes = [s for s in shapes if nodes.head_gang.may_backfill(s)]
         self._requeue(nodes, shapes, backfill=backfill)
 
     def requeue_for_pods(self, nodes: NodeTable, *, backfill: bool) -> None:

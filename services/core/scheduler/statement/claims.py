@@ -6,7 +6,7 @@ Rule 2: what waits for the room of queues and users is requeued here; what waits
         caller's to requeue (``partition``).
 """
 
-from services.core.scheduler.model.rows import Claim
+from services.core.scheduler.model.rows import Application, Claim, Members, Node, Purpose
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.ordering import queueing
@@ -17,7 +17,15 @@ from services.core.scheduler.statement.journal import (
     ClaimMade,
     Journal,
 )
-from shared.model.resources import Resource, ResourceView, add_into, excess, subtract_into
+from shared.model.resources import (
+    Resource,
+    ResourceView,
+    add_into,
+    excess,
+    fits_room,
+    multiply,
+    subtract_into,
+)
 
 NOTHING: Resource = {}
 
@@ -38,12 +46,41 @@ class Claims:
         alike[claim.key] = claim
         if claim.closes_node:
             node.reservations[claim.key] = application.reservations[claim.key] = claim
+        if claim.members is not None:
+            self._nodes.close(node, claim)
         if claim.pod is not None:
             self._nodes.pods.keep_place(node, claim.pod, is_kept=True)
         self._journal.record(ClaimMade(claim))
         if on_node or in_queues:
             self.change(claim, on_node=on_node, in_queues=in_queues)
-        self._refresh(claim)
+        if claim.members is None:
+            self._refresh(claim)
+
+    def hold(
+        self, application: Application, node: Node, members: Members, leaves: Resource
+    ) -> bool:
+        """Claim a node for members of the head gang; return whether others may use more of it."""
+        claim = application.claims_for(Purpose.HEAD_GANG).get(node.node_id)
+        shape, times = members
+        wanted = multiply(shape.resource, times)
+        if claim is None:
+            claim = Claim(Purpose.HEAD_GANG, application, node.node_id, node, wanted)
+            claim.members, claim.leaves = members, leaves
+            self.make(claim)
+            return False
+        alike = application.claims[claim.purpose]
+        alike[claim.key] = alike.pop(claim.key)  # in the order in which they are chosen
+        before = claim.leaves
+        claim.members, claim.wanted, claim.leaves = members, wanted, leaves
+        return not fits_room(before, leaves)
+
+    def inherit(self, claim: Claim, application: Application) -> None:
+        """Give a claim of the last head gang to the next."""
+        self._forget(claim)
+        self._journal.record(ClaimEnded(claim))
+        claim.application = application
+        application.claims.setdefault(claim.purpose, {})[claim.key] = claim
+        self._journal.record(ClaimMade(claim))
 
     def change(self, claim: Claim, *, on_node: ResourceView, in_queues: ResourceView) -> None:
         """Keep so much by a claim from now on."""
@@ -71,20 +108,26 @@ class Claims:
     def end(self, claim: Claim) -> None:
         """Keep nothing by a claim any more."""
         application = claim.application
-        alike = application.claims[claim.purpose]
-        del alike[claim.key]
-        if not alike:
-            del application.claims[claim.purpose]
+        self._forget(claim)
+        if claim.members is not None:
+            self._nodes.close(claim.node, None)
         if claim.closes_node:
             del claim.node.reservations[claim.key], application.reservations[claim.key]
         for key in claim.awaited:
             del application.covering[key]
         self._give_place_back(claim)
         self._set(claim, NOTHING, NOTHING)
-        self._refresh(claim)
+        if claim.members is None:
+            self._refresh(claim)
         self._journal.record(ClaimEnded(claim))
 
     # --- ledgers --------------------------------------------------------------------------------
+
+    def _forget(self, claim: Claim) -> None:
+        alike = claim.application.claims[claim.purpose]
+        del alike[claim.key]
+        if not alike:
+            del claim.application.claims[claim.purpose]
 
     def _give_place_back(self, claim: Claim) -> None:
         if claim.pod is not None and claim.claimant is None:

@@ -77,6 +77,8 @@ def set_schedulable(partition: Partition, node: Node, *, schedulable: bool) -> N
 def remove(partition: Partition, node: Node) -> None:
     """Forget a node, its reservations and the pods of others on it; allocations are left."""
     partition.end_claims_for_moved(node=node)
+    if node.head_claim is not None:
+        partition.claims.end(node.head_claim)
     partition.nodes.remove(node)
     partition.victims.node_gone(node)
     partition.give_back(node)

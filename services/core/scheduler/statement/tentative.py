@@ -16,7 +16,7 @@ from operator import attrgetter
 from typing import Self
 
 from services.core.scheduler.model.hooks import Hooks
-from services.core.scheduler.model.rows import Node, Queue
+from services.core.scheduler.model.rows import Claim, Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.timings import UNTIMED
 from services.core.scheduler.nodes.node_table import NodeTable
@@ -92,6 +92,11 @@ class Tentative:
     def _take_off(self, ask: Ask, node: Node, noted: "Noted") -> None:
         self.nodes.free(node, ask.key)
         self.note_only(noted)
+
+    def open(self, claim: Claim) -> None:
+        """Open a node that the head gang claims: the gang itself is tried."""
+        self.nodes.close(claim.node, None)
+        self.did(partial(self.nodes.close, claim.node, claim))
 
     def count(
         self, queues: Sequence[Queue], ledger: Ledger, amount: ResourceView, change: int = 1

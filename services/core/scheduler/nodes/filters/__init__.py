@@ -5,19 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import BY_HEAD_GANG, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.nodes.filters.base import Filter, Moment, NodeFilter
-from services.core.scheduler.nodes.filters.claims import (
-    Held,
-    Lane,
-    LeavesEnough,
-    NotHeld,
-    OpenTo,
-    Unclaimed,
-)
+from services.core.scheduler.nodes.filters.claims import Claims, HeadGang, LeavesEnough
 from services.core.scheduler.nodes.filters.combined import Filters, Steps, evidence
 from services.core.scheduler.nodes.filters.constraints import Selected, Tolerated
 from services.core.scheduler.nodes.filters.devices import FreeDevices
@@ -70,7 +63,7 @@ class Facts(NamedTuple):
     """The filters of every question; those of the node alone and of plugins come beside them."""
 
     schedulable: Schedulable
-    claims: OpenTo
+    claims: Claims
     room: Room
     devices: FreeDevices
     size: Size
@@ -92,11 +85,11 @@ class NodeFilters:
         domains: Domains,
     ) -> None:
         self._columns, self._views, self._devices = columns, views, free_devices
-        self.lane = lane = Lane()
+        self.head_gang = HeadGang()
         room, devices = Room(columns), FreeDevices(columns, free_devices)
         self.facts = Facts(
             Schedulable(columns),
-            OpenTo(columns, lane),
+            Claims(columns, self.head_gang, ends_in_time=True),
             room,
             devices,
             Size(columns, room, devices),
@@ -113,7 +106,6 @@ class NodeFilters:
         self.between_pods = Filters(columns)  # is left open by other pods
         self.takes = Filters(columns)  # takes a shape, claims aside
         self.open = Filters(columns)  # ... and is not claimed by others
-        self.held = Filters(columns)  # ... and is held for the lane
         self.backfill = Filters(columns)  # ... and has what its claims lack all the same
         self.indexed = Filters(columns)  # takes a shape, other pods aside, and is not claimed
         self.could_hold = Filters(columns)  # takes a shape when nothing is on it
@@ -140,7 +132,9 @@ class NodeFilters:
         """Make the lists: devices are among them where shares of GPUs are announced."""
         schedulable, claims, room, devices, size, volumes, pods, domain = self.facts
         moving = self._moving
-        node, unclaimed = OfNode(self._columns, self._views, self.of_node), Unclaimed(self._columns)
+        node = OfNode(self._columns, self._views, self.of_node)
+        unclaimed = Claims(self._columns, self.head_gang)
+        past_asks = Claims(self._columns, self.head_gang, BY_HEAD_GANG, ends_in_time=True)
         has_room: list[Filter] = [room]
         if self._devices.are_shared:
             has_room.append(devices)
@@ -151,15 +145,14 @@ class NodeFilters:
         self.between_pods.set(*others)
         self.takes.set(schedulable, *has_room, node, *others, *moving)
         self.open.set(*self.takes.filters, claims)
-        self.held.set(*self.takes.filters, Held(self._columns))
-        self.backfill.set(*self.takes.filters, LeavesEnough(self._columns))
+        self.backfill.set(*self.takes.filters, LeavesEnough(self._columns, self.head_gang))
         self.indexed.set(schedulable, unclaimed, *has_room, node)
         self.could_hold.set(schedulable, size, node, domain, *moving)
         self.could_start.set(schedulable, size, node, *others)
         self.reservable.set(*self.could_hold.filters, unclaimed)
         self.counted.set(schedulable, node, domain)
         self.counted_open.set(schedulable, node, claims, domain)
-        self.counted_backfill.set(schedulable, node, NotHeld(self._columns, self.lane), domain)
+        self.counted_backfill.set(schedulable, node, past_asks, domain)
         self._of_node_steps: Steps = [
             (SCHEDULABLE, [schedulable]),
             *((MATCHING, [each]) for each in self.of_node[: len(NODE_FILTERS)]),

@@ -1,12 +1,13 @@
-"""Whether a node is claimed by others: reserved for an ask, or held for the gang that has the lane.
+"""Whether claims leave a node open to a shape: one filter, with a rule for what may pass which.
 
-A claim closes its node to everybody else, but to who may backfill it.
+A claim of an ask closes its node to every other. One of the head gang does so too, but to what ends
+before the gang needs the node. By backfill a shape may have what all of them leave.
 """
 
 import numpy as np
 
 from services.core.scheduler.model import devices
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import BY_ASK, BY_HEAD_GANG, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.device_rows import open_devices
@@ -16,88 +17,72 @@ from services.core.scheduler.nodes.node_view import ROOM, Stage
 from shared.model.reasons import TAKEN, Fact, Kind, Reason
 from shared.model.resources import fits_room
 
-
-class Unclaimed(Filter):
-    """No claim at all: such nodes are indexed."""
-
-    on = TAKEN
-
-    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        return ~(self._columns.reserved[at] | self._columns.held[at])
-
-    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        return not (node.is_held or node.reservations)
+BY_ANY = BY_ASK | BY_HEAD_GANG
 
 
-class Lane:
-    """For how long pods may run on nodes that are held: they end before the gang needs them."""
+class HeadGang:
+    """For how long pods may run on the nodes that the head gang claims: it needs them then."""
 
     def __init__(self) -> None:
-        self.nodes_held = 0
+        self.nodes = 0
         self.backfill_ns = 0
 
     def may_backfill(self, shape: Shape) -> bool:
-        """Return whether a shape may go to nodes that are held: it ends before they are needed.
+        """Return whether a shape may go to those nodes: it ends before they are needed.
 
         There it goes first: what it leaves of the others is for those that run for longer.
         """
         return 0 < shape.run_ns <= self.backfill_ns
 
 
-class OpenTo(Filter):
-    """Not reserved; and not held, but where the shape ends before the node is needed."""
+class Claims(Filter):
+    """No claim of those that count keeps a shape away; ``counted`` are some of BY_ANY.
+
+    ``ends_in_time``: the head gang's keep nothing away that ends before it needs the node.
+    """
 
     on = TAKEN
 
-    def __init__(self, columns: NodeColumns, lane: Lane) -> None:
+    def __init__(
+        self,
+        columns: NodeColumns,
+        head_gang: HeadGang,
+        counted: int = BY_ANY,
+        *,
+        ends_in_time: bool = False,
+    ) -> None:
         super().__init__(columns)
-        self._lane = lane
+        self._head_gang, self._counted, self._ends_in_time = head_gang, counted, ends_in_time
+
+    def _bars(self, shape: Shape) -> int:
+        """Return the claims that keep a shape away."""
+        if self._ends_in_time and self._head_gang.may_backfill(shape):
+            return self._counted & ~BY_HEAD_GANG
+        return self._counted
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        return ~self._claimed(shape, at)
-
-    def _claimed(self, shape: Shape, at: At) -> Mask:
-        if not self._lane.nodes_held or self._lane.may_backfill(shape):
-            return self._columns.reserved[at]
-        return self._columns.reserved[at] | self._columns.held[at]
-
-    def why(self, shape: Shape, left: Mask) -> list[Failing]:
-        return failing(TAKEN, left & self._claimed(shape, self._columns.all))
+        bars = self._bars(shape) if self._head_gang.nodes else self._counted & ~BY_HEAD_GANG
+        if not bars:
+            return None
+        found: Mask = (self._columns.claimed[at] & bars) == 0
+        return found
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        return not node.reservations and (not node.is_held or self._lane.may_backfill(shape))
+        return not node.claimed or not node.claimed & self._bars(shape)
+
+    def why(self, shape: Shape, left: Mask) -> list[Failing]:
+        passing = self.rows(shape, When.NOW, self._columns.all)
+        return [] if passing is None else failing(TAKEN, left & ~passing)
 
     def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         return Reason.RESERVED, Fact(Kind.NODES, count=before.passed[ROOM])
 
 
-class Held(Filter):
-    """Held for the lane's gang, and not reserved."""
-
-    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        return self._columns.held[at] & ~self._columns.reserved[at]
-
-    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        return node.is_held and not node.reservations
-
-
-class NotHeld(OpenTo):
-    """Not held, but where the shape ends before the node is needed; reserved or not."""
-
-    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        if not self._lane.nodes_held or self._lane.may_backfill(shape):
-            return None
-        return ~self._columns.held[at]
-
-    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        return not node.is_held or self._lane.may_backfill(shape)
-
-
-class LeavesEnough(Filter):
+class LeavesEnough(Claims):
     """What is claimed of the node is there when the shape has what it takes.
 
-    Of every type that it takes there must be left at least what is reserved, now. On a node that is
-    held for the lane's gang it takes no more than that gang leaves.
+    Of every type that it takes there must be left at least what asks claim, now. On a node of the
+    head gang it takes no more than that gang leaves.
     """
 
     is_costly = True
@@ -113,17 +98,17 @@ class LeavesEnough(Filter):
 
 def leaves_enough(node: Node, shape: Shape) -> bool:
     """Return whether a shape on a claimed node takes nothing that its claims lack."""
-    if node.is_held and not fits_room(node.spare, shape.resource):
+    if node.head_claim is not None and not fits_room(node.head_claim.leaves, shape.resource):
         return False
     if shape.on_devices is not None and node.devices:
         free = list(open_devices(node))
         devices.change(free, devices.choose(free, shape.on_devices), -1)
-        wanted_too = (held.ask.shape.on_devices for held in node.reservations.values())
+        wanted_too = (claim.ask.shape.on_devices for claim in node.reservations.values())
         if not all(need is None or devices.holds(free, need) for need in wanted_too):
             return False
     return all(
         taken <= 0 or node.available.get(name, 0) - taken >= wanted
-        for reservation in node.reservations.values()
-        for name, wanted in reservation.ask.shape.resource.items()
+        for claim in node.reservations.values()
+        for name, wanted in claim.ask.shape.resource.items()
         for taken in (shape.resource.get(name, 0),)
     )
