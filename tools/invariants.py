@@ -255,7 +255,7 @@ def _covers(partition: Partition) -> Iterator[str]:
 def _kept_for(application: Application) -> ResourceView:
     """Return what the queues keep for an application's asks."""
     claims = [claim for alike in application.claims.values() for claim in alike.values()]
-    return total_of(claim.in_queues for claim in claims)
+    return total_of(claim.in_queues for claim in claims if claim.purpose is not Purpose.GANG)
 
 
 def _covers_of(application: Application) -> Iterator[str]:

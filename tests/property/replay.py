@@ -95,18 +95,20 @@ class Replica:
 
     def claim_changed(self, entry):
         row = entry.claim
+        if row.purpose is Purpose.GANG:
+            self.promises[row.application.id] = dict(entry.in_queues)
+            return
         self.kept[row] = (dict(entry.in_queues), row.node, dict(entry.on_node))
 
     def claim_ended(self, entry):
         claim = entry.claim
         self.kept.pop(claim, None)
+        if claim.purpose is Purpose.GANG:
+            del self.promises[claim.application.id]
         if claim.closes_node:
             del self.reservations[claim.key]
         elif claim.purpose is Purpose.MOVED:
             del self.moved[claim.key]
-
-    def promise_changed(self, entry):
-        self.promises[entry.application.id] = entry.amount
 
     def ask_changed(self, entry):
         request = entry.ask.request

@@ -131,7 +131,8 @@ def test_a_row_that_changes_without_an_entry_is_found(table):
     assert app.replacing
     core.reader.check()
     if table == "promise":
-        app.promise = {"vcore": 1}
+        claim = Claim(Purpose.GANG, app, "", None, ONE, in_queues=ONE)
+        app.claims[Purpose.GANG] = {"": claim}
     elif table == "replacing":
         app.replacing.clear()
     else:

@@ -135,14 +135,15 @@ class Purpose(StrEnum):
     MOVED = "moved"  # the pod that replaces one which is moved
     PLACEHOLDERS = "placeholders"  # an ask for which several placeholders go
     HEAD_GANG = "head gang"  # some members of the head gang; it closes its node to others
+    GANG = "gang"  # the members that an admitted gang lacks, on any node; gangs alone count it
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Claim:
     """Room that is kept for an ask or a gang: on a node, and in the queues on its path.
 
-    ``key`` is the ask's, that of the pod that is moved, or the head gang's node; ``wanted`` is all
-    that is needed there. Of it
+    ``key`` is the ask's, that of the pod that is moved, the head gang's node, or WHOLE_GANG;
+    ``wanted`` is all that is needed there. Of it
     ``on_node`` is taken from the node's free room, and ``in_queues`` from the headroom of queues
     and, for placeholders, of user limits. What pods hold that go for it, ``awaited``, is in neither
     until they have gone; ``freed`` is their sum, ``freed_here`` that of those on the node.
@@ -185,7 +186,7 @@ class Claim:
     @property
     def counts_for_users(self) -> bool:
         """Return whether what the queues keep is kept under the limits of its user too."""
-        return self.purpose is Purpose.PLACEHOLDERS
+        return self.purpose in (Purpose.PLACEHOLDERS, Purpose.GANG)
 
     @property
     def is_required(self) -> bool:
@@ -237,6 +238,8 @@ class Claim:
 
 
 _NONE: Mapping[str, Claim] = {}
+NO_NODE: Any = None  # of a claim on any
+WHOLE_GANG = ""  # the key of a gang's claim
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -864,7 +867,6 @@ class Application:
     is_gang_over: bool = False  # given up: it goes on without
     is_placeholder_wait_over: bool = False  # real asks have waited long enough for the first one
     gang_admitted: bool = False
-    promise: Resource = field(default_factory=dict)
     trackers: Owner = ()  # of its user and, where a limit names one, its group
     owner: Owner | None = None  # the same, where any limit concerns them
     reservations: dict[str, Claim] = field(default_factory=dict)  # those on closed nodes, by ask
@@ -1291,7 +1293,13 @@ class Application:
         """Return whether a reason keeps the whole application out of its buckets."""
         return self.refusal is not None and self.refusal.reason is reason
 
-    # --- the gang's promise ---------------------------------------------------------------------
+    # --- claims of the gang ---------------------------------------------------------------------
+
+    @property
+    def promise(self) -> ResourceView:
+        """Return what its queues keep for the members that an admitted gang lacks."""
+        claim = self.claims_for(Purpose.GANG).get(WHOLE_GANG)
+        return claim.in_queues if claim is not None else {}
 
     @property
     def holds_whole_gang(self) -> bool:

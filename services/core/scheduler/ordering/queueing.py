@@ -419,42 +419,6 @@ def _find_place_in_class(application: Application) -> None:
             requeue_class(waiting)
 
 
-def admit(application: Application) -> None:
-    """Admit the gang: its placeholders may start, and what is outstanding is reserved."""
-    application.gang_admitted = True
-    reorder(application)
-    keep_promise(application)
-    enter(application)
-
-
-def withdraw_admission(application: Application) -> None:
-    """Make a gang wait for admission again, and drop its reserved room."""
-    application.gang_admitted = False
-    reorder(application)
-    keep_promise(application)
-    enter(application)
-
-
-def keep_promise(application: Application) -> None:
-    """Set the reserved room to what is outstanding; without a reservation it is 0."""
-    reserves = application.gang_admitted and application.is_reserving
-    after = application.outstanding() if reserves else {}
-    before = application.promise
-    if before == after:
-        return
-    application.queue.change_promise(before, after)
-    if after:
-        application.queue.promised_gangs[application] = None
-    else:
-        application.queue.promised_gangs.pop(application, None)
-    for tracker in application.trackers:
-        tracker.change_promise(application.queue, before, after)
-    application.promise = after
-    if not reserves:
-        for gate in application.gates():
-            requeue(gate)
-
-
 # --- room that is given back ------------------------------------------------------------------
 
 

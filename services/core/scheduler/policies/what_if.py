@@ -23,7 +23,7 @@ from services.core.scheduler.actions import cycle, patience, quota_preemption
 from services.core.scheduler.intake import configurations, updates
 from services.core.scheduler.intake.nodes import update_nodes
 from services.core.scheduler.model.preemptors import due_at
-from services.core.scheduler.model.rows import Application, AskGroup, Claim, Node
+from services.core.scheduler.model.rows import Application, AskGroup, Claim, Node, Purpose
 from services.core.scheduler.model.settings import YUNIKORN
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import preemption
@@ -33,8 +33,10 @@ from services.core.scheduler.queues.tree import PartitionConfig
 from services.core.scheduler.statement.journal import (
     ApplicationRejected,
     AskRejected,
+    ClaimChanged,
+    ClaimEnded,
+    ClaimMade,
     Preempted,
-    PromiseChanged,
 )
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.tentative import tentative
@@ -351,7 +353,7 @@ class _Forecaster:
                 preemption.finish(partition)
                 self._run()
                 made = partition.journal.since(seen)
-                if not any(isinstance(entry, Preempted | PromiseChanged) for entry in made):
+                if not any(map(_may_help, made)):
                     break
         for asked in waiting:
             asked.after_evictions = _preempting(asked)
@@ -392,6 +394,13 @@ def _due_ns(partition: Partition, application: Application) -> int:
     delay_ns = application.queue.settings.preemption_delay_ns
     asks = [due_at(ask, delay_ns) for ask in application.asks()]
     return max(application.refused_since_ns + delay_ns, partition.preemption_due_ns, *asks)
+
+
+def _may_help(entry: object) -> bool:
+    """Return whether what a check for victims did may help what waits: one goes, a gang is in."""
+    if isinstance(entry, ClaimMade | ClaimChanged | ClaimEnded):
+        return entry.claim.purpose is Purpose.GANG
+    return isinstance(entry, Preempted)
 
 
 def _preempting(asked: _Asked) -> list[Claim]:

@@ -6,7 +6,15 @@ Rule 2: what waits for the room of queues and users is requeued here; what waits
         caller's to requeue (``partition``).
 """
 
-from services.core.scheduler.model.rows import Application, Claim, Members, Node, Purpose
+from services.core.scheduler.model.rows import (
+    NO_NODE,
+    WHOLE_GANG,
+    Application,
+    Claim,
+    Members,
+    Node,
+    Purpose,
+)
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.ordering import queueing
@@ -53,8 +61,7 @@ class Claims:
         self._journal.record(ClaimMade(claim))
         if on_node or in_queues:
             self.change(claim, on_node=on_node, in_queues=in_queues)
-        if claim.members is None:
-            self._refresh(claim)
+        self._refresh(claim)
 
     def hold(
         self, application: Application, node: Node, members: Members, leaves: Resource
@@ -73,6 +80,22 @@ class Claims:
         before = claim.leaves
         claim.members, claim.wanted, claim.leaves = members, wanted, leaves
         return not fits_room(before, leaves)
+
+    def keep_promise(self, application: Application) -> None:
+        """Claim what an admitted gang lacks; one that reserves no more has no claim."""
+        reserves = application.gang_admitted and application.is_reserving
+        after = application.outstanding() if reserves else NOTHING
+        claim = application.claims_for(Purpose.GANG).get(WHOLE_GANG)
+        if claim is None:
+            if after:
+                claim = Claim(Purpose.GANG, application, WHOLE_GANG, NO_NODE, after)
+                self.make(claim, in_queues=after)
+        elif after and after != claim.in_queues:
+            self.change(claim, on_node=NOTHING, in_queues=after)
+        elif not after:
+            self.end(claim)
+            for gate in () if reserves else application.gates():
+                queueing.requeue(gate)
 
     def inherit(self, claim: Claim, application: Application) -> None:
         """Give a claim of the last head gang to the next."""
@@ -117,8 +140,7 @@ class Claims:
             del application.covering[key]
         self._give_place_back(claim)
         self._set(claim, NOTHING, NOTHING)
-        if claim.members is None:
-            self._refresh(claim)
+        self._refresh(claim)
         self._journal.record(ClaimEnded(claim))
 
     # --- ledgers --------------------------------------------------------------------------------
@@ -139,6 +161,9 @@ class Claims:
             add_into(claim.node.kept, on_node)
             claim.on_node = dict(on_node)
             self._refresh(claim)
+        if claim.purpose is Purpose.GANG:
+            self._set_promise(claim, in_queues)
+            return
         more, less = excess(in_queues, claim.in_queues), excess(claim.in_queues, in_queues)
         if not (more or less):
             return
@@ -155,8 +180,24 @@ class Claims:
             queueing.keep_no_more(queue, less)
         application_ledger.count_fixed(application)
 
+    @staticmethod
+    def _set_promise(claim: Claim, now: ResourceView) -> None:
+        """Count what a gang lacks where other gangs count it."""
+        application, before = claim.application, claim.in_queues
+        queue = application.queue
+        claim.in_queues = dict(now)
+        queue.change_promise(before, now)
+        if now:
+            queue.promised_gangs[application] = None
+        else:
+            queue.promised_gangs.pop(application, None)
+        for tracker in application.trackers:
+            tracker.change_promise(queue, before, now)
+
     def _refresh(self, claim: Claim) -> None:
         """Bring the node's row up to date, if the node is still there."""
+        if claim.purpose in (Purpose.GANG, Purpose.HEAD_GANG):
+            return
         node = claim.node
         if self._nodes.nodes.get(node.node_id) is node:
             self._nodes.refresh(node)

@@ -198,7 +198,7 @@ class ForeignChanged:
     is_gone: bool
 
 
-# --- what is kept or promised ---------------------------------------------------------------------
+# --- claims ---------------------------------------------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
@@ -222,14 +222,6 @@ class ClaimEnded:
     """A claim keeps nothing any more."""
 
     claim: Claim
-
-
-@dataclass(slots=True, eq=False)
-class PromiseChanged:
-    """A gang is promised so much from now on, in its queues and to its user and group."""
-
-    application: Application
-    amount: ResourceView
 
 
 # --- applications, nodes, queues, users ---------------------------------------------------------

@@ -53,7 +53,6 @@ from services.core.scheduler.statement.journal import (
     NodeChanged,
     PartitionChanged,
     PodsHeldChanged,
-    PromiseChanged,
     QueueChanged,
     Row,
     RowSet,
@@ -1029,29 +1028,25 @@ class Partition:
         self.retry_replacements()
         return claim
 
-    # --- what gangs are promised ----------------------------------------------------------------
+    # --- claims of admitted gangs ---------------------------------------------------------------
 
     def admit(self, application: Application) -> None:
-        """Let a gang's placeholders start, and keep the room for those not yet allocated."""
-        before = application.promise
-        queueing.admit(application)
-        self._record_promise(application, before)
+        """Let a gang's placeholders start, and claim the room for those not yet allocated."""
+        self._set_admitted(application, is_admitted=True)
 
     def withdraw_admission(self, application: Application) -> None:
-        """Have a gang wait for its admission again; its promise is void."""
-        before = application.promise
-        queueing.withdraw_admission(application)
-        self._record_promise(application, before)
+        """Make a gang wait for its admission again; its claim ends."""
+        self._set_admitted(application, is_admitted=False)
+
+    def _set_admitted(self, application: Application, *, is_admitted: bool) -> None:
+        application.gang_admitted = is_admitted
+        queueing.reorder(application)
+        self.claims.keep_promise(application)
+        queueing.enter(application)
 
     def keep_promise(self, application: Application) -> None:
-        """Bring a gang's promise to what is outstanding; who reserves no more has none."""
-        before = application.promise
-        queueing.keep_promise(application)
-        self._record_promise(application, before)
-
-    def _record_promise(self, application: Application, before: ResourceView) -> None:
-        if application.promise is not before:
-            self.journal.record(PromiseChanged(application, dict(application.promise)))
+        """Bring a gang's claim to what it lacks; one that reserves no more has none."""
+        self.claims.keep_promise(application)
 
     # --- states and timers ----------------------------------------------------------------------
 
