@@ -81,9 +81,10 @@ class NodeColumns:
         self._write(self.available, node.row, node.available)
 
     def write_capacity(self, node: Node) -> None:
-        """Bring a row up to date with what its node can hold."""
+        """Bring a row up to date with what its node can hold, and what is expected there."""
         self.know(node.capacity)
         self._write(self.capacity, node.row, node.capacity)
+        self._write(self.expected, node.row, node.expected)
         self.facts += 1
 
     def _write(self, matrix: Amounts, row: int, amounts: Mapping[str, int]) -> None:
