@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 
-def each(
+def each_row(
     names: str | Sequence[str], rows: Sequence[Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Have a test run with one row after another; those that fail do so together, each with its row.

@@ -8,10 +8,9 @@ some of it is being moved.
 import random
 from collections import Counter
 
-import pytest
-
 from tests.conformance.kai_files import gang_of
 from tests.conformance.kai_machine import Machine, Shown, task_name
+from tests.table import each_row
 
 ROUNDS = 4
 
@@ -122,7 +121,7 @@ def usage(row: dict, state: dict[str, Shown]) -> dict[str, Counter]:
     return found
 
 
-@pytest.mark.parametrize("seed", [*range(60), 459])  # 459 once left a gang below its minimum
+@each_row("seed", [*range(60), 459])  # 459 once left a gang below its minimum
 def test_a_round_keeps_what_was_promised(seed):
     row = row_of(seed)
     machine = Machine(row)

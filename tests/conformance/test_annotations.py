@@ -15,6 +15,7 @@ from services.shim_adapter.translation.task_groups import (
     parse_task_groups,
     placeholder_ask,
 )
+from tests.table import each_row
 
 
 def test_all_eighteen_task_groups_strings_are_judged_as_their_file_says(shared_data):
@@ -54,7 +55,7 @@ def group(name="g", members=1, **resource):
     return {"name": name, "minMember": members, "minResource": resource}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "message"),
     [
         ({"minMember": 1, "minResource": {}}, "can't get taskGroup Name from pod annotation, {}"),
@@ -82,7 +83,7 @@ def test_k07_a_task_group_that_lacks_something_is_refused_in_yunikorns_words(val
     assert str(caught.value) == message.format(annotation)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "message"),
     [
         (group(members="ERR", cpu=1), "minMember must be a whole number"),
@@ -101,7 +102,7 @@ def test_k07_what_is_no_number_is_refused(value, message):
 PIB5 = str(5 * 2**60)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("groups", "message"),
     [
         ([group(cpu="-1")], 'minResource "cpu" in taskGroup "g" cannot be negative'),

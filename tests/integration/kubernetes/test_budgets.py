@@ -13,6 +13,7 @@ from tests.integration.kubernetes.test_backend import until_told
 from tests.kubernetes.double import a_pod
 from tests.kubernetes.harness import muster_over
 from tests.patience import until
+from tests.table import each_row
 
 QUEUES = """
 partitions:
@@ -254,7 +255,7 @@ def state_of(known, pod):
 FREE, BUDGETED, BARRED = DisruptionState
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("budgets", "expected"),
     [
         ([a_budget("b", 1)], FREE),  # without a selector it is for nobody
@@ -285,7 +286,7 @@ def test_what_budgets_come_to_whatever_is_seen_first(budgets, expected):
 OURS = {"matchLabels": {"app": "x"}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("budgets", "expected"),
     [
         ([a_budget("b", 0, **OURS)], BARRED),  # of no pods that are healthy none is wanted

@@ -18,6 +18,7 @@ from services.api.replica import Replica
 from services.api.routes import live
 from services.api.routes.app import make_app
 from shared.runtime import watched
+from tests.table import each_row
 from tests.unit.api.test_routes import GANG, until
 from tests.unit.api.test_routes import system as running  # noqa: F401 - the fixture
 
@@ -186,7 +187,7 @@ async def test_a_file_that_does_not_hold_changes_nothing(guarded, tokens, text):
     assert (await guarded.get("/v1/queues", headers=bearer("reed"))).status_code == 401
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("", "no tokens"),

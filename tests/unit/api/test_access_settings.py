@@ -14,6 +14,7 @@ from services.api.access.settings import access_of, is_loopback
 from services.api.access.tokens import TokensFile
 from shared.runtime.settings import Settings, SettingsError
 from tests.broker import free_port
+from tests.table import each_row
 
 OIDC = {"oidc_issuer": "https://issuer.example", "oidc_audience": "muster"}
 
@@ -31,7 +32,7 @@ def test_on_this_machine_alone_nobody_has_to_be_asked(host):
     assert access_of(Settings(http_host=host)).authenticators == []
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "::", "10.0.0.1", "muster", "", "127.0.0.1.example"])
+@each_row("host", ["0.0.0.0", "::", "10.0.0.1", "muster", "", "127.0.0.1.example"])
 def test_elsewhere_it_does_not_start_without_knowing_who_may(host):
     with pytest.raises(SettingsError) as caught:
         access_of(Settings(http_host=host))
@@ -56,7 +57,7 @@ def test_a_file_or_an_issuer_has_everybody_asked_wherever_it_listens(file, host)
     assert access_of(Settings(tokens_file=file, metrics_access="open")).metrics is Role.OPEN
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("more", "said"),
     [
         ({"authentication": "off"}, "AUTHENTICATION=off goes without"),

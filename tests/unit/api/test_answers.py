@@ -12,6 +12,7 @@ from starlette.requests import Request
 from services.api.web.answers import GZIP_FROM_BYTES, JSON, answer
 from services.api.yunikorn import rows
 from tests.builders import config_of
+from tests.table import each_row
 from tests.unit.api.following import System
 
 LARGE = "x" * 5000
@@ -51,7 +52,7 @@ def test_w_16_the_bytes_count_that_would_be_sent():
         assert is_packed(answered(character * fewest, "gzip"))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("accepted", "expected"),
     [
         (["gzip"], True),

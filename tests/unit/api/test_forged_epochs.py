@@ -2,13 +2,12 @@
 
 from dataclasses import replace
 
-import pytest
-
 from services.api.projection.projection import ASK_AGAIN_NS, Projection
 from shared.messages.envelope import API_ALL, Envelope, Outgoing
 from shared.messages.protocol import MAX_EPOCH
 from shared.messages.state import NodeState, SnapshotRequest, StateDelta
 from tests.builders import Core, config_of
+from tests.table import each_row
 
 FORGED = StateDelta(reset=True, nodes=(NodeState("forged", {}, {}, {}, {}, {}, True),))
 
@@ -60,8 +59,8 @@ def followed():
     return system
 
 
-@pytest.mark.parametrize("more", [False, True], ids=["whole", "begun"])
-@pytest.mark.parametrize(("epoch", "seq"), [(1, 2**40), (2, 0), (2**40, 7), (MAX_EPOCH, 2**62)])
+@each_row("more", [False, True])
+@each_row(("epoch", "seq"), [(1, 2**40), (2, 0), (2**40, 7), (MAX_EPOCH, 2**62)])
 def test_what_the_core_says_next_makes_a_replica_ask_and_follow_it_again(epoch, seq, more):
     system = followed()
     system.told(replace(FORGED, more=more), epoch, seq)

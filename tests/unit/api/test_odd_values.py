@@ -5,6 +5,7 @@ import json
 import pytest
 
 from services.api.web.documents import DocumentsError, read_documents
+from tests.table import each_row
 
 DIGITS = "9" * 5_000
 ODD = ["!!timestamp x", "!!bool 7", "!!int x", "!!float x", "!!set {a}", "{[a]: b}", ".nan"]
@@ -21,14 +22,14 @@ TEXTS = [
 ]
 
 
-@pytest.mark.parametrize("value", ODD + LONG, ids=[*ODD, "digits", "base 60"])
+@each_row("value", ODD + LONG)
 def test_it_is_refused_where_it_stands(value):
     with pytest.raises(DocumentsError) as refused:
         read_documents(f"kind: Pod\n---\na: {value}\n".encode(), "f")
     assert refused.value.index == 2
 
 
-@pytest.mark.parametrize("text", TEXTS, ids=lambda text: text[:12])
+@each_row("text", TEXTS)
 def test_what_is_a_number_or_a_truth_in_yaml_1_1_only_is_text(text):
     (document,) = read_documents(f"kind: Pod\na: {text}\nb: !!str 7\n".encode(), "f")
     assert json.loads(document.body) == {"kind": "Pod", "a": text, "b": "7"}

@@ -13,6 +13,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from tests.builders import config_of, section
+from tests.table import each_row
 from tests.unit.api.following import System
 
 PARTITION = "/ws/v1/partition/default"
@@ -140,7 +141,7 @@ def test_properties_are_merged_anew():
     assert (found["prioritySorting"], found["quotaPreemptionDelay"]) == (False, "1m0s")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("90s", "1m30s"),
@@ -159,7 +160,7 @@ def test_durations_are_written_as_go_writes_them(text, shown):
     assert queue(system, "root.a")["preemptionDelay"] == shown
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "shown"),
     [
         ("5", 5),
@@ -348,7 +349,7 @@ ACLS = [  # root's submit and admin, the leaf's submit and admin, user, groups, 
 ]
 
 
-@pytest.mark.parametrize(("submit", "admin", "own", "own_admin", "user", "groups", "may"), ACLS)
+@each_row(("submit", "admin", "own", "own_admin", "user", "groups", "may"), ACLS)
 def test_who_may_submit(submit, admin, own, own_admin, user, groups, may):
     system = System(
         f"partitions: [{{name: default, queues: [{{name: root, submitacl: '{submit}', adminacl: '{admin}', queues: [{{name: a, submitacl: '{own}', adminacl: '{own_admin}'}}]}}]}}]"

@@ -13,6 +13,7 @@ from services.api.yunikorn.answers import application_info
 from shared.messages.interface import Allocation, UpdateConfiguration, UserGroupInformation
 from shared.messages.state import EventState
 from tests.builders import config_of
+from tests.table import each_row
 from tests.unit.api.following import System
 from tests.unit.api.test_application_lists import one_in_every_state, refused
 
@@ -286,7 +287,7 @@ async def test_the_streams_are_as_many_as_is_configured():
     assert await refused(system, "/ws/v1/events/stream") == too_many
 
 
-@pytest.mark.parametrize("bad", ["", "-1", "many", "1.5", str(2**64)])
+@each_row("bad", ["", "-1", "many", "1.5", str(2**64)])
 def test_a_number_of_the_events_that_does_not_hold_is_the_default(bad):
     keys = ("ringBufferCapacity", "RESTResponseSize", "maxStreams", "maxStreamsPerHost")
     assert event_settings({f"event.{key}": bad for key in keys}) == EventSettings()

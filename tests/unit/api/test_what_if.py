@@ -12,6 +12,7 @@ from services.core.scheduler.scheduler import BUSY, RECOVERING
 from services.shim_adapter.records import PodPhase
 from shared.messages.what_if import WhatIf
 from tests import patience
+from tests.table import each_row
 from tests.unit.api.test_routes import GANG, system, until  # noqa: F401
 
 
@@ -132,7 +133,7 @@ async def test_what_is_wrong_with_a_manifest_is_said(system):  # noqa: F811
     assert told["refused"][0]["document"] == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "message"),
     [
         (b"{}", "one of manifest, drain, addNodes, queues and delete is needed"),

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.cli import waterfall
+from tests.table import each_row
 from tests.unit.cli import answers
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -51,8 +52,8 @@ COMMANDS = {
 }
 
 
-@pytest.mark.parametrize("width", [80, 0], ids=["80", "pipe"])
-@pytest.mark.parametrize("name", COMMANDS)
+@each_row("width", [80, 0])
+@each_row("name", COMMANDS)
 def test_a_list_looks_as_it_was_agreed(api, muster, name, width):
     command, said = COMMANDS[name]
     for path, value in said.items():

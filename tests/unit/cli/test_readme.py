@@ -3,18 +3,18 @@
 import re
 from pathlib import Path
 
-import pytest
 from typer.testing import CliRunner
 
 from services.cli.up import DEMO_SETTINGS
 from services.core.scheduler.model.settings import settings_from
+from tests.table import each_row
 from tools.main import app
 
 README = (Path(__file__).parents[3] / "README.md").read_text()
 COMMANDS = re.findall(r"^muster ([a-z-]+(?: (?:check|apply|run)\b)?)", README, re.MULTILINE)
 
 
-@pytest.mark.parametrize("command", [*COMMANDS, "up"])
+@each_row("command", [*COMMANDS, "up"])
 def test_a_command_of_the_readme_is_one(command):
     assert CliRunner().invoke(app, [*command.split(), "--help"]).exit_code == 0
 

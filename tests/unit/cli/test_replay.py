@@ -13,6 +13,7 @@ from services.core.scheduler.scheduler import Scheduler
 from shared.messages.state import StateDelta
 from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
+from tests.table import each_row
 from tests.unit.cli.queues import EVICTING
 from tools.replay.comparison import compared
 from tools.replay.figures import figures_of
@@ -216,7 +217,7 @@ def swf(field: int, value: str) -> str:
     return f"; MaxProcs: 8\n; Note: {'-' * 40}\n{' '.join(map(str, fields))}\n"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "said"),
     [
         ("a,b\n1,2\n", "line 1: no format has these columns; docs/replay.md has"),
@@ -442,7 +443,7 @@ def test_setups_of_one_name_in_two_folders_are_told_apart(muster, tmp_path):
     assert result.out.split() == setups
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "said"),
     [
         (("--html", "none/page.html"), "--html none/page.html: a file in a folder that is there"),
@@ -466,7 +467,7 @@ def test_a_page_or_setups_that_cannot_be_are_said(muster, tmp_path, arguments, s
     assert bool(result.out) == ("/dev/full" in arguments)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("arguments", "said"),
     [
         (("--nodes", "5", "--scheduler", "policy=none"), "scheduler: policy: one of"),

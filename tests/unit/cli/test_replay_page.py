@@ -10,6 +10,7 @@ import pytest
 
 from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
+from tests.table import each_row
 from tests.unit.cli.queues import EVICTING
 from tools.replay.comparison import compared, t95
 from tools.replay.curves import POINTS, course_of, curves_of
@@ -78,7 +79,7 @@ def test_what_happens_at_the_very_end_counts_as_so_at_the_end():
     assert course_of([0, 2 * S], [0, 1], 2 * S).finals == (0, 1)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 def test_however_long_a_course_is_thinned_and_loses_nothing(seed):
     drawn = random.Random(seed)
     moments = sorted({0, *(drawn.randrange(10 ** drawn.randrange(9, 19)) for _ in range(500))})
@@ -110,7 +111,7 @@ def test_jobs_that_all_come_and_start_at_once_are_drawn_to_their_end():
 # --- axes ---------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("most", [0, 0.03, 1, 7, 99, 100, 101, 12_345, 10**12])
+@each_row("most", [0, 0.03, 1, 7, 99, 100, 101, 12_345, 10**12])
 def test_the_marks_of_an_axis_go_from_its_beginning_to_its_end_and_few_are_enough(most):
     axis = axes.amounts(most)
     assert axis.ticks[0] == (0, "0")
@@ -239,7 +240,7 @@ def test_a_difference_is_that_of_each_seed_and_so_is_its_interval():
     assert rows[1]["difference"]["gangs over 8 s"] is None
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("freedom", "point"),
     [(1, 12.706), (2, 4.303), (20, 2.086), (21, 2.080), (25, 2.060), (60, 2.000), (999, 1.962)],
 )

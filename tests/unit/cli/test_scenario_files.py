@@ -2,8 +2,7 @@
 
 import json
 
-import pytest
-
+from tests.table import each_row
 from tools.scenario.command import run_files
 from tools.scenario.schema import parse_duration_ns
 
@@ -39,7 +38,7 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
     assert verdict["failures"][0]["step"] == 3
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("", ":1: the file is empty"),

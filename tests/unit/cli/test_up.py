@@ -17,6 +17,7 @@ from services.cli.launcher import LocalCluster
 from services.cli.simulated_nodes import NodesError, nodes_of
 from services.cli.up import UpOptions, run_up
 from shared.messages.constraints import Taint
+from tests.table import each_row
 
 ROOT = Path(__file__).parents[3]
 GIB = 2**30
@@ -221,7 +222,7 @@ items:
     assert nodes["real"].is_cordoned
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "sentence"),
     [
         ("", ".yaml: no document in it"),
@@ -249,7 +250,7 @@ def test_a_file_of_nodes_that_holds_none_says_where_and_what(tmp_path, text, sen
     assert str(error.value).count(str(file)) == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("options", "sentence"),
     [
         (("3", "cpu", 0, ""), "--capacity: 'cpu': expected NAME=VALUE, more with a comma between"),

@@ -5,9 +5,10 @@ import pytest
 from services.core.scheduler.model.access import parse_access
 from shared.messages.interface import UserGroupInformation
 from tests.builders import Core, section
+from tests.table import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "everybody"),
     [
         ("*", True),

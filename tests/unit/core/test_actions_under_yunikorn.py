@@ -6,11 +6,12 @@ from services.core.scheduler.model.settings import Settings, settings_from
 from shared.messages.interface import AllocationRelease, TerminationType
 from shared.model.units import seconds
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 
 MOVES = (("actions", "allocate,consolidation,preempt"),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pairs", "actions", "refused"),
     [
         ({}, ("allocate", "preempt"), 0),
@@ -29,7 +30,7 @@ def test_which_actions_may_be_named(pairs, actions, refused):
     assert len(settings.refused) == refused
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "good", "bad"),
     [
         ("gangAdmission", ("queue", "cluster", "partial"), "all"),

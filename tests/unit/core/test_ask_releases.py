@@ -4,6 +4,7 @@ import pytest
 
 from shared.messages.interface import AllocationAskRelease, AllocationRelease, TerminationType
 from tests.builders import Core, section
+from tests.table import each_row
 
 ONE = {"vcore": 1000, "pods": 1}
 STOPPED = TerminationType.STOPPED_BY_RM
@@ -62,8 +63,8 @@ KINDS = list(TerminationType)
 KEEPING = (TerminationType.TIMEOUT, TerminationType.SCHEDULING_FAILED_ON_RM)
 
 
-@pytest.mark.parametrize("key", ["a", ""])
-@pytest.mark.parametrize("why", KINDS)
+@each_row("key", ["a", ""])
+@each_row("why", KINDS)
 def test_a_release_takes_an_ask_that_waits_unless_its_type_is_about_allocations_alone(why, key):
     core = Core()
     core.application("app")
@@ -75,7 +76,7 @@ def test_a_release_takes_an_ask_that_waits_unless_its_type_is_about_allocations_
     core.check()
 
 
-@pytest.mark.parametrize("why", KINDS)
+@each_row("why", KINDS)
 def test_a_real_ask_that_is_to_take_a_placeholders_place_goes_or_stays_as_one_that_waits(why):
     core = Core()
     core.node("n1", vcore=9000, pods=9)

@@ -30,6 +30,7 @@ from shared.messages.protocol import (
 from shared.messages.state import StateDelta
 from shared.model.names import FOREIGN_TAG
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 
 LARGEST = 2**63 - 1
 WHOLE = {"vcore": 1000, "pods": 1}
@@ -69,9 +70,7 @@ def test_a_timeout_beyond_the_clock_is_a_timer_all_the_same(timeout_ms):
     core.check()
 
 
-@pytest.mark.parametrize(
-    "created", ["9" * 19, "9" * 5000, str(LARGEST), "-1", "1.5", "²", "٣", "", " 1"]
-)
+@each_row("created", ["9" * 19, "9" * 5000, str(LARGEST), "-1", "1.5", "²", "٣", "", " 1"])
 def test_a_creation_time_may_be_any_text(created):
     core = Core()
     core.node("n", vcore=9000, pods=9)
@@ -186,7 +185,7 @@ def crowded(name):
     return core
 
 
-@pytest.mark.parametrize("name", STRANGE)
+@each_row("name", STRANGE)
 def test_the_partition_s_timers_are_its_own_whatever_an_application_is_called(name):
     core = crowded("other")
     core.application(name)
@@ -399,7 +398,7 @@ def test_a_pod_that_is_recovered_with_a_priority_that_is_no_number_is_refused_an
     core.check()
 
 
-@pytest.mark.parametrize("name", ["..", ".", "a\nb", "a\x1b[2J", "a\u2028b"])
+@each_row("name", ["..", ".", "a\nb", "a\x1b[2J", "a\u2028b"])
 def test_an_application_whose_id_cannot_be_asked_for_is_rejected(name):
     (response,) = Core().application(name)
     (rejected,) = response.rejected_applications

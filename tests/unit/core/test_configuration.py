@@ -8,6 +8,7 @@ from shared.messages.interface import ConfigurationResult, UpdateConfiguration
 from shared.queueconfig import load_configuration
 from shared.queueconfig.validator import MAX_PARTITIONS
 from tests.builders import Core, config_of
+from tests.table import each_row
 
 HEAD = "partitions:\n  - name: default\n    queues:\n      - name: root\n        queues:\n"
 
@@ -28,7 +29,7 @@ def test_several_top_queues_get_a_root_above_them():
     assert [child.name for child in config.root.children] == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("{", "yaml: line 1"),

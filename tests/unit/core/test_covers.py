@@ -17,6 +17,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 from tests.unit.core.test_replacement import (
     LONELY,
     LONELY_TAGS,
@@ -86,7 +87,7 @@ def test_5_five_placeholders_of_a_full_node_make_way_for_one_pod_of_its_size():
     assert app.placeholder_used == {}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "nodes",
     [
         {"n1": 8},

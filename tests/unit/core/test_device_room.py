@@ -1,7 +1,5 @@
 """Room on GPU devices that is taken from others, kept for somebody, or supposed: by device."""
 
-import pytest
-
 from services.core.scheduler.model.devices import left_over
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import When
@@ -16,6 +14,7 @@ from shared.messages.interface import (
 )
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 from tools.invariants import over_capacity
 
 KAI = (("policy", "kai"),)
@@ -237,7 +236,7 @@ def shape_of_small(core, application):
 # --- what is kept ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("free", "kept", "left"),
     [
         ([1000, 1000, 400], {GPU: 1}, [1000, 0, 400]),

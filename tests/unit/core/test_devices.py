@@ -19,6 +19,7 @@ from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.names import FOREIGN_TAG
 from shared.model.sentences import text_of
 from tests.builders import Core, section
+from tests.table import each_row
 from tools.invariants import over_capacity
 
 STOPPED = TerminationType.STOPPED_BY_RM
@@ -208,7 +209,7 @@ def test_queues_limit_shares():
 # --- what is refused ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("resource", "devices", "why"),
     [
         ({GPU: 1, GPU_SHARE: 400}, 1, "found both"),
@@ -279,7 +280,7 @@ def test_devices_that_are_stated_twice_are_over_and_shown_so_and_nobody_is_place
     assert free(core) == [1000, 1000]
 
 
-@pytest.mark.parametrize(
+@each_row(
     "stated", [((7, 400),), ((-1, 400),), ((0, 300),), ((0, 200), (0, 200)), ((0, 400),) * 1_000]
 )
 def test_devices_that_cannot_be_are_not_believed(stated):

@@ -13,6 +13,7 @@ from shared.messages.interface import (
     TerminationType,
 )
 from tests.builders import Core, config_of
+from tests.table import each_row
 from tests.unit.core.test_preemption import PREEMPTED, Cluster, guaranteed
 
 FREE, BUDGETED, BARRED = DisruptionState
@@ -29,7 +30,7 @@ def four_and_one(**states: DisruptionState) -> Cluster:
     return core
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("states", "expected"),
     [
         ({}, ["v4"]),
@@ -149,7 +150,7 @@ def pairs(*news):
     return core
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("news", "expected"),
     [
         (under("b", 2, "v1", "v2", "v3", "v4"), ["v3", "v4"]),
@@ -262,7 +263,7 @@ def wanted(core, *sizes):
         core.asks(f"owed-{at}", [f"o{at}"], {"vcore": 100, GPU: size, "pods": 1})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("news", "sizes", "expected"),
     [
         ((), (2,), 2),

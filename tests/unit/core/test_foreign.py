@@ -18,6 +18,7 @@ from shared.messages.interface import (
 )
 from shared.messages.state import SnapshotRequest, StateDelta
 from tests.builders import Core, config_of, envelope, section
+from tests.table import each_row
 
 FAILED = TerminationType.SCHEDULING_FAILED_ON_RM
 
@@ -323,7 +324,7 @@ def test_a_pod_that_shrinks_lets_others_in():
     core.check()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("delay", "limit", "victims"),
     [("1s", "5", 3), ("", "5", 0), ("0s", "5", 0), ("1s", "12", 0), ("1s", "", 0)],
 )

@@ -7,6 +7,7 @@ from services.shim_adapter.mirror.world import World
 from shared.messages.interface import NodeAction, NodeInfo, UpdateRequest
 from shared.messages.protocol import MAX_EPOCH, Heartbeat, SyncBegin, SyncEnd, SyncRequest
 from tests.builders import Core
+from tests.table import each_row
 
 
 def asked(answers):
@@ -41,8 +42,8 @@ def test_a_recovery_that_does_not_go_on_is_asked_for_anew(epoch):
     assert recovered(core, 1)
 
 
-@pytest.mark.parametrize("epoch", [2, 2**40, MAX_EPOCH])
-@pytest.mark.parametrize("is_ended", [False, True])
+@each_row("epoch", [2, 2**40, MAX_EPOCH])
+@each_row("is_ended", [False, True])
 def test_news_of_whom_it_followed_before_makes_it_ask_at_once_and_once(epoch, is_ended):
     core = Core()
     said(core, SyncBegin(""), epoch)

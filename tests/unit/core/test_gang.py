@@ -37,6 +37,7 @@ from shared.model.sentences import text_of
 from shared.model.states import ApplicationState
 from shared.model.units import seconds
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 
 ONE = {"vcore": 1000, "pods": 1}
 NODE = {"vcore": 10_000, "memory": 10_000, "pods": 20}
@@ -90,14 +91,14 @@ def test_the_placeholder_timeout_starts_at_the_first_allocation_and_not_before()
 FITS_MS = (2**63 - 1) // 10**6  # the longest duration of int64 nanoseconds
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stated_ms", "minutes"),
     [
         (2**63 - 1, 15), (FITS_MS + 1, 15), (-1, 15), (-(2**63), 15), (0, 15), (1_200_000, 20),
         ((2**63 - 1) // 1000 * 1000, 15),
     ],
 )  # fmt: skip
-@pytest.mark.parametrize("name", ["execution", "placeholder"])
+@each_row("name", ["execution", "placeholder"])
 def test_a_placeholder_timeout_that_overflows_a_duration_is_the_default(name, stated_ms, minutes):
     core, _ = core_with_gang(11, **{f"{name}_timeout_milli_seconds": stated_ms})
     (due_ns,) = (due_ns for _, due_ns in core.partition.applications["app"].timers.values())
@@ -603,8 +604,8 @@ def parts(core: Core) -> dict[str, int]:
     return {name: app.allocated_placeholder.get("vcore", 0) for name, app in apps}
 
 
-@pytest.mark.parametrize("admission", ["queue", "cluster", "partial"])
-@pytest.mark.parametrize("leaves", ["ab", "aa"])
+@each_row("admission", ["queue", "cluster", "partial"])
+@each_row("leaves", ["ab", "aa"])
 def test_two_gangs_that_arrive_together_never_hold_a_part_each_of_a_queues_room(admission, leaves):
     core = Core(TWO_LEAVES, settings=(("gangAdmission", admission),))
     core.node("n", vcore=50)
@@ -803,7 +804,7 @@ def test_under_cluster_a_gang_of_a_fair_leaf_has_all_its_places_or_none():
     assert placeholders(core) == {"one": 3, "two": 2}
 
 
-@pytest.mark.parametrize("seed", range(20))
+@each_row("seed", range(20))
 def test_in_a_fair_leaf_no_two_gangs_of_like_members_hold_a_part_each(seed):
     random = Random(seed)
     core = fair_leaf()

@@ -2,8 +2,6 @@
 
 from fractions import Fraction
 
-import pytest
-
 from services.core.scheduler.model.queue_settings import settings_of
 from services.core.scheduler.ordering.quotas import quota_of
 from shared.messages.interface import (
@@ -20,6 +18,7 @@ from shared.model.units import seconds
 from shared.queueconfig import load_schedulable
 from shared.queueconfig.warnings import warnings_of
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 
 KAI = (("policy", "kai"),)
 ONE = {"vcore": 1}
@@ -59,7 +58,7 @@ def evicted(core: Core, until_ns: int) -> list[str]:
 # --- what queues are owed -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "two", "expected"),
     [
         ("", "", ({}, {})),
@@ -232,7 +231,7 @@ def windowed(
     return core
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("asks", "victim", "window_s", "by_queue"),
     [
         ("leaf1", "leaf3", 60, False),

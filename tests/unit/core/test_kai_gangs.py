@@ -8,6 +8,7 @@ from shared.messages.interface import AllocationRelease, TerminationType
 from shared.model.reasons import Law
 from shared.model.units import seconds
 from tests.builders import Core, config_of
+from tests.table import each_row
 
 KAI = (("policy", "kai"),)
 HOUR_NS = seconds(3_600)
@@ -266,8 +267,8 @@ def crowded(idle: int, settings: tuple = KAI) -> Cluster:
     return cluster
 
 
-@pytest.mark.parametrize("admission", ["", "queue", "partial"])
-@pytest.mark.parametrize("idle", [0, 1])
+@each_row("admission", ["", "queue", "partial"])
+@each_row("idle", [0, 1])
 def test_nothing_of_a_gang_is_bound_before_all_of_it_has_room(idle, admission):
     cluster = crowded(idle, (*KAI, ("gangAdmission", admission)) if admission else KAI)
     core = cluster.core

@@ -1,9 +1,8 @@
 """Under kai: what queues are owed where not every one of them states a guarantee."""
 
-import pytest
-
 from shared.messages.interface import AllocationRelease, TerminationType
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 
 KAI = (("policy", "kai"),)
 OWED_4 = "resources: {guaranteed: {vcore: 4m}}"
@@ -33,7 +32,7 @@ def used(core: Core) -> dict[str, int]:
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("parent", "owed"),
     [
         (f"{{name: p, parent: true, queues: [{{name: x, {OWED_4}}}]}}", 4),
@@ -42,7 +41,6 @@ def used(core: Core) -> dict[str, int]:
         (f"{{name: p, parent: true, {OWED_4}, queues: [{{name: x}}]}}", 4),
         ("{name: p, parent: true, queues: [{name: x}]}", 2),  # 4 of 8 are left for x and c
     ],
-    ids=["none above", "none above it twice", "one above too", "one above alone", "none at all"],
 )  # fmt: skip
 def test_a_parent_without_a_guarantee_is_owed_what_its_children_are(parent, owed):
     core = Core(config_of(parent, f"{{name: b, {OWED_4}}}", "{name: c}"), settings=KAI)
@@ -95,7 +93,7 @@ def shares_of(one: str, two: str, cpus: int = 4) -> dict[str, int]:
     return {name: used(core)[f"root.{name}"] for name in ("one", "two")}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("one", "two", "expected"),
     [
         ("", "", {"one": 2, "two": 2}),

@@ -21,6 +21,7 @@ from shared.messages.interface import (
 from shared.messages.state import StateDelta
 from shared.model.units import seconds
 from tests.builders import START_NS, Core, config_of, section
+from tests.table import each_row
 
 ONE = {"vcore": 1000, "pods": 1}
 TWO = {"vcore": 2000, "pods": 1}
@@ -208,7 +209,7 @@ def half_a_gang(style, timeout_ms=0, **more):
     return core
 
 
-@pytest.mark.parametrize("style", ["Soft", "", "hard", "HARD", "soft", "Harder"])
+@each_row("style", ["Soft", "", "hard", "HARD", "soft", "Harder"])
 def test_a_style_that_is_not_hard_to_the_letter_is_soft(style):
     core = half_a_gang(style)
     said = core.fire("app", "placeholder")
@@ -241,9 +242,7 @@ def test_a_hard_gang_fails_when_the_last_placeholder_is_confirmed_whichever_it_i
     core.check()
 
 
-@pytest.mark.parametrize(
-    ("age_s", "left_s"), [(0, 60), (20, 40), (59, 1), (60, 0.001), (9999, 0.001), (-30, 60)]
-)
+@each_row(("age_s", "left_s"), [(0, 60), (20, 40), (59, 1), (60, 0.001), (9999, 0.001), (-30, 60)])
 def test_a_creation_time_takes_what_has_passed_off_the_timeout(age_s, left_s):
     created = str(START_NS // 10**9 - age_s)
     core = half_a_gang("Soft", 60_000, tags={"yunikorn.apache.org/creationTime": created})
@@ -251,7 +250,7 @@ def test_a_creation_time_takes_what_has_passed_off_the_timeout(age_s, left_s):
     assert due_ns - core.now_ns == int(left_s * 10**9)
 
 
-@pytest.mark.parametrize("created", ["", "x", "-5", "1.5", "9" * 30])
+@each_row("created", ["", "x", "-5", "1.5", "9" * 30])
 def test_a_creation_time_that_is_none_takes_nothing_off(created):
     core = half_a_gang("Soft", 60_000, tags={"yunikorn.apache.org/creationTime": created})
     ((_, due_ns),) = app_of(core).timers.values()
@@ -430,7 +429,7 @@ def test_who_waits_for_others_to_end_goes_by_priority_and_then_by_age():
 # --- recovery -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("held", "asked", "announced", "state"),
     [
         ({"r": False}, {}, 0, "Running"),
@@ -477,7 +476,7 @@ def test_an_allocation_that_exists_is_counted_above_every_limit():
     core.check()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("amount", "node", "app", "reason"),
     [
         (ONE, "n2", "app", "failed to find node n2"),
@@ -652,8 +651,8 @@ def test_each_group_of_a_gang_that_failed_says_how_many_timed_out(first):
         assert data(core) == {group: (count, count, 0) for group, count in groups.items()}
 
 
-@pytest.mark.parametrize("style", ["Soft", "Hard"])
-@pytest.mark.parametrize("last", ENDS)
+@each_row("style", ["Soft", "Hard"])
+@each_row("last", ENDS)
 def test_each_group_says_how_many_of_it_timed_out_beside_those_that_were_replaced(last, style):
     """Of a one is replaced and one is being, of b one is, of c and d none; the rest time out."""
     groups = {"a": 3, "b": 2, "c": 2, "d": 1}

@@ -23,6 +23,7 @@ from shared.model.reasons import Reason
 from shared.model.resources import add_into, multiply
 from shared.model.sentences import text_of
 from tests.builders import Core, config_of
+from tests.table import each_row
 
 ONE = {"vcore": 1}
 GPU = "nvidia.com/gpu"
@@ -538,8 +539,8 @@ def broken(*_):
     raise ZeroDivisionError("division by zero")
 
 
-@pytest.mark.parametrize("kind", ["feasible", "score", "capacity"])
-@pytest.mark.parametrize("what", [None, Reads.NODES, Reads.PODS])
+@each_row("kind", ["feasible", "score", "capacity"])
+@each_row("what", [None, Reads.NODES, Reads.PODS])
 def test_a_hook_that_raises_says_no_and_is_named(kind, what):
     def bad(policy):
         getattr(policy, kind).append(broken if what is None else reads(what)(partial(broken)))

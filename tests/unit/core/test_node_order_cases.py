@@ -1,9 +1,8 @@
 """Which node an ask goes to: policies, weights, what is used, reserved, closed or taken by others."""
 
-import pytest
-
 from shared.messages.interface import Allocation, NodeAction, NodeInfo
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 from tests.unit.core.test_reservations import grow_old
 
 
@@ -65,7 +64,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_which_node_is_chosen(name):
     sort, nodes, ask, wanted = CASES[name]
     assert chosen(sort, nodes, ask, len(wanted)) == wanted
@@ -80,7 +79,7 @@ RESERVED = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", RESERVED)
+@each_row("name", RESERVED)
 def test_which_node_is_reserved(name):
     nodes, ask, wanted = RESERVED[name]
     core = Core(config_of("{name: a}", "{name: u}"), settings=(("preset", "yunikorn"),))

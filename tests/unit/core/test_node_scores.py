@@ -12,6 +12,7 @@ from shared.messages.interface import (
 )
 from shared.model.gpus import GPU, GPU_SHARE
 from tests.builders import Core, section
+from tests.table import each_row
 
 CONFIG = """
 partitions:
@@ -64,11 +65,11 @@ def test_a_file_may_name_them_and_the_check_says_that_yunikorn_refuses_it(score,
     assert capsys.readouterr().err == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     "settings",
     [(), (("preset", "yunikorn"),), (("preset", "muster"),), (("nodeScores", "disabled"),)],
 )
-@pytest.mark.parametrize("score", SCORES)
+@each_row("score", SCORES)
 def test_they_hold_under_any_settings(score, settings):
     core = Core(CONFIG.format("fair"), settings=settings)
     core.send(UpdateConfiguration(CONFIG.format(score)))
@@ -82,7 +83,7 @@ def test_an_unknown_policy_is_refused():
     assert core.partition.config_error == "line 5: undefined policy: fullest"
 
 
-@pytest.mark.parametrize("window", ["0", "10001", "-1", "1e3", "9" * 5_000, "x"])
+@each_row("window", ["0", "10001", "-1", "1e3", "9" * 5_000, "x"])
 def test_a_window_out_of_bounds_is_refused_with_its_bounds(window):
     found = settings_from([("nodeScoreWindow", window)])
     assert found.node_score_window == 1_000

@@ -1,9 +1,8 @@
 """In which order queues, applications and asks are served: one place comes free after the other."""
 
-import pytest
-
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 from tests.builders import Core, section
+from tests.table import each_row
 
 ONE = {"vcore": 1}
 PRIO_OFF = "application.sort.priority: disabled"
@@ -246,7 +245,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_the_order_in_which_they_are_served(name):
     config, asks, wanted, *used = CASES[name]
     assert served(config, asks, *used) == wanted.split()

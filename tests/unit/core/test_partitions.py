@@ -3,8 +3,6 @@
 from dataclasses import replace
 from functools import partial
 
-import pytest
-
 from services.core.configuration import ReadOnce
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import Address, core_of, timers_of
@@ -21,6 +19,7 @@ from shared.messages.protocol import SyncBegin, SyncEnd, TimerOrders
 from shared.messages.state import StateDelta
 from shared.model.names import NODE_PARTITION
 from tests.builders import Core, section
+from tests.table import each_row
 
 TWO = """\
 partitions:
@@ -95,7 +94,7 @@ def test_an_application_of_another_partition_is_rejected_with_the_sentence():
     assert section(gpu.add("y", "root.test", "gpu"), "accepted_applications")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("named", "is_taken"),
     [("[rm]gpu", True), ("gpu", True), (None, True), ("[rm]default", False), ("[gpu]x", False)],
 )

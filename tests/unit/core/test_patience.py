@@ -28,6 +28,7 @@ from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
 from shared.model.sentences import text_of
 from shared.model.units import seconds
 from tests.builders import Core, config_of
+from tests.table import each_row
 
 NEVER_PASSED = (("starvationGuard", "0"),)
 GROUP = {"task_group_name": "tg"}
@@ -605,7 +606,7 @@ def test_one_whose_first_member_no_node_could_hold_is_not_waited_for():
     assert "large" in core.running()
 
 
-@pytest.mark.parametrize(
+@each_row(
     "wish",
     [
         Constraints(pod_anti_affinity=(OWN,), namespace="d"),

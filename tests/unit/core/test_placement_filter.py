@@ -12,6 +12,7 @@ from services.core.scheduler.report.views import partition_state
 from services.core.scheduler.scheduler import ConfigurationError
 from shared.messages.interface import UserGroupInformation
 from tests.builders import Core
+from tests.table import each_row
 
 NOBODY: list[str] = []
 ONE, PATTERN, MANY = ["alice"], ["^al.*e$"], ["bob", "alice"]
@@ -73,11 +74,11 @@ def test_a_filter_with_names(kind):
     assert wrong == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "expected"),
     [("", True), ("allow", True), ("Allow", True), ("deny", False), ("Deny", True)],
 )
-@pytest.mark.parametrize("of_user", [(), ("dev",), ("ops", "dev")])
+@each_row("of_user", [(), ("dev",), ("ops", "dev")])
 def test_a_filter_without_names_lets_everybody_through_or_nobody(kind, expected, of_user):
     assert lets_through(kind, [], [], "alice", of_user) is expected
 
@@ -102,7 +103,7 @@ def test_a_filter_without_names_is_shown_where_it_does_something(kind, shown):
     assert told.placement_rules[0].links[0].filter_type == shown
 
 
-@pytest.mark.parametrize("pattern", ["^(?!x)a*", r"(a)\1", "a*+", "a{1001}", "("])
+@each_row("pattern", ["^(?!x)a*", r"(a)\1", "a*+", "a{1001}", "("])
 def test_a_pattern_that_re2_does_not_know_is_refused(pattern):
     """docs/rules/placement.md#rules: the expressions are Go's, which has no looking around and no way back."""
     with pytest.raises(ConfigurationError, match="is not a proper list or regexp"):

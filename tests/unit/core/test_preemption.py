@@ -20,6 +20,7 @@ from shared.messages.interface import (
 from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd, TimerKind
 from shared.messages.state import AskState, UsedResource
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 from tests.victims import eligible_keys
 
 QUEUE_QUOTA = "Not enough queue quota"
@@ -159,7 +160,7 @@ def test_x_05_victims_need_not_cover_what_a_queue_has_left():
     assert core.look() == ["a2"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("free", "wants", "expected"),
     [
         # what the node has free the victim need not give
@@ -320,7 +321,7 @@ def seen(one: str, other: str, leaf1: str = "", leaf2: str = "", **ask) -> list[
 FENCE, OFF = "preemption.policy: fence", "preemption.policy: disabled"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("queues", "count"),
     [
         ({}, 2),
@@ -629,7 +630,7 @@ def test_a_gang_that_its_user_keeps_waiting_is_not_let_start_because_its_queue_i
 # --- quota changes ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("limit", "used", "above", "expected"),
     [
         (1000, 1500, None, {"vcore": 500}),

@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass, field
 
-import pytest
-
 from shared.messages.constraints import Constraints
 from shared.messages.interface import Allocation, NodeAction, NodeInfo
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 
 SECOND_NS = 1_000_000_000
 GUARANTEES = "Preemption queue guarantees check failed"
@@ -318,7 +317,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_who_goes(name):
     case = CASES[name]
     gone, said = victims_of(case)

@@ -1,7 +1,5 @@
 """YuniKorn's placement, queues and limits in other numbers than its own cases have: by messages."""
 
-import pytest
-
 from shared.messages.interface import (
     AllocationRelease,
     RemoveApplicationRequest,
@@ -11,6 +9,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import TimerKind
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 
 ONE = {"vcore": 1000, "pods": 1}
 ANN = UserGroupInformation("ann", ("dev",))
@@ -86,7 +85,7 @@ PLACES = [  # rules, queue name, tags, what comes of it
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("rules", "queue", "tags", "wanted"), PLACES)
+@each_row(("rules", "queue", "tags", "wanted"), PLACES)
 def test_a_rule_names_a_queue_or_says_why_not(rules, queue, tags, wanted):
     core = Core(rules_of(*rules))
     assert not core.partition.config_error
@@ -143,7 +142,7 @@ TAGGED = [  # tags, then max, guaranteed, applications
 ]
 
 
-@pytest.mark.parametrize(("tags", "limit", "guaranteed", "applications"), TAGGED)
+@each_row(("tags", "limit", "guaranteed", "applications"), TAGGED)
 def test_a_namespaces_tags_are_those_of_its_dynamic_queue(tags, limit, guaranteed, applications):
     core = Core(TEMPLATE)
     placed(core, "one", "root.p.x", **tags)
@@ -316,7 +315,7 @@ LIMITS = [  # configuration, applications, how many pods each has
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("config", "applications", "pods"), LIMITS)
+@each_row(("config", "applications", "pods"), LIMITS)
 def test_what_users_and_groups_may_have(config, applications, pods):
     assert runs(config, *applications)[1] == pods
 
@@ -357,7 +356,7 @@ GANGS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("queue", "wanted", "reason"), GANGS)
+@each_row(("queue", "wanted", "reason"), GANGS)
 def test_which_gangs_a_queue_never_takes(queue, wanted, reason):
     core = Core(config_of(queue))
     said = core.application("app", "root.a", placeholder_ask=wanted)

@@ -13,6 +13,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
 from tests.builders import Core, section
+from tests.table import each_row
 
 NAMES = (
     "test", "", ".", "..", "root", "root.", ".root", "root..a", "roots.a", "rooted", "a.root.b",
@@ -33,8 +34,8 @@ CONFIG = (
 )
 
 
-@pytest.mark.parametrize("rule", [name for name in RULES if name != "fixed"])
-@pytest.mark.parametrize("create", ["true", "false"])
+@each_row("rule", [name for name in RULES if name != "fixed"])
+@each_row("create", ["true", "false"])
 def test_an_application_of_any_queue_name_is_answered(rule, create):
     """With placement rules that take the name from the pod, its user or a tag."""
     core = Core(CONFIG % (RULES[rule] % create))
@@ -58,7 +59,7 @@ def test_an_application_of_any_queue_name_is_answered(rule, create):
 MADE = ("Root.A", "root.default", "root.root", "root.a", "root.@recovery@", "root", "ROOT")
 
 
-@pytest.mark.parametrize("name", [name for name in NAMES if name not in MADE])
+@each_row("name", [name for name in NAMES if name not in MADE])
 def test_a_queue_of_a_bad_name_is_refused(name):
     core = Core()
     before = dict(core.partition.queues)
@@ -67,7 +68,7 @@ def test_a_queue_of_a_bad_name_is_refused(name):
     assert core.partition.queues == before
 
 
-@pytest.mark.parametrize("name", MADE)
+@each_row("name", MADE)
 def test_a_queue_of_a_good_name_is_made_in_lower_case(name):
     core = Core()
     queue = get_or_create(core.partition, name)

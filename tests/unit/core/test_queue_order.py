@@ -22,6 +22,7 @@ from shared.model.duration import go_duration, parse_go_duration
 from shared.model.names import BINPACKING, FAIR
 from shared.queueconfig import QueueConfigError, load_configuration
 from tests.builders import Core, config_of, section
+from tests.table import each_row
 from tests.victims import eligible_keys
 
 NODE = {"vcore": 100_000, "memory": 100_000, "pods": 1000}
@@ -47,7 +48,7 @@ GUARANTEED = (500, 300, 200, 200)
 PRIORITIES = (1, 1, 1, 3)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("allocated", "ratios", "priority", "expected"),
     [
         ((300, 200, 100, 100), (0.6, 2 / 3, 0.5, 0.5), False, ["q3", "q2", "q0", "q1"]),  # Q-01
@@ -102,8 +103,8 @@ def test_q_05_with_priority_it_comes_first():
     assert served(leaf_with_applications("", [[0], [5], [0], [4]])) == ["1", "3", "0", "2"]
 
 
-@pytest.mark.parametrize("priority", ["enabled", "disabled"])
-@pytest.mark.parametrize("kind", ["ask", "real", "placeholder"])
+@each_row("priority", ["enabled", "disabled"])
+@each_row("kind", ["ask", "real", "placeholder"])
 def test_the_submission_is_no_later_than_anything_that_was_created_for_it(kind, priority):
     """docs/rules/scheduling.md#order-of-applications: the application, every ask, every existing allocation; the oldest counts."""
     core = Core(config_of("{name: a, properties: {application.sort.priority: %s}}" % priority))
@@ -167,7 +168,7 @@ def test_q_07_applications_without_asks_are_no_candidates():
     assert candidates() == ["1"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("allocated", "guaranteed", "fair_max", "share"),
     [
         ({"vcores": 100, "memory": 2500}, {"vcores": 1000, "memory": 5000}, {}, 0.5),
@@ -184,7 +185,7 @@ def test_q_08_fair_share(allocated, guaranteed, fair_max, share):
     assert queue.fair_share(fair_max) == share
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("cluster", "tiers", "expected"),
     [
         ({"vcore": 1000}, [{"vcore": 800}, {"vcore": 1200}], [{"vcore": 800}, {"vcore": 1200}]),
@@ -500,7 +501,7 @@ def test_q_22_what_is_all_zero_in_a_template_is_not_set():
     assert leaf.max_applications == 1
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "nanoseconds"),
     [
         ("10s", 10_000_000_000),
@@ -517,7 +518,7 @@ def test_go_durations(text, nanoseconds):
     assert parse_go_duration(text) == nanoseconds
 
 
-@pytest.mark.parametrize("text", ["0s", "30s", "1m30s", "500ms", "1.5s", "2h0m0s", "10µs"])
+@each_row("text", ["0s", "30s", "1m30s", "500ms", "1.5s", "2h0m0s", "10µs"])
 def test_go_durations_print_as_go_does(text):
     nanoseconds = parse_go_duration(text)
     assert nanoseconds is not None

@@ -1,10 +1,9 @@
 """Quotas that are lowered below what is used: who goes, when, and whom a guarantee keeps."""
 
-import pytest
-
 from shared.messages.constraints import Constraints
 from shared.messages.interface import Allocation, UpdateConfiguration
 from tests.builders import START_NS, Core, section
+from tests.table import each_row
 
 HOUR = 3600
 DELAY = "quota.preemption.delay: 10s"
@@ -91,7 +90,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", CASES)
+@each_row("name", CASES)
 def test_who_goes_for_a_lower_quota(name):
     before, after, pods, wanted, *more = CASES[name]
     assert gone(before, after, pods, *more) == wanted

@@ -3,13 +3,12 @@
 Source: docs/rules/preemption.md#quota-changes; the rows are worked out by hand from its rules.
 """
 
-import pytest
-
 from services.core.scheduler.actions.quota_preemption import divided
 from services.core.scheduler.model.rows import Queue
 from shared.messages.interface import Allocation, UpdateConfiguration
 from shared.model.units import seconds
 from tests.builders import START_NS, Core, section
+from tests.table import each_row
 
 HOUR_NS = seconds(3600)
 SUMMARY = (
@@ -30,7 +29,7 @@ def tree(spec: dict, name: str = "top", parent: Queue | None = None) -> Queue:
     return queue
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("children", "amount", "expected"),
     [
         # in proportion to what is above each one's guarantee
@@ -117,7 +116,7 @@ def said(core: Core, text: str) -> list:
     return [event for event in events if text in event.message]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pods", "most", "victims"),
     [
         # the smaller first within an hour; none that would be more than is to be given back
@@ -264,7 +263,7 @@ def over_by(*pods: int, most: int, waits: int | None, guaranteed: int = 0) -> Co
     return core
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("pods", "most", "waits", "guaranteed", "victims"),
     [
         # one that is larger than what is over goes for somebody who waits and then fits

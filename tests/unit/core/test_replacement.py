@@ -15,6 +15,7 @@ from shared.messages.interface import (
 )
 from shared.messages.protocol import SyncBegin, SyncEnd
 from tests.builders import Core, section
+from tests.table import each_row
 
 ONE = {"vcore": 1000, "pods": 1}
 NODE = {"vcore": 10_000, "memory": 10_000, "pods": 20}
@@ -147,7 +148,7 @@ NO_MORE = {
 }
 
 
-@pytest.mark.parametrize("what", NO_MORE)
+@each_row("what", NO_MORE)
 def test_8_a_node_that_takes_the_real_pod_no_more_is_passed_over_for_another(what):
     core = Core()
     add_node(core, "n1")
@@ -161,7 +162,7 @@ def test_8_a_node_that_takes_the_real_pod_no_more_is_passed_over_for_another(wha
     core.check()
 
 
-@pytest.mark.parametrize("what", NO_MORE)
+@each_row("what", NO_MORE)
 def test_8_with_no_other_node_the_real_pod_is_unschedulable_at_once(what):
     core = Core()
     add_node(core, "n1")

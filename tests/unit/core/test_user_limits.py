@@ -11,6 +11,7 @@ from shared.messages.interface import (
 )
 from shared.messages.state import StateDelta
 from tests.builders import Core, config_of
+from tests.table import each_row
 
 NAMED = "{users: [alice], maxresources: {vcore: %dm}}"
 WILDCARD = "{users: ['*'], maxresources: {vcore: %dm}}"
@@ -106,7 +107,7 @@ LIMITS_THAT_GO = [  # (before, after, the group before, after, what may run afte
 ]
 
 
-@pytest.mark.parametrize(("before", "after", "group", "then", "pods"), LIMITS_THAT_GO)
+@each_row(("before", "after", "group", "then", "pods"), LIMITS_THAT_GO)
 def test_a_group_is_tracked_for_as_long_as_a_limit_names_it(before, after, group, then, pods):
     core = limited_core(**before)
     assert shown_groups(core) == ([group] if group else [], group)

@@ -7,6 +7,8 @@ import pytest
 import yaml
 from prometheus_client import REGISTRY
 
+from tests.table import each_row
+
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 
@@ -63,7 +65,7 @@ def test_a_description_of_what_has_gone_is_an_error(tmp_path, words):
     ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("value", "unit", "text"),
     [
         (3 * 2**20, "bytes", "3 MiB"),

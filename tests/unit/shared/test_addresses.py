@@ -13,6 +13,7 @@ from shared.bus.factory import bus_factory
 from shared.bus.rabbitmq import RabbitBus
 from shared.runtime.settings import Settings, bus_url
 from tests.broker import free_port
+from tests.table import each_row
 
 MEANINGS = {
     "amqp://guest@h1/": ["amqp://guest@h1/"],
@@ -33,7 +34,7 @@ def test_every_host_of_a_url_is_an_address_with_the_rest_of_it():
     assert {url: list(addresses_of(url)) for url in MEANINGS} == MEANINGS
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("url", "says"),
     [
         ("amqp://u:geheim@h1/,amqp://u:geheim@h2/", "several URLs in one"),

@@ -7,7 +7,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.table import each_row
 
 ROOT = Path(__file__).parents[3]
 LOCK = (ROOT / "requirements.lock").read_text()
@@ -46,7 +46,7 @@ def test_an_audit_of_everything_that_finds_nothing_ends_well(tmp_path):
     assert (status, said) == (0, f"{len(NAMES)} packages audited, nothing found\n")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("said", "words"),
     [
         (answer(), "nothing could be audited"),
@@ -65,7 +65,6 @@ def test_an_audit_of_everything_that_finds_nothing_ends_well(tmp_path):
             f"{NAMES[0]} 1: CVE-1, mended in 9.9",
         ),
     ],
-    ids=["nobody", "all skipped", "no answer", "one skipped", "one left out", "one found"],
 )
 def test_an_audit_that_is_not_whole_or_finds_something_fails(tmp_path, said, words):
     status, printed = audited(tmp_path, said)

@@ -1,7 +1,5 @@
 """What nodes fail on, in the words of Kubernetes' scheduler."""
 
-import pytest
-
 from shared.model.causes import causes_of, unavailable_text
 from shared.model.reasons import (
     IN_USE,
@@ -14,9 +12,10 @@ from shared.model.reasons import (
     NodeFailures,
     PodCause,
 )
+from tests.table import each_row
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("on", "detail", "text"),
     [
         ("vcore", "", "Insufficient cpu"),

@@ -20,6 +20,7 @@ from shared.bus.permissions import definitions
 from shared.messages.routes import SERVICES
 from tests.kubernetes.chart import CHART, VALUES, helm, made, rendered, run_helm
 from tests.kubernetes.tools import NEW, OLD
+from tests.table import each_row
 
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -115,8 +116,8 @@ def test_every_value_is_described_and_the_defaults_hold():
     walk(VALUES, SCHEMA, "values")
 
 
-@pytest.mark.parametrize("version", [OLD, NEW])
-@pytest.mark.parametrize(
+@each_row("version", [OLD, NEW])
+@each_row(
     ("values", "where"),
     [
         ({"core": {"replica": 3}}, "replica"),
@@ -153,7 +154,7 @@ def test_an_older_kubernetes_is_refused():
     assert f">={OLDEST_VERSION}.0-0" in refused.stderr
 
 
-@pytest.mark.parametrize(("key", "name"), DEPLOYED.items())
+@each_row(("key", "name"), DEPLOYED.items())
 def test_a_services_values_are_its_own(key, name):
     mine = {
         "replicas": 3,

@@ -4,8 +4,9 @@ import importlib.util
 import tomllib
 from pathlib import Path
 
-import pytest
 import yaml
+
+from tests.table import each_row
 
 ROOT = Path(__file__).parents[3]
 SPEC = importlib.util.spec_from_file_location("check_lock", ROOT / "scripts/check_lock.py")
@@ -24,7 +25,7 @@ def test_the_lock_holds():
     assert wrong() == []
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("old", "new", "said"),
     [
         ("\nhttpx==", "\nhttpx>=", "httpx>="),

@@ -36,6 +36,7 @@ from shared.model.states import (
     IllegalTransitionError,
     next_state,
 )
+from tests.table import each_row
 
 names = st.text(min_size=1, max_size=12)
 resources = st.dictionaries(names, st.integers(-(2**63), 2**63 - 1), max_size=3)
@@ -87,7 +88,7 @@ def too_deep():
     return value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("field", "value", "text"),
     [
         ("resource_per_alloc", {"vcore": 2**63}, "9223372036854775808 does not fit"),
@@ -108,7 +109,7 @@ def too_deep():
         ("allocation_key", "k" * 513, "1 to 512 characters"),
     ],
 )
-@pytest.mark.parametrize("beside", [0, 2])
+@each_row("beside", [0, 2])
 def test_whatever_cannot_be_written_is_poison_with_a_sentence_that_can(field, value, text, beside):
     bad = AllocationAsk(**{"allocation_key": "k", "application_id": "a", "resource_per_alloc": {}, field: value})  # fmt: skip
     message = UpdateRequest("rm", asks=(*(ask(f"b{n}") for n in range(beside)), bad))
@@ -226,7 +227,7 @@ def test_a_message_tells_whose_story_it_is():
     assert story_of(Outgoing(CORE, Heartbeat("x"))) == ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "value"),
     [
         ("memory", "0", 0), ("memory", " 25 k ", 25_000), ("memory", "3M", 3_000_000), ("memory", "4Gi", 4 * 1024**3),
@@ -241,7 +242,7 @@ def test_c01_c02_config_quantities(name, text, value):
 OVERFLOW = "invalid quantity: overflow"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "error"),
     [
         ("memory", "9223372036854775808", OVERFLOW), ("memory", "1000E", OVERFLOW), ("memory", "5X", "invalid quantity"),
@@ -257,7 +258,7 @@ def test_c01_c02_bad_config_quantities(name, text, error):
     assert str(caught.value) == error
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "text", "value"),
     [
         ("cpu", "100m", 100), ("cpu", "0.5", 500), ("cpu", 2, 2000), ("cpu", "1e3", 1_000_000), ("memory", "1.5Gi", 1_610_612_736),
@@ -268,7 +269,7 @@ def test_kubernetes_quantities_trialup(name, text, value):
     assert parse_pod_quantity(name, text) == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "abc", "1 Gi", "1e999999", "9" * 100, "1.2.3", None, [], True, "0x10", "1eG", " 1", "1\n"],
 )

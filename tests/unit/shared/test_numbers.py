@@ -8,6 +8,7 @@ from shared.model.numbers import parse_int32, parse_uint64
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.warnings import warnings_of
 from tests.builders import Core, config_of
+from tests.table import each_row
 
 NO_NUMBERS = [
     "",
@@ -27,7 +28,7 @@ NO_NUMBERS = [
 ]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("12", 12),
@@ -49,7 +50,7 @@ def test_an_int32_is_read_as_go_s_parse_int_does(text, value):
     assert settings_of({"priority.offset": text}).priority_offset == (value or 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [
         ("3", 3),
@@ -67,7 +68,7 @@ def test_a_uint64_is_read_as_go_s_parse_uint_does(text, value):
     assert settings_of({"application.unschedasks.backoff": text}).backoff_asks == (value or 0)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "nanoseconds"),
     [
         ("0", 0),
@@ -101,7 +102,7 @@ def test_a_duration_is_read_as_go_s_parse_duration_does(text, nanoseconds):
     assert parse_go_duration(text) == nanoseconds
 
 
-@pytest.mark.parametrize("text", ["", "0", "0s", "-5s", "30", "soon"])
+@each_row("text", ["", "0", "0s", "-5s", "30", "soon"])
 def test_a_delay_that_is_not_above_zero_is_the_default(text):
     names = (
         "application.unschedasks.backoff.delay",

@@ -3,10 +3,9 @@
 Source: docs/rules/queues.md#checks.
 """
 
-import pytest
-
 from services.cli.config_check import check_files
 from shared.queueconfig import QueueConfigError, load_configuration
+from tests.table import each_row
 
 # root.users is a parent, root.users.known and root.leaf are leaves, root.empty a parent of none
 QUEUES = (
@@ -59,7 +58,7 @@ def said(*rules: str) -> str:
     return ""
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rule", "expected"),
     [
         # only the rule itself says whether queues may be made, not the rules above it

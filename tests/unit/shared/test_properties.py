@@ -13,6 +13,7 @@ from shared.messages.envelope import CORE, Address, Envelope
 from shared.messages.protocol import Heartbeat, TimerSyncRequest
 from shared.messages.state import SnapshotRequest
 from shared.runtime.settings import SettingsError, load_settings
+from tests.table import each_row
 
 SOUND = Envelope("m1", "Heartbeat", Heartbeat("h"), CORE, "test")
 LONG = "x" * 300
@@ -46,8 +47,8 @@ async def test_the_longest_that_fits_goes_and_a_story_is_cut_short():
     await MemoryBus().publish([envelope])
 
 
-@pytest.mark.parametrize("kind", [Heartbeat, SnapshotRequest, TimerSyncRequest])
-@pytest.mark.parametrize("name", ["", LONG])
+@each_row("kind", [Heartbeat, SnapshotRequest, TimerSyncRequest])
+@each_row("name", ["", LONG])
 def test_an_instance_whose_name_is_no_address_is_neither_written_nor_read(kind, name):
     with pytest.raises(PoisonError, match="instance"):
         codec.encode(kind(name))

@@ -1,18 +1,17 @@
 """What holds in a queues.yaml and is warned of."""
 
-import pytest
-
 from services.cli.config_check import check_files
 from shared.queueconfig import load_configuration
 from shared.queueconfig.warnings import warnings_of
 from tests.builders import config_of
+from tests.table import each_row
 
 
 def said(text: str) -> str:
     return "\n".join(sentence for _, sentence in warnings_of(load_configuration(text)))
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("leaf", "warned"),
     [
         ("{name: a, properties: {priority.offset: '1000000000'}}", True),
@@ -78,7 +77,7 @@ def test_config_check_warns_of_a_file_that_is_valid_and_cannot_be_put_to_work(tm
 ROOT = "partitions: [{name: default, queues: [{name: Root, submitacl: '*', properties: {%s}}]}]"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("properties", "sentences"),
     [
         ("priority.offset: '5'", ["priority.offset 5 of root has no effect"]),

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.warnings import warnings_of
+from tests.table import each_row
 
 
 def partition(queues="[{name: root}]", **more):
@@ -19,7 +20,7 @@ def leaf(rest):
     return partition("[{name: root, queues: [{name: a, %s}]}]" % rest)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         (leaf("adminacl: 'a b c'"), "multiple spaces found in ACL: 'a b c'"),
@@ -66,8 +67,8 @@ def limited(kind, parent, child):
     )
 
 
-@pytest.mark.parametrize("kind", ["user", "group"])
-@pytest.mark.parametrize(
+@each_row("kind", ["user", "group"])
+@each_row(
     ("parent", "child", "message"),
     [
         (
@@ -198,7 +199,7 @@ def test_the_lines_inside_a_message_are_the_file_s_own():
     assert caught.value.line == 5
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "message"),
     [
         ("a: 1\nb: *\n", "yaml: line 2: did not find expected alphabetic or numeric character"),
@@ -224,7 +225,7 @@ def test_only_so_many_mistakes_are_told():
     assert caught.value.message.count("\n") == 1_000
 
 
-@pytest.mark.parametrize("text", ["", "# nothing\n", "---\n", "partitions: []", "checksum: abc"])
+@each_row("text", ["", "# nothing\n", "---\n", "partitions: []", "checksum: abc"])
 def test_an_empty_configuration_is_no_mistake(text):
     assert load_configuration(text).partitions == []
 
@@ -258,7 +259,7 @@ def test_no_text_fails_otherwise_than_with_a_configuration_error(text):
         load_configuration(text)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "error"),
     [
         ('partitions: [{name: "\\ud800"}]', "found invalid Unicode character escape code"),
@@ -284,14 +285,14 @@ def test_a_text_or_number_that_cannot_be_told_again_is_refused_with_its_line(tex
     assert caught.value.message.encode()
 
 
-@pytest.mark.parametrize("weight", [".inf", "nan", "-.inf", "1e400", ".NaN"])
+@each_row("weight", [".inf", "nan", "-.inf", "1e400", ".NaN"])
 def test_a_weight_is_a_number_that_can_be_counted_with(weight):
     sort = f"nodesortpolicy: {{type: fair, resourceweights: {{vcore: {weight}}}}}"
     with pytest.raises(QueueConfigError, match="cannot unmarshal"):
         load_configuration(f"partitions: [{{name: default, {sort}, queues: [{{name: root}}]}}]")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [("yes", True), ("on", True), ("Y", True), ("'y'", True), ("True", True), ("no", False), ("off", False), ("~", False)],
 )  # fmt: skip
@@ -301,7 +302,7 @@ def test_a_truth_is_what_yaml_v3_takes_for_one(text, value):
     assert queue.parent is value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [("0x10", 16), ("017", 15), ("0o17", 15), ("0b11", 3), ("+5", 5), ("1_000", 1000), ("1e3", 1000), ("2.0", 2), ("08", 8), ("18446744073709551615", 2**64 - 1)],
 )  # fmt: skip
@@ -310,7 +311,7 @@ def test_a_number_is_what_yaml_v3_takes_for_one(text, value):
     assert queue.maxapplications == value
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("rest", "message"),
     [
         ("maxapplications: '10'", "cannot unmarshal !!str `10` into uint64"),

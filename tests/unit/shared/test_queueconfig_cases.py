@@ -4,6 +4,7 @@ import pytest
 
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import ConfigurationError
+from tests.table import each_row
 
 
 def q(queues, **more):
@@ -101,7 +102,7 @@ CASES = [  # the text, and what is wrong with it; None: it holds
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("text", "message"), CASES)
+@each_row(("text", "message"), CASES)
 def test_what_a_file_may_say(text, message):
     if message is None:
         parse_configuration(text)

@@ -1,7 +1,5 @@
 """The sentence of every reason and kind of refusal, word for word: there is no other writer."""
 
-import pytest
-
 from shared.messages.state import Waiting
 from shared.model.amounts import amounts_text
 from shared.model.gpus import GPU, GPU_SHARE
@@ -25,6 +23,7 @@ from shared.model.sentences import (
     why_text,
 )
 from shared.model.units import seconds
+from tests.table import each_row
 
 GIB = 2**30
 AMOUNT = {"vcore": 4000, "memory": 64 * GIB, GPU: 2, "pods": 1}
@@ -184,7 +183,7 @@ PLACES = (
 BY_REST = {Kind.FIXED, Kind.WHOLE_GANG, Kind.ANY_MEMBER, Kind.NODES, Kind.PLACES, Kind.MOST_PLACES}
 
 
-@pytest.mark.parametrize(("limit", "text"), BY_LIMIT)
+@each_row(("limit", "text"), BY_LIMIT)
 def test_a_limit_says_what_it_leaves(limit, text):
     assert text_of(Refusal(Reason.QUEUE_QUOTA, limit=limit)) == text
 
@@ -204,7 +203,7 @@ def test_a_limit_says_for_whom():
         assert text_of(refusal) == text_of(refusal, IT) == f"{what} needs {LEFT}"
 
 
-@pytest.mark.parametrize("reason", BY_NODES)
+@each_row("reason", BY_NODES)
 def test_nodes_say_what_they_lack(reason):
     fact = Fact(Kind.NODES, count=2, amount=AMOUNT)
     assert text_of(Refusal(reason, fact, NODES)) == f"{BY_NODES[reason]} {CAUSES}; {NEAREST}"

@@ -25,6 +25,7 @@ from shared.messages.envelope import CORE, SCHEMA_VERSION, Address, Envelope
 from shared.messages.interface import AllocationAsk, UpdateRequest
 from shared.messages.protocol import Heartbeat
 from shared.messages.registry import KINDS
+from tests.table import each_row
 
 ROOT = Path(__file__).parents[3]
 KEPT = ROOT / "tests" / "wire" / "previous.json"
@@ -60,9 +61,7 @@ def default_of(item):
     return item.default
 
 
-@pytest.mark.parametrize(
-    "example", EXAMPLES, ids=lambda item: f"{item['envelope']['kind']}-{len(item['body'])}"
-)
+@each_row("example", EXAMPLES)
 def test_a_message_of_the_previous_version_is_read_to_the_same_value(example):
     header = ContentHeader()
     header.unmarshal(base64.b64decode(example["header"]))
@@ -82,7 +81,7 @@ def fields_of(body):
     }
 
 
-@pytest.mark.parametrize("example", EXAMPLES[::2], ids=lambda item: item["envelope"]["kind"])
+@each_row("example", EXAMPLES[::2])
 def test_what_the_previous_version_could_say_is_said_without_what_came_later(example):
     kind, body = example["envelope"]["kind"], base64.b64decode(example["body"])
     assert fields_of(codec.encode(codec.decode(kind, body))) <= fields_of(body)

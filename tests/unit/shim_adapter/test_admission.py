@@ -10,6 +10,7 @@ from services.shim_adapter.admission.filters import KEYS, Filters, filters_of, w
 from services.shim_adapter.translation.pods import PriorityClass
 from shared.queueconfig.validator import MAX_PARTITIONS
 from tests.kubernetes.patches import by_steps
+from tests.table import each_row
 
 USER_INFO = "yunikorn.apache.org/user.info"
 PREEMPTION = "yunikorn.apache.org/allow-preemption"
@@ -76,7 +77,7 @@ def test_a_pod_becomes_musters():
     assert after["metadata"]["annotations"] == {USER_INFO: ADAS, PREEMPTION: "true"}
 
 
-@pytest.mark.parametrize(
+@each_row(
     "body",
     [
         pod(schedulerName="volcano"),
@@ -106,7 +107,7 @@ def test_a_pod_that_names_muster_keeps_the_name_it_has():
     assert decided(pod(schedulerName=""))["spec"]["schedulerName"] == "yunikorn"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("keys", "annotations", "namespace", "wanted"),
     [
         ({}, {}, "team", True),
@@ -133,7 +134,7 @@ def test_which_namespaces_are_musters(keys, annotations, namespace, wanted):
         assert after == pod()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("keys", "annotations", "wanted"),
     [
         ({}, {}, True),
@@ -153,7 +154,7 @@ def test_which_namespaces_pods_are_given_an_application(keys, annotations, wante
     assert mirrored == ({APP_ID: "a", "applicationId": "a"} if wanted else {APP_ID: "a"})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("labels", "annotations", "after"),
     [
         ({"applicationId": "a"}, None, {"applicationId": "a"}),
@@ -215,7 +216,7 @@ def test_the_names_that_are_made(namespace, unique, named):
     assert after["metadata"].get("labels", {}) == labels
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("name", "own", "wanted"),
     [
         ("", None, "true"),
@@ -271,7 +272,7 @@ def test_who_says_the_truth_may():
     assert "not allowed" in refused(pod(annotations={USER_INFO: '{"user":"ada","groups":["ops"]}'}))
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     ["", "x", "{}", "[]", '{"user":""}', '{"user":1}', '{"user":"b","groups":"g"}', "[" * 5000],
 )
@@ -299,7 +300,7 @@ def test_without_bypass_the_requester_is_noted_and_with_it_nobody():
     assert USER_INFO not in decided(pod(), given(bypassAuth="true"))["metadata"]["annotations"]
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("was", "now", "holds"),
     [(ADAS, ADAS, True), (None, None, True), (ADAS, BOBS, False), (ADAS, None, False),
      (None, ADAS, False)],
@@ -337,8 +338,8 @@ def workload(kind, template):
     return {"metadata": {"name": "w"}, **body}
 
 
-@pytest.mark.parametrize("kind", PATHS)
-@pytest.mark.parametrize("metadata", [None, {}, {"annotations": {}}, {"annotations": {"a": "b"}}])
+@each_row("kind", PATHS)
+@each_row("metadata", [None, {}, {"annotations": {}}, {"annotations": {"a": "b"}}])
 def test_a_workload_says_who_asked_for_it(kind, metadata):
     template = {"spec": {"schedulerName": "default-scheduler"}}
     if metadata is not None:
@@ -352,7 +353,7 @@ def test_a_workload_says_who_asked_for_it(kind, metadata):
     assert inner["spec"] == template["spec"]  # its pods are decided about one by one
 
 
-@pytest.mark.parametrize("kind", PATHS)
+@each_row("kind", PATHS)
 def test_a_workload_is_protected_as_a_pod_is(kind):
     body = workload(kind, pod(annotations={USER_INFO: BOBS}))
     assert "not allowed" in refused(body, kind=kind)
@@ -363,7 +364,7 @@ def test_a_workload_is_protected_as_a_pod_is(kind):
     assert decided(foreign, kind=kind) == foreign
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("was", "now", "after"),
     [
         (ADAS, ADAS, ADAS),
@@ -388,8 +389,8 @@ OWNER = {"kind": "Rollout", "name": "r", "uid": "u", "controller": True}
 DEPLOYMENT_CONTROLLER = {"username": "system:serviceaccount:kube-system:deployment-controller"}
 
 
-@pytest.mark.parametrize("kind", PATHS)
-@pytest.mark.parametrize("operation", ["CREATE", "UPDATE"])
+@each_row("kind", PATHS)
+@each_row("operation", ["CREATE", "UPDATE"])
 def test_what_a_controller_owns_or_a_system_account_writes_is_left_as_it_is(kind, operation):
     body = workload(kind, pod())
     owned = {**body, "metadata": {"name": "w", "ownerReferences": [OWNER]}}
@@ -404,7 +405,7 @@ def test_what_a_controller_owns_or_a_system_account_writes_is_left_as_it_is(kind
     assert decided(body, others, kind=kind, user=DEPLOYMENT_CONTROLLER) != body
 
 
-@pytest.mark.parametrize(
+@each_row(
     "owners",
     [None, [], [{**OWNER, "controller": False}], [{"kind": "Node", "name": "n", "uid": "u"}],
      "x", ["x"], [{**OWNER, "controller": "true"}]],
@@ -437,7 +438,7 @@ def test_other_kinds_and_operations_are_none_of_its_business(kind):
     assert decided(pod(), operation="CONNECT") == pod()
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("place", "value"),
     [
         ("object", None), ("object", []), ("userInfo", None), ("kind", "Pod"),
@@ -500,7 +501,7 @@ def config(data, name="yunikorn-configs", namespace="muster", operation="UPDATE"
     return judge(request, "muster", {key.replace("_", "-"): value for key, value in maps.items()})
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("data", "said"),
     [
         ({"queues.yaml": GOOD}, ""),

@@ -40,6 +40,7 @@ from shared.messages.envelope import SHIM_ADAPTER, Envelope
 from shared.messages.interface import NodeAction, NodeInfo, UpdateRequest
 from shared.messages.protocol import Heartbeat, SyncEnd, SyncRequest
 from shared.model.numbers import INT64_MAX
+from tests.table import each_row
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 
 NOW = 1_767_225_600_000_000_000
@@ -77,7 +78,7 @@ class Shim:
 # --- numbers ------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stated", "seconds", "is_told"),
     [
         ("9000000000", MAX_SECONDS, True),
@@ -128,20 +129,20 @@ def test_a_timeout_that_is_bounded_is_told_at_its_pod_and_its_application():
     assert pod.task_groups_error.startswith(f"{TIMEOUT} 9000000000 is longer than")
 
 
-@pytest.mark.parametrize("stated", ["9" * 30, "9" * 5000, str(MAX_SECONDS + 1), "-1", "x", "1.5"])
+@each_row("stated", ["9" * 30, "9" * 5000, str(MAX_SECONDS + 1), "-1", "x", "1.5"])
 def test_run_seconds_are_bounded(stated):
     with pytest.raises(ManifestError, match="a whole number of seconds up to 3153600000, found"):
         read(pod_body({"muster.io/run-seconds": stated}))
 
 
-@pytest.mark.parametrize("stated", [0, -1, 2**31, 10**30, 1.5, "60", True])
+@each_row("stated", [0, -1, 2**31, 10**30, 1.5, "60", True])
 def test_a_deadline_is_a_positive_int32(stated):
     with pytest.raises(ManifestError, match="from 1 to 2147483647, found") as caught:
         read(pod_body(activeDeadlineSeconds=stated))
     assert caught.value.field_path == "spec.activeDeadlineSeconds"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotated", "deadline", "stated"),
     [
         (None, None, 0),
@@ -166,7 +167,7 @@ def test_a_sleep_may_be_as_long_as_it_likes(stated):
     assert pod.run_ns == MAX_SECONDS * 10**9
 
 
-@pytest.mark.parametrize("priority", [2**31, -(2**31) - 1, 10**30, 1.0, "1", True])
+@each_row("priority", [2**31, -(2**31) - 1, 10**30, 1.0, "1", True])
 def test_a_priority_is_an_int32(priority):
     with pytest.raises(ManifestError, match=r"spec\.priority: a 32-bit whole number"):
         read(pod_body(priority=priority))
@@ -245,9 +246,7 @@ def test_a_whole_character_written_in_halves_is_one():
     assert taken.pods[0].annotations["note"] == "😀"
 
 
-@pytest.mark.parametrize(
-    "body", ["[" * 100_000, "{", "1" * 5000, '{"a": ' + "1" * 5000 + "}", "NaN"]
-)
+@each_row("body", ["[" * 100_000, "{", "1" * 5000, '{"a": ' + "1" * 5000 + "}", "NaN"])
 def test_a_document_that_cannot_be_read_is_refused(body):
     (refused,) = translate([ManifestDocument("f", 1, body)], 0).refused
     assert str(refused[1])
@@ -263,7 +262,7 @@ def test_user_information_that_does_not_hold_is_nobody_s(info):
     assert pod.user == "nobody" or "\ud800" not in pod.user
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("info", "user", "groups"),
     [
         ('{"user": "u", "groups": ["g", "h"]}', "u", ("g", "h")),
@@ -283,7 +282,7 @@ def test_user_information_holds_as_a_whole_or_is_nobody_s(info, user, groups):
     assert (pod.user, pod.groups) == (user, groups)
 
 
-@pytest.mark.parametrize(
+@each_row(
     "group",
     [
         {"name": "\ud800"},
@@ -319,7 +318,7 @@ def test_a_namespace_s_annotations_may_hold_anything():
 # --- sizes --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("what", "body"),
     [
         ("requests", pod_body(containers=[{"resources": {"requests": {f"a.b/{n}": 1 for n in range(3000)}}}])),
@@ -496,8 +495,8 @@ ODD = ["a/b", "..", ".", "-", "a-", "a\nb", "a\x1b[2J", "a%2Fb", "a b", "ä", "a
 APP_ID = "yunikorn.apache.org/app-id"
 
 
-@pytest.mark.parametrize("name", ODD)
-@pytest.mark.parametrize(("kind", "key"), [("labels", APP_ID), ("annotations", APP_ID), ("labels", "applicationId"), ("labels", "spark-app-selector")])  # fmt: skip
+@each_row("name", ODD)
+@each_row(("kind", "key"), [("labels", APP_ID), ("annotations", APP_ID), ("labels", "applicationId"), ("labels", "spark-app-selector")])  # fmt: skip
 def test_an_application_s_id_is_judged_as_a_label_s_value(name, kind, key):
     body = pod_body()
     body["metadata"][kind] = {key: name}
@@ -506,7 +505,7 @@ def test_an_application_s_id_is_judged_as_a_label_s_value(name, kind, key):
     assert caught.value.field_path == f"metadata.{kind}[{key}]"
 
 
-@pytest.mark.parametrize("name", ["a", "A_b.c-1", "app_2", "a" * 63, "a" * 70, "x-uniqueautogen"])
+@each_row("name", ["a", "A_b.c-1", "app_2", "a" * 63, "a" * 70, "x-uniqueautogen"])
 def test_what_a_label_s_value_may_be_is_an_application_s_id_cut_where_it_is_longer(name):
     assert read(pod_body({APP_ID: name})).application_id == name[:63]
 
@@ -517,7 +516,7 @@ def submitted(name="p", namespace="default", key="name"):
     return translate([ManifestDocument("f", 1, json.dumps(body))], 0)
 
 
-@pytest.mark.parametrize("name", [*ODD, "A", "a_b", "a..b", ".a", "a" * 254])
+@each_row("name", [*ODD, "A", "a_b", "a..b", ".a", "a" * 254])
 def test_a_document_s_name_is_a_dns_subdomain(name):
     (refused,) = submitted(name).refused
     assert "must consist of at most 253 lower case alphanumeric characters" in str(refused[1])
@@ -529,7 +528,7 @@ def test_a_generated_name_is_what_it_begins_with():
     assert taken.pods[0].name == "a-b"
 
 
-@pytest.mark.parametrize("name", [*ODD, "A", "a_b", "a.b", "a" * 64])
+@each_row("name", [*ODD, "A", "a_b", "a.b", "a" * 64])
 def test_a_namespace_is_a_dns_label(name):
     (refused,) = submitted(namespace=name).refused
     assert "must consist of at most 63 lower case alphanumeric characters" in str(refused[1])
@@ -546,7 +545,7 @@ def test_the_names_of_a_workload_s_pods_are_judged_as_they_will_be():
     assert "it would be 'j-A_b-0'" in str(refused[1])
 
 
-@pytest.mark.parametrize("name", ["..", ".", "a\nb", "a\x1b[2J", "a\u2028b"])
+@each_row("name", ["..", ".", "a\nb", "a\x1b[2J", "a\u2028b"])
 def test_a_command_s_application_can_be_asked_for(name):
     shim = Shim()
     for command in (SubmitApplication(name), SubmitPods((PodSpec("p", name, {"vcore": 1}),))):
@@ -554,7 +553,7 @@ def test_a_command_s_application_can_be_asked_for(name):
     assert not shim.machine.world.applications
 
 
-@pytest.mark.parametrize("name", [*ODD, "A", "a_b", "a..b", "a" * 254])
+@each_row("name", [*ODD, "A", "a_b", "a..b", "a" * 254])
 def test_a_simulated_cluster_has_no_pods_that_an_api_server_would_not_have(name):
     shim = Shim()
     assert "must consist of at most" in shim.answer(SubmitPods((PodSpec(name, "app", {}),))).message
@@ -566,7 +565,7 @@ def test_a_simulated_cluster_has_no_pods_that_an_api_server_would_not_have(name)
 POLICY = "yunikorn.apache.org/schedulingPolicyParameters"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("annotations", "part"),
     [
         ({POLICY: "Hard"}, "'Hard' is not one key=value"),
@@ -584,7 +583,7 @@ def test_an_annotation_that_does_not_hold_is_said_to(annotations, part):
     assert part in read(pod_body(annotations)).annotations_ignored
 
 
-@pytest.mark.parametrize(
+@each_row(
     "annotations",
     [
         {},

@@ -13,6 +13,7 @@ from shared.messages.constraints import (
     Taint,
 )
 from shared.messages.selectors import tolerates
+from tests.table import each_row
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
@@ -131,7 +132,7 @@ def test_spread_and_ports():
     assert own.host_ports == (HostPort(9, "UDP"),)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("operator", "bound", "value", "expected"),
     [
         ("Gt", "900", "950", True),
@@ -188,7 +189,7 @@ def affinity(kind, value):
     return {"affinity": {kind: {REQUIRED: value}}}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("spec", "where", "message"),
     [
         ({"affinity": []}, "spec.affinity", "a map was expected"),

@@ -23,6 +23,7 @@ from services.shim_adapter.translation.workloads.pod_groups import GroupRef
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS
 from shared.model.gpus import GPU, GPU_DEVICES, GPU_SHARE, devices_in, text_of
+from tests.table import each_row
 from tests.unit.shim_adapter.test_kubernetes_cluster import Session
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 
@@ -37,7 +38,7 @@ def view(body, known=False):
     return pod_view(body, READING, lambda uid: known)
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "size"),
     [("0.5", 500), ("0.001", 1), (".25", 250), ("0.999", 999), ("0.4000", 400), ("0.05", 50)],
 )
@@ -48,7 +49,7 @@ def test_a_fraction_is_thousandths_of_one_device(text, size):
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text",
     [
         "", "0", "0.0", "0.000", "1", "1.0", "1.5", "-0.5", "+0.5", "NaN", "inf", "1e-1", "0.0004",
@@ -71,7 +72,7 @@ def test_a_share_may_be_of_several_devices():
     assert with_share({}, one, "") == ({GPU_SHARE: 400}, 1)
 
 
-@pytest.mark.parametrize("text", ["", "0", "65", "-1", "1.0", "two", "1" * 5_000, "2\n"])
+@each_row("text", ["", "0", "65", "-1", "1.0", "two", "1" * 5_000, "2\n"])
 def test_a_number_of_devices_that_cannot_be_is_refused(text):
     annotations = {"gpu-fraction": "0.4", "gpu-fraction-num-devices": text}
     with pytest.raises(ManifestError) as refused:
@@ -118,7 +119,7 @@ def test_devices_are_written_short():
     assert text_of(((3, 400),)) == "3:400"
 
 
-@pytest.mark.parametrize(
+@each_row(
     "text", ["", "x", "1,", "1:", "1:0", "-1", "1:4:4", "1;2", "1" * 10_000, "0," * 5_000, "\u0663"]
 )
 def test_a_text_that_says_no_devices_says_nothing(text):

@@ -1,7 +1,5 @@
 """The status of PodGroups: what stands there, when it is written, and when it is not."""
 
-import pytest
-
 from services.shim_adapter.backends.kubernetes.group_status import (
     MAX_MESSAGE,
     GroupStatuses,
@@ -13,6 +11,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     COSCHEDULING,
     KAI,
 )
+from tests.table import each_row
 
 SECOND = 10**9
 PATHS = {
@@ -49,7 +48,7 @@ class Told:
         return written
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("stands", "phase"),
     [
         ((3, 2, 0, 0, 0), "Pending"),

@@ -7,6 +7,7 @@ import pytest
 
 from services.shim_adapter.backends.kubernetes import access as access_module
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
+from tests.table import each_row
 
 
 def kubeconfig(tmp_path, user=None, cluster=None, **changes):
@@ -41,7 +42,7 @@ def test_a_token_file_is_read_anew(tmp_path, monkeypatch):
     assert found.authorization() == "Bearer two"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("user", "cluster", "changes", "sentence"),
     [
         ({"exec": {"command": "aws"}}, {}, {}, "credentials from a program are not supported"),

@@ -30,6 +30,7 @@ from services.shim_adapter.records import PodPhase, PodRecord
 from services.shim_adapter.translation.pods import PriorityClass, Reading
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import ALL_NAMESPACES, HostPort, Requirement
+from tests.table import each_row
 from tests.unit.shim_adapter.test_workloads import JUNK, places
 
 READING = Reading(("yunikorn",), 0, {"low": PriorityClass(3, "false")})
@@ -90,9 +91,9 @@ NO_LONGER = {
 }
 
 
-@pytest.mark.parametrize("scheduler", ["yunikorn", "default-scheduler"])
-@pytest.mark.parametrize("place", ["container", "sidecar", "pod"])
-@pytest.mark.parametrize(
+@each_row("scheduler", ["yunikorn", "default-scheduler"])
+@each_row("place", ["container", "sidecar", "pod"])
+@each_row(
     ("resize", "wanted", "allocated", "actual", "counted"),
     [
         ({}, 8, 2, 2, 8),  # proposed: the kubelet has not seen it
@@ -433,7 +434,7 @@ def test_the_second_config_map_wins_key_by_key():
     assert configuration.queues == "a"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("text", "value"),
     [("true", True), ("True", True), ("TRUE", True), ("t", True), ("1", True), ("0", False), ("F", False), ("False", False), ("yes", None), ("", None)],
 )  # fmt: skip

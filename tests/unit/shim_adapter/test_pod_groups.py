@@ -40,13 +40,14 @@ from services.shim_adapter.translation.workloads.pod_groups import (
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
 from tests.kubernetes.store import _NAME
+from tests.table import each_row
 from tests.unit.shim_adapter.test_kubernetes_cluster import Session
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 
 LABEL = "scheduling.x-k8s.io/pod-group"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("metadata", "spec", "wanted"),
     [
         ({"labels": {LABEL: "g"}}, {}, GroupRef(COSCHEDULING, "ns", "g")),
@@ -76,7 +77,7 @@ def test_which_group_a_pod_names(metadata, spec, wanted):
     assert group_of({"namespace": "ns", **metadata}, spec) == wanted
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "spec", "wanted"),
     [
         (COSCHEDULING, {"minMember": 3, "scheduleTimeoutSeconds": 90, "minResources": {"cpu": 3}}, (3, "", 90, True)),

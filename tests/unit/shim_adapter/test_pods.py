@@ -18,6 +18,7 @@ from services.shim_adapter.translation.pods import (
     with_uid,
 )
 from shared.messages.commands import ManifestDocument, TaskGroupSpec
+from tests.table import each_row
 
 
 def submit(body):
@@ -61,7 +62,7 @@ def test_what_the_pod_as_a_whole_asks_for_counts_before_its_containers(resources
     assert pod_request(spec, "spec") == expected
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "field", "message"),
     [
         ({"kind": "Pod", "metadata": {"name": "p"}}, "spec", "a map was expected, found nothing"),
@@ -134,7 +135,7 @@ def priority_class(name, value, **more):
     return {"kind": "PriorityClass", "metadata": {"name": name}, "value": value, **more}
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("classes", "spec", "priority", "may_preempt"),
     [
         ([priority_class("a", 7, preemptionPolicy="Never")], {"priorityClassName": "a"}, 7, False),
@@ -201,7 +202,7 @@ def test_k_05_every_placeholder_that_is_missing_is_made_and_none_that_is_there()
 ALLOW = "yunikorn.apache.org/allow-preemption"
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("of_pod", "of_class", "may_go"),
     [
         (None, None, True), (None, "false", False), (None, "true", True), (None, "no", True),
@@ -245,7 +246,7 @@ def test_who_names_several_applications_or_queues_is_told_so(labels, annotations
     )
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("application", "named"),
     [
         ("a", "a"),

@@ -15,6 +15,7 @@ from services.shim_adapter.translation.workloads.pod_groups import kai_pod_group
 from shared.messages.commands import ManifestDocument
 from shared.messages.constraints import Taint
 from shared.messages.interface import GangTerms, SubGroup
+from tests.table import each_row
 
 
 def submit(*bodies, nodes=()):
@@ -119,7 +120,7 @@ def test_a_daemon_set_has_a_pod_on_every_node_that_it_matches():
     assert "no node of the cluster matches" in error.message
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("kind", "key", "counts", "expected"),
     [
         (
@@ -269,7 +270,7 @@ def test_two_pod_groups_of_one_name_are_both_refused_in_whichever_order():
         assert all("there are two PodGroups 'w'" in str(error) for _, error in result.refused)
 
 
-@pytest.mark.parametrize("least", [-1, 2**31, 10**9, "3", 2.5, True])
+@each_row("least", [-1, 2**31, 10**9, "3", 2.5, True])
 def test_the_pods_of_a_pod_group_that_is_refused_are_refused_with_it(least):
     group = doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", minMember=least)
     named = template()
@@ -334,7 +335,7 @@ def job_of(subgroup, count, name="j"):
     }
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("group", "wanted"),
     [
         (kai(), GangTerms((SubGroup("w"),))),
@@ -352,13 +353,12 @@ def job_of(subgroup, count, name="j"):
             GangTerms((SubGroup("w"),), preemption_delay_ns=10**9, staleness_grace_ns=3 * 10**9),
         ),
     ],
-    ids=["one pod", "none needed", "one of two", "nested", "all of a group", "times", "none and at once", "annotations"],
 )  # fmt: skip
 def test_a_group_of_kai_is_a_tree_of_minimums(group, wanted):
     assert kai_pod_group(group, "w").terms == wanted
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("group", "field", "sentence"),
     [
         (kai({"name": "a", "parent": "b"}), "spec.subGroups[a].parent", "no subgroup 'b'"),
@@ -410,7 +410,7 @@ def test_a_priority_class_says_what_its_pods_do_not():
     assert (made.priority, made.allow_preempt_self, made.priority_class) == (5, False, "p")
 
 
-@pytest.mark.parametrize(
+@each_row(
     ("body", "field", "sentence"),
     [
         (doc("apps/v1", "Deployment"), "spec.template", "a map was expected"),
