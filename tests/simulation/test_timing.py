@@ -72,3 +72,9 @@ def test_what_is_broken_is_found_and_whole_it_holds(name):
         violations = run_with(SEED, list(faults)).violations
     assert any(sentence in item for item in violations), violations
     assert run_with(SEED, list(faults)).holds
+
+
+def test_what_is_shown_is_compared_with_the_core_that_goes_on():
+    """Seed 975: a core stood still for 12.5 s, and what it had was not the truth any more."""
+    stopped = Fault(0, "pause", "core", 7_723_000_000, 12_503_000_000, 1)
+    assert run_with(975, [stopped]).holds

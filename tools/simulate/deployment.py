@@ -109,8 +109,16 @@ class Deployment:
         """Return the instance that has the inbox of its service, and of a partition."""
         return next((item for item in self.of(service) if item.is_active(partition)), None)
 
+    def working(self, service: str, partition: str = DEFAULT_PARTITION) -> Instance | None:
+        """Return the active instance that goes on: one that stands still may have lost its place.
+
+        While all that are active stand still it is the first of them.
+        """
+        active = (item for item in self.of(service) if item.is_active(partition))
+        return min(active, key=lambda item: not item.is_going, default=None)
+
     def _inner(self, service: str, partition: str = DEFAULT_PARTITION) -> object:
-        instance = self.active(service, partition)
+        instance = self.working(service, partition)
         machine = instance.hosts[partition].machine if instance is not None else None
         return getattr(machine, "inner", machine)
 

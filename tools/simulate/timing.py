@@ -170,7 +170,7 @@ class Timing:
         if now_ns - self._calm_ns("timers") <= BOUND_NS:
             return
         for partition in self._deployment.partitions:
-            instance = self._deployment.active("core", partition)
+            instance = self._deployment.working("core", partition)
             core = self._deployment.core(partition)
             if instance is None or not isinstance(core, Scheduler):
                 continue
