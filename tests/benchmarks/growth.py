@@ -30,6 +30,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.messages.protocol import TimerKind
+from shared.model.resources import multiply
 from shared.model.units import seconds
 from shared.runtime.service import spare_the_collector
 from tests.benchmarks.core import GIB, HOSTNAME, Driver, batches, config_of, full_of_victims
@@ -308,6 +309,53 @@ def reclaim_at_once(size: int) -> Made:
     return driver, turn
 
 
+def _crowded(size: int, *, priority: int = 0) -> Driver:
+    """Return a core under kai with two queues of which one has taken the whole cluster."""
+    owed = f", resources: {{guaranteed: {{vcore: {size}}}}}"
+    driver = Driver(config_of(2, more=owed), (("policy", KAI),))
+    nodes = -(-2 * size // 64)
+    driver.nodes(nodes)
+    room = range(nodes * 64)
+    driver.applications([(f"all-{at}", "root.team.leaf0") for at in room])
+    hand_in(driver, [ask(f"r{at}", f"all-{at}", priority=priority) for at in room])
+    return driver
+
+
+def gang_that_reclaims(size: int) -> Made:
+    """A gang of so many members reclaims the room for all of them, under the policy kai."""
+    driver = _crowded(size)
+
+    def turn(at: int) -> None:
+        whole = multiply(ONE, size)
+        driver.applications([(f"gang-{at}", "root.team.leaf1")], placeholder_ask=whole)
+        more = {"placeholder": True, "task_group_name": "tg"}
+        hand_in(driver, [ask(f"g{at}-{n}", f"gang-{at}", **more) for n in range(size)])
+        driver.now_ns += seconds(1)
+        driver.fire_own(TimerKind.PREEMPTION)
+        assert len(driver.released) == size, len(driver.released)
+
+    return driver, turn
+
+
+def victims_of_one_ask(size: int) -> Made:
+    """One ask of a whole node looks for so many victims on it, under the policy kai."""
+    owed = ", resources: {guaranteed: {vcore: %d}}" % size
+    driver = Driver(config_of(2, more=owed), (("policy", KAI),))
+    small = {"vcore": 1_000, "memory": 2**20, "pods": 1}
+    driver.nodes(2, {"vcore": 1_000 * size, "memory": 2**20 * size, "pods": 2 * size})
+    driver.applications([(f"all-{at}", "root.team.leaf0") for at in range(2 * size)])
+    hand_in(driver, [ask(f"r{at}", f"all-{at}", small) for at in range(2 * size)])
+
+    def turn(at: int) -> None:
+        driver.applications([("one", "root.team.leaf1")])
+        driver.update(asks=(ask("one", "one", multiply(small, size)),))
+        driver.now_ns += seconds(1)
+        driver.fire_own(TimerKind.PREEMPTION)
+        assert len(driver.released) == size, len(driver.released)
+
+    return driver, turn
+
+
 def victims_of_one(size: int) -> Made:
     """One ask looks for a victim among so many pods, under the policy yunikorn."""
     driver = full_of_victims(max(1, size // 20))
@@ -346,6 +394,12 @@ AXES = {
     "leaves, all at once": Axis(all_leaves, sizes=(10, 100, 1_000, 5_000), turns=5, by_size=True),
     "one max among queues": Axis(one_max, sizes=(10, 100, 1_000, 5_000), turns=6),
     "reclaim at once, kai": Axis(reclaim_at_once, sizes=(10, 100, 1_000), turns=1, by_size=True),
+    "gang that reclaims, kai": Axis(
+        gang_that_reclaims, sizes=(10, 100, 1_000), turns=1, by_size=True
+    ),
+    "victims of one ask, kai": Axis(
+        victims_of_one_ask, sizes=(10, 100, 1_000), turns=1, by_size=True
+    ),
     "victims of one, yunikorn": Axis(victims_of_one, sizes=(1_000, 10_000), turns=10),
 }  # fmt: skip
 

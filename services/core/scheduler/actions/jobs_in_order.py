@@ -5,7 +5,7 @@ Source: docs/rules/kai.md#order.
 
 from bisect import bisect_left, insort
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from fractions import Fraction
 from functools import partial
 from heapq import heapify, heappop, heappush
@@ -162,6 +162,11 @@ class JobOrder(_QueueOrder):
         for waiting in self._waiting.values():
             heapify(waiting)
 
+    def enter_all(self, others: "WaitingJobs", without: Container[str]) -> None:
+        """Enter all that wait but some, by their names."""
+        for leaf, entries in others.entries():
+            self._waiting[leaf] = [each for each in entries if each[1].name not in without]
+
     def push(self, job: Job) -> None:
         """Put a job back."""
         heappush(self._waiting.setdefault(job.queue, []), (job_key(job), job))
@@ -237,6 +242,11 @@ class WaitingJobs:
             requests[request] -= 1
             if not requests[request]:
                 del requests[request]
+
+    def entries(self) -> Iterable[tuple[Share, list[tuple[JobKey, Job]]]]:
+        """Return the leaves with their jobs in order, up to date."""
+        self.follow()
+        return self._entries.items()
 
     def of(self, leaf: Share) -> list[tuple[JobKey, Job]]:
         """Return the jobs of a leaf in order, each with its key."""

@@ -16,7 +16,7 @@ Accelerators and any other type that a node has count as vcore and memory do; ``
 nodes.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -212,7 +212,8 @@ def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> int:
 
 def _allocate(trial: Trial, _: Laws) -> None:
     """Let jobs wait for room that is being released: the minimum of each, then a task at a time."""
-    order = JobOrder(trial, filter(_is_untried, trial.asking))
+    left = (job for job in trial.asking if job.name not in trial.looked_at)
+    order = JobOrder(trial, filter(is_ready, left))
     while (job := trial.next_of(order.pop)) is not None:
         tasks = tasks_to_allocate(job)
         if not may_take(trial, job, tasks):
@@ -225,11 +226,10 @@ def _allocate(trial: Trial, _: Laws) -> None:
             order.push(job)
 
 
-def _solve_each(
-    trial: Trial, jobs: Iterable[Job], search_of: Callable[[Trial, Job], Search | None]
-) -> None:
+def _solve_each(trial: Trial, search_of: Callable[[Trial, Job], Search | None]) -> None:
     """Let jobs look for victims, in order; those that succeed may ask for more."""
-    order, others = JobOrder(trial, jobs), WaitingJobs(trial)
+    order, others = JobOrder(trial, ()), WaitingJobs(trial)
+    order.enter_all(others, trial.looked_at)
     while (job := trial.next_of(order.pop)) is not None:
         search = search_of(trial, job) if could_ever_fit(trial, job) else None
         if search is not None and solve(trial, job, search, others) and is_ready(job):
@@ -239,22 +239,17 @@ def _solve_each(
 
 def _consolidate(trial: Trial, laws: Laws) -> None:
     """Move preemptible tasks together so that a job that waits fits; nobody is lost."""
-    _solve_each(trial, filter(_is_untried, trial.asking), laws.consolidation)
+    _solve_each(trial, laws.consolidation)
 
 
 def _reclaim(trial: Trial, laws: Laws) -> None:
     """Take back for queues under their fair share what others have above theirs."""
-    _solve_each(trial, filter(_is_untried, trial.asking), laws.reclaim)
+    _solve_each(trial, laws.reclaim)
 
 
 def _preempt(trial: Trial, laws: Laws) -> None:
     """Take from lower priorities of the same queue."""
-    _solve_each(trial, filter(_is_untried, trial.asking), laws.preemption)
-
-
-def _is_untried(job: Job) -> bool:
-    """Return whether a job may be tried, and has not been in this pass of the action."""
-    return job.name not in job.trial.looked_at and is_ready(job)
+    _solve_each(trial, laws.preemption)
 
 
 def _evict_stale_gangs(trial: Trial, _: Laws) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.statement.trial import UNLIMITED, Share, Trial
 
 Exact = int | Fraction
@@ -100,11 +101,15 @@ def set_fair_shares(trial: Trial) -> None:
     """Work out what every queue asks for and its fair share, from the root down."""
     for share in trial.shares.values():
         share.requested = list(share.allocated)
+    wanted: dict[tuple[Share, Shape], int] = {}
     for job in trial.asking:
-        request = trial.waiting_request(job)
-        for share in job.queue.lineage():
-            for at, value in enumerate(request):
-                share.requested[at] += value
+        for group, count in job.waits:
+            key = job.queue, group.bucket.shape
+            wanted[key] = wanted.get(key, 0) + count
+    for (leaf, shape), count in wanted.items():
+        for share in leaf.lineage():
+            for at, value in enumerate(trial.amounts(shape.resource)):
+                share.requested[at] += count * value
     divide_level(trial.top, trial.total, trial.width)
 
 

@@ -6,7 +6,7 @@ what was decided by then is carried out, and other messages are heard in between
 
 from dataclasses import dataclass, field
 
-MAX_WORK = 400  # moves tried, and jobs looked at, in one go of a pass; then it goes on
+MAX_WORK = 300  # moves tried, and jobs looked at, in one go of a pass; then it goes on
 MAX_PIECES = 10_000  # of one pass; what comes all the time is left to the next one
 
 

@@ -130,7 +130,7 @@ def is_evictable(task: Task) -> bool:
 class Job:
     """A gang: it starts with its minimum of tasks at once and may grow beyond."""
 
-    __slots__ = ("__dict__", "application", "counts", "kept", "queue", "trial")
+    __slots__ = ("__dict__", "application", "counts", "kept", "queue", "trial", "waits")
 
     def __init__(self, trial: "Trial", application: Application, queue: "Share") -> None:
         self.trial = trial
@@ -138,6 +138,7 @@ class Job:
         self.queue = queue
         asks = application.groups.values()
         self.kept = 0
+        self.waits: list[tuple[AskGroup, int]] = []  # groups of its asks, and how many of each
         self.counts = [0] * len(Status)
         self.counts[Status.RELEASING] = len(application.released)
         self.counts[Status.RUNNING] = len(application.allocations) - len(application.released)
@@ -145,16 +146,19 @@ class Job:
             self._count_asks()
 
     def _count_asks(self) -> None:
-        self.kept = len(_nodes_kept(self.application))
-        self.counts[Status.PIPELINED] = self.kept
-        self.counts[Status.PENDING] = sum(count for _, count in self.trial.waiting(self))
+        application = self.application
+        if application.reservations or application.claims:
+            self.kept = len(_nodes_kept(application))
+            self.counts[Status.PIPELINED] = self.kept
+        self.waits = self.trial.waiting(self)
+        self.counts[Status.PENDING] = sum([count for _, count in self.waits])
 
     @property
     def name(self) -> str:
         """Return the application's id."""
         return self.application.id
 
-    @cached_property
+    @property
     def number(self) -> int:
         """Return the order of creation."""
         return self.application.sequence
@@ -305,6 +309,8 @@ class Terms:
     def priority(self, application: Application) -> int:
         """Return the highest priority of what an application has and asks for."""
         items = application.allocations.values()
+        if not items:
+            return application.ask_priorities.highest(0)
         if len(items) == 1 and not application.ask_priorities:
             (only,) = items
             return only.priority
@@ -412,19 +418,14 @@ class Trial:
             self.looked_at[job.name] = None
         return job
 
-    def waiting(self, job: Job) -> Iterator[tuple[AskGroup, int]]:
-        """Yield the groups of a job's asks that wait for room, with how many do."""
-        for group in job.application.groups.values():
-            if self.terms.may_start(job.application, group):
-                yield group, sum(map(self.terms.may_ask, group.asks.values()))
-
-    def waiting_request(self, job: Job) -> Amount:
-        """Return what the asks of a job that wait for room ask for."""
-        total = (0,) * self.width
-        for group, count in self.waiting(job):
-            one = self.amounts(group.bucket.shape.resource)
-            total = plus(total, [count * value for value in one])
-        return total
+    def waiting(self, job: Job) -> list[tuple[AskGroup, int]]:
+        """Return the groups of a job's asks that wait for room, with how many do."""
+        terms, application = self.terms, job.application
+        return [
+            (group, sum(map(terms.may_ask, group.asks.values())))
+            for group in application.groups.values()
+            if terms.may_start(application, group)
+        ]
 
     def tasks_of(self, job: Job) -> Iterator[Task]:
         """Yield handles of a job's pods."""
