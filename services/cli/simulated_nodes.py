@@ -131,8 +131,12 @@ def _read(file: Path) -> tuple[NodeRecord, ...]:
     except DocumentsError as error:
         raise NodesError(f"{file}: {error.where}{error}") from error
     records: dict[str, NodeRecord] = {}
-    for at, document in enumerate(documents, start=1):
-        for record in _document(f"{file}: document {at}", json.loads(document.body)):
+    bodies = [json.loads(document.body) for document in documents]
+    is_mixed = any(body.get("kind") == "Node" for body in bodies)  # of a whole cluster
+    for at, body in enumerate(bodies, start=1):
+        if is_mixed and body.get("kind") not in (None, "Node"):
+            continue
+        for record in _document(f"{file}: document {at}", body):
             if record.name in records:
                 raise NodesError(f"{file}: document {at}: a second node {record.name!r}")
             records[record.name] = record
@@ -142,7 +146,7 @@ def _read(file: Path) -> tuple[NodeRecord, ...]:
 
 def _document(where: str, body: dict[str, Any]) -> list[NodeRecord]:
     if body.get("kind") == "Node":
-        return [_kubernetes_node(where, body)]
+        return [node_of_document(where, body)]
     entries = body.get("nodes")
     if not isinstance(entries, list) or not entries or len(body) > 1:
         raise NodesError(
@@ -167,7 +171,8 @@ def _entry(where: str, at: int, entry: object) -> list[NodeRecord]:
     return [NodeRecord(spec.name, capacity, spec.labels, spec.taints) for spec in specs]
 
 
-def _kubernetes_node(where: str, body: dict[str, Any]) -> NodeRecord:
+def node_of_document(where: str, body: dict[str, Any]) -> NodeRecord:
+    """Return a node as Kubernetes has it. Raises NodesError; ``where`` is its place in the file."""
     status = body.get("status")
     try:
         if isinstance(status, dict) and "allocatable" not in status:

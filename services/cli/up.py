@@ -32,6 +32,7 @@ from services.cli.render import APPLICATIONS
 from services.cli.render import console as make_console
 from services.cli.said import complain
 from services.cli.simulated_nodes import NodesError, drawn_levels, in_racks, nodes_of
+from services.cli.snapshot_file import Snapshot, SnapshotError, read_snapshot
 from services.cli.table import terminal_table
 from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
@@ -46,7 +47,7 @@ from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.service import ShimOptions
 from shared.bus.errors import BusUnavailableError
 from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
-from shared.messages.commands import SubmitManifests, SubmitResult
+from shared.messages.commands import CommandResult, SubmitManifests, SubmitResult
 from shared.model.scheduler_settings import MAX_LEVELS, TOPOLOGY_LEVELS, topology_levels
 from shared.model.states import ApplicationState
 from shared.model.units import milliseconds, seconds
@@ -89,6 +90,7 @@ class UpOptions:
     blocks: int = 0
     levels: str = ""
     preset: str = PRESET
+    snapshot: Path | None = None
 
 
 class StartError(RuntimeError):
@@ -97,7 +99,7 @@ class StartError(RuntimeError):
 
 _REFUSED = (
     OSError, UnknownBusError, ConfigurationError, BusUnavailableError, AccessError, PluginError,
-    NodesError, StartError,
+    NodesError, SnapshotError, StartError,
 )  # fmt: skip
 
 
@@ -108,7 +110,8 @@ def run_up(options: UpOptions) -> int:
     """
     set_up_logs(level="warning")
     try:
-        config = _config(options)
+        found = _snapshot(options)
+        config = found.config if found is not None else _config(options)
         kubernetes = _kubernetes(options)
         make_bus = bus_factory(options.bus, prefix=_prefix(options.prefix), name="muster up")
         simulated = ShimOptions(
@@ -118,11 +121,11 @@ def run_up(options: UpOptions) -> int:
             start_delay_ns=milliseconds(_START_DELAY_MS),
             confirm_delay_ns=milliseconds(_CONFIRM_DELAY_MS),
             default_run_ns=seconds(10),
-            first_nodes=_nodes(options),
+            first_nodes=found.nodes if found is not None else _nodes(options),
         )
         with listen("127.0.0.1", options.port) as listening:
             cluster = LocalCluster(make_bus, SystemClock(), simulated, kubernetes=kubernetes)
-            return asyncio.run(_Up(cluster, options, listening).run())
+            return asyncio.run(_Up(cluster, options, listening, found).run())
     except _REFUSED as error:
         complain(f"muster up: {_sentence(error)}")
         return status_of(error, Exit.CONFIGURATION)
@@ -189,6 +192,18 @@ def _scheduler_settings(options: UpOptions, config: QueueFile) -> dict[str, str]
     return {"preset": options.preset, **config.settings, **plugins, **drawn}
 
 
+def _snapshot(options: UpOptions) -> Snapshot | None:
+    """Return the cluster of --from, where it is given. Raises SnapshotError, OSError."""
+    if options.snapshot is None:
+        return None
+    if options.demo or options.config or options.kubeconfig:
+        raise SnapshotError(
+            "--from goes without --demo, --config and --kubeconfig: the file has the nodes, the "
+            "queues and the pods"
+        )
+    return read_snapshot(options.snapshot)
+
+
 def _config(options: UpOptions) -> QueueFile:
     """Return the queues that hold at first. Raises ConfigurationError with their file's name."""
     if options.config is None:
@@ -206,8 +221,15 @@ def _config(options: UpOptions) -> QueueFile:
 class _Up:
     """One `muster up`: the services, the API, what is shown of them, and their end."""
 
-    def __init__(self, cluster: LocalCluster, options: UpOptions, listening: socket.socket) -> None:
+    def __init__(
+        self,
+        cluster: LocalCluster,
+        options: UpOptions,
+        listening: socket.socket,
+        snapshot: Snapshot | None = None,
+    ) -> None:
         self.cluster = cluster
+        self.snapshot = snapshot
         self.options = options
         self.listening = listening
         self.console = make_console()
@@ -282,6 +304,9 @@ class _Up:
         nodes = sum(len(item.model.nodes) for item in cluster.api.partitions)
         bus = "in this process" if options.bus == MEMORY else f"RabbitMQ at {self._broker}"
         self.console.print(f"Muster is up: {nodes} nodes, API on {self.url}, bus {bus}")
+        if self.snapshot is not None:
+            for command in self.snapshot.commands():
+                self._say_refused(await cluster.ask(command))
         if options.demo:
             await self._submit_demo()
         if not options.once:
@@ -314,8 +339,13 @@ class _Up:
             if item.name == "queues.yaml" or not item.name.endswith(".yaml"):
                 continue
             documents = read_documents(item.read_bytes(), item.name)
-            result = await self.cluster.ask(SubmitManifests(documents))
-            assert isinstance(result, SubmitResult)
+            self._say_refused(await self.cluster.ask(SubmitManifests(documents)))
+
+    def _say_refused(self, result: object) -> None:
+        """Print what of a submission was refused."""
+        if isinstance(result, CommandResult) and not result.done:
+            self.console.print(f"refused {result.message}")
+        if isinstance(result, SubmitResult):
             for refused in result.refused:
                 said = f"{refused.source}: {refused.field_path}: {refused.message}"
                 self.console.print(f"refused {said}")

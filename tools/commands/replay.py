@@ -9,6 +9,22 @@ from services.cli.options import Output, OutputOption
 
 _YEAR = 366 * 86_400
 app = typer.Typer()
+From = Annotated[
+    Path | None,
+    typer.Option("--from", metavar="FILE", help="Nodes, queues, settings of a snapshot."),
+]
+Scheduler = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME=VALUE", help="A scheduler setting; may be repeated."),
+]
+Compare = Annotated[
+    Path | None, typer.Option(metavar="SETUP", help="Files of setups, side by side.")
+]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots as well.")]
+Spread = Annotated[
+    int,
+    typer.Option(metavar="SECONDS", help="How far a seed moves a submission.", min=0, max=_YEAR),
+]
 
 
 def _settings(pairs: list[str] | None) -> dict[str, str]:
@@ -39,13 +55,8 @@ def replay(
     queues: Annotated[
         Path | None, typer.Option(help="A queues.yaml; else a fifo leaf for each queue.")
     ] = None,
-    scheduler: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME=VALUE", help="A scheduler setting; may be repeated."),
-    ] = None,
-    compare: Annotated[
-        Path | None, typer.Option(metavar="SETUP", help="Files of setups, side by side.")
-    ] = None,
+    scheduler: Scheduler = None,
+    compare: Compare = None,
     jobs: Annotated[int, typer.Option(help="Only the first so many; 0: all.", min=0)] = 0,
     seeds: Annotated[
         int,
@@ -53,15 +64,9 @@ def replay(
             help="So many runs; but for the first, submissions are moved.", min=1, max=1000
         ),
     ] = 1,
-    spread: Annotated[
-        int,
-        typer.Option(
-            metavar="SECONDS", help="How far a seed moves a submission.", min=0, max=_YEAR
-        ),
-    ] = 3600,
-    html: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write a page with plots as well.")
-    ] = None,
+    spread: Spread = 3600,
+    html: Html = None,
+    snapshot: From = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Replay a log of jobs: how long they wait."""
@@ -72,6 +77,16 @@ def replay(
         raise typer.BadParameter("one trace is replayed; setups go behind --compare")
     others = () if compare is None else (compare, *(more or ()))
     wanted = Wanted(
-        trace, nodes, capacity, queues, _settings(scheduler), others, jobs, seeds, spread, html
+        trace,
+        nodes,
+        capacity,
+        queues,
+        _settings(scheduler),
+        others,
+        jobs,
+        seeds,
+        spread,
+        html,
+        snapshot,
     )
     raise typer.Exit(run(wanted, output))

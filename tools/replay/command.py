@@ -14,6 +14,8 @@ from services.cli.answers import Report, Shape, show
 from services.cli.exits import Exit, status_of
 from services.cli.options import Output
 from services.cli.said import complain
+from services.cli.snapshot_file import SnapshotError, read_snapshot
+from services.shim_adapter.queue_file import QueueFile
 from tools.replay.comparison import compared
 from tools.replay.curves import curves_of
 from tools.replay.figures import Figures, figures_of
@@ -22,7 +24,7 @@ from tools.replay.formats import read
 from tools.replay.jobs import Trace, TraceError
 from tools.replay.page.page import Replayed, page_of
 from tools.replay.run import Outcome, Replay, Watch
-from tools.replay.setup import Setup, read_setup, read_text, setup_of
+from tools.replay.setup import Setup, read_queues, read_setup, setup_of
 
 MAX_SETUPS = 10  # setups of one `muster replay --compare`; more are an error
 _GC_THRESHOLD = 100_000  # objects; a replay makes few circles and keeps much
@@ -42,6 +44,7 @@ class Wanted:
     seeds: int = 1
     spread_seconds: int = 3600
     html: Path | None = None
+    snapshot: Path | None = None  # what is not stated else is its
 
 
 def replay(wanted: Wanted, output: Output) -> int:
@@ -78,16 +81,28 @@ def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
             read_setup(trace, file, file.stem if stems.count(file.stem) == 1 else str(file))
             for file in files
         ]
+    taken = _taken(wanted.snapshot)
+    own_nodes = str(wanted.snapshot) if wanted.snapshot is not None else ""
     return [
         setup_of(
             trace,
             "setup",
-            nodes=wanted.nodes,
+            nodes=wanted.nodes or own_nodes,
             capacity=wanted.capacity,
-            queues=read_text(wanted.queues) if wanted.queues is not None else "",
-            scheduler=wanted.scheduler,
+            queues=read_queues(wanted.queues) if wanted.queues is not None else taken.text,
+            scheduler={**taken.settings, **wanted.scheduler},
         )
     ]
+
+
+def _taken(file: Path | None) -> QueueFile:
+    """Return the queues and settings of a snapshot, none without one. Raises TraceError."""
+    try:
+        return QueueFile("") if file is None else read_snapshot(file).config
+    except OSError as error:
+        raise TraceError(f"--from {file}: {error.strerror}") from error
+    except SnapshotError as error:
+        raise TraceError(f"--from {error}") from error
 
 
 def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:

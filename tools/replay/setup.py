@@ -20,10 +20,12 @@ from services.core.plugins import find_plugin
 from services.core.scheduler.model.hooks import PluginError
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.scheduler import ConfigurationError
+from services.shim_adapter.queue_file import queue_file
 from services.shim_adapter.records import NodeRecord
 from shared.model.names import QUEUE
 from shared.model.numbers import INT64_MAX
 from shared.model.scheduler_settings import named
+from shared.queueconfig import QueueConfigError
 from tools.replay.formats import read_nodes
 from tools.replay.jobs import Trace, TraceError
 
@@ -138,7 +140,7 @@ def _queues_of(file: Path, stated: object) -> str:
     if isinstance(stated, Inline):
         return stated.text
     path = _text_of(file, "queues", stated)
-    return read_text(file.parent / path) if path else ""
+    return read_queues(file.parent / path) if path else ""
 
 
 def _text_of(file: Path, key: str, stated: object) -> str:
@@ -188,6 +190,14 @@ def _document(file: Path) -> dict[str, Any]:
             f"{file}: {unknown[0][:_SHOWN]}: no such key; there are {', '.join(_KEYS)}"
         )
     return document
+
+
+def read_queues(file: Path) -> str:
+    """Return the queues in a file: a queues.yaml, ConfigMaps, Helm values. Raises TraceError."""
+    try:
+        return queue_file(read_text(file)).text
+    except QueueConfigError as error:
+        raise TraceError(f"{file}: {error}") from error
 
 
 def read_text(file: Path) -> str:

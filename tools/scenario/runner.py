@@ -29,6 +29,7 @@ from shared.messages.commands import (
     DeleteApplication,
     DeletePods,
     HoldConfirmations,
+    NodeSpec,
     PodName,
     SubmitManifests,
     SubmitResult,
@@ -148,7 +149,7 @@ class ScenarioRunner:
             self.clock,
             ShimOptions(
                 config=config,
-                scheduler_settings=scenario.scheduler.pairs(),
+                scheduler_settings=scenario.settings,
                 default_run_ns=0,
             ),
             HostOptions(heartbeat_ns=0),
@@ -254,9 +255,19 @@ class ScenarioRunner:
             raise StepError(answer.message)
 
     async def _add_nodes(self) -> None:
-        specs = tuple(spec for entry in self.scenario.nodes for spec in nodes_of_entry(entry))
+        taken = self.scenario.begins_with
+        specs = [spec for entry in self.scenario.nodes for spec in nodes_of_entry(entry)]
+        for node in taken.nodes if taken is not None else ():
+            specs.append(NodeSpec(node.name, "add", node.capacity, node.labels, node.taints))
+            specs += [NodeSpec(node.name, "drain")] * node.is_cordoned
         if specs:
-            await self._do(ChangeNodes(specs))
+            await self._do(ChangeNodes(tuple(specs)))
+        for command in taken.commands() if taken is not None else ():
+            answer = await self._answer(command)
+            refused = answer.refused if isinstance(answer, SubmitResult) else ()
+            if refused:
+                first = refused[0]
+                raise StepError(f"{first.source}: {first.field_path}: {first.message}")
 
     async def _pods(self, step: PodsStep) -> None:
         await self._do(messages.pods(step, self._namespaces.get(step.app)))

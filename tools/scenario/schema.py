@@ -24,6 +24,7 @@ from pydantic import (
 
 from services.cli.files import text_of
 from services.cli.node_entries import NodeEntry, TaintStep, quantities
+from services.cli.snapshot_file import Snapshot, SnapshotError, read_snapshot
 from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.settings import (
@@ -409,13 +410,26 @@ class SchedulerSettings(_Strict):
 
 
 class Scenario(_Strict):
-    """A whole file."""
+    """A whole file. ``snapshot`` names a cluster that it begins with, beside it."""
 
     name: str
+    snapshot: str = Field(default="", alias="from")
     config: str | InstanceOf[Inline] | None = None
     scheduler: SchedulerSettings = SchedulerSettings()
     nodes: list[NodeEntry] = []
     steps: list[Step] = Field(min_length=1)
+    _begins_with: Snapshot | None = PrivateAttr(None)
+
+    @property
+    def begins_with(self) -> Snapshot | None:
+        """Return the cluster that it begins with, if it names one."""
+        return self._begins_with
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """Return the scheduler settings: its own, then those of the cluster that it begins with."""
+        taken = self._begins_with.config.settings if self._begins_with is not None else {}
+        return {**taken, **self.scheduler.pairs()}
 
 
 def parse_duration_ns(value: Any) -> int:
@@ -439,7 +453,20 @@ def load_scenario(path: Path) -> tuple[Scenario, str]:
             line = _line_of(root, ("steps", at))
             found = ", ".join(sorted(step.model_fields_set)) or "none"
             raise ScenarioError(f"{path}:{line}: steps.{at}: one key a step, found {found}")
+    if scenario.snapshot:
+        scenario._begins_with = _snapshot(path.parent / scenario.snapshot)
+    if scenario.config is None and scenario.begins_with is not None:
+        return scenario, scenario.begins_with.config.text
     return scenario, config_text(scenario.config, path.parent)
+
+
+def _snapshot(path: Path) -> Snapshot:
+    try:
+        return read_snapshot(path)
+    except OSError as error:
+        raise ScenarioError(f"from: {path}: {error.strerror}") from error
+    except SnapshotError as error:
+        raise ScenarioError(f"from: {error}") from error
 
 
 def config_text(config: str | Inline | None, folder: Path) -> str:

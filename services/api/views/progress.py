@@ -92,6 +92,7 @@ def configuration(model: Model) -> dict[str, Any]:
     return {
         "checksum": partition.config_checksum,
         "text": model.configuration.text if model.configuration is not None else "",
+        "scheduler": dict(model.configuration.extra) if model.configuration is not None else {},
         "since": partition.state_time_ns,
         "error": partition.config_error,
         "warnings": list(partition.config_warnings),

@@ -94,6 +94,11 @@ Plugins = Annotated[
 ]
 
 
+From = Annotated[
+    Path | None, typer.Option("--from", metavar="FILE", help="A cluster of `muster snapshot`.")
+]
+
+
 class Preset(StrEnum):
     """When a gang starts, and what it holds until then."""
 
@@ -126,6 +131,7 @@ def up(
     kubeconfig: Kubeconfig = None,
     plugins: Plugins = "",
     preset: PresetOption = Preset.MUSTER,
+    snapshot: From = None,
 ) -> None:
     """Run all of Muster here, the cluster simulated."""
     taken = dict(locals())
