@@ -12,6 +12,7 @@ from aio_pika.abc import AbstractChannel, AbstractIncomingMessage
 from pamqp.commands import Basic
 
 from shared.bus.amqp_message import envelope_in
+from shared.bus.arrived import Message
 from shared.bus.base import MAX_SEARCHED, DeadLetter, Wanted
 from shared.bus.bodies import LENGTH, read_at_most, readable
 from shared.bus.dead_letters import MAX_REASON, MAX_SHOWN_BYTES
@@ -23,9 +24,7 @@ _REASON, _INBOX, _KEY = "x-reason", "x-inbox", "x-key"
 _NO_REASON = "no reason was given"
 
 
-def letter_to_leave(
-    message: AbstractIncomingMessage, inbox: Address, reason: str, user: str
-) -> aio_pika.Message:
+def letter_to_leave(message: Message, inbox: Address, reason: str, user: str) -> aio_pika.Message:
     """Return what is dead-lettered of a message that came to an inbox."""
     return aio_pika.Message(
         message.body,

@@ -1,9 +1,9 @@
 """Envelopes as AMQP messages and back: identities in properties, the rest in headers."""
 
 import aio_pika
-from aio_pika.abc import AbstractIncomingMessage
 
 from shared.bus import codec
+from shared.bus.arrived import Message
 from shared.bus.bodies import LENGTH, check_length
 from shared.bus.errors import PoisonError
 from shared.bus.properties import MAX_PROPERTY_BYTES, check_properties, check_version
@@ -58,7 +58,7 @@ def _short(text: str) -> str:
     return text.encode(errors="replace")[:MAX_PROPERTY_BYTES].decode(errors="ignore")
 
 
-def envelope_in(message: AbstractIncomingMessage, inbox: Address, key: str = "") -> Envelope:
+def envelope_in(message: Message, inbox: Address, key: str = "") -> Envelope:
     """Return the envelope in an AMQP message. Raises PoisonError.
 
     ``key`` is what it was published with, where that is not the message's own.

@@ -41,6 +41,7 @@ from shared.bus import topology
 from shared.bus.addresses import addresses_of, order_of
 from shared.bus.amqp_letters import envelope_of, found_letters, letter_of, letter_to_leave
 from shared.bus.amqp_message import envelope_in, message_of, routing_key
+from shared.bus.arrived import Message, hand_over
 from shared.bus.base import (
     ANY_LETTER,
     MAX_SEARCHED,
@@ -296,8 +297,9 @@ class RabbitBus:
 
     async def _publish_batch(self, batch: list[_Addressed]) -> None:
         """Publish what may be in flight together; what is refused is tried again, in order."""
-        refused = batch if len(batch) == 1 else await self._refused_of(batch)
-        await asyncio.gather(*map(self._publish_lane, _lanes(refused)))
+        refused = await self._refused_of(batch)
+        if refused:
+            await asyncio.gather(*map(self._publish_lane, _lanes(refused)))
         for _, to in batch:
             self._widths.took(to)
 
@@ -305,7 +307,7 @@ class RabbitBus:
         """Publish messages at once; return those that full inboxes refuse."""
         channel = self._publishing
         if channel is None:
-            raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
+            return batch  # nothing is connected: who tries the first of them says so
         letters = [
             Letter(message, routing_key(to, message.type or ""), to.is_durable)
             for message, to in batch
@@ -347,9 +349,7 @@ class RabbitBus:
                 self._widths.refused(to)
                 raise
 
-    async def put_aside(
-        self, message: AbstractIncomingMessage, inbox: Address, reason: str
-    ) -> None:
+    async def put_aside(self, message: Message, inbox: Address, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
         await self.connect()
         assert self._dead is not None
@@ -764,9 +764,9 @@ class RabbitSubscription:
         self._channel = channel
         self._queues = queues
         self._inbox = inbox
-        self._arrived: asyncio.Queue[AbstractIncomingMessage | None] = asyncio.Queue()
-        self._held: dict[int, AbstractIncomingMessage] = {}
-        self._order: InOrder[AbstractIncomingMessage] = InOrder()
+        self._arrived: asyncio.Queue[Message | None] = asyncio.Queue()
+        self._held: dict[int, Message] = {}
+        self._order: InOrder[Message] = InOrder()
         self._is_lost = False
 
     async def start(self) -> None:
@@ -778,10 +778,11 @@ class RabbitSubscription:
         self._channel.close_callbacks.add(self._on_lost)
         underlay = await self._channel.get_underlay_channel()
         underlay.on_consumer_cancel_callbacks.add(self._on_lost)
+        await hand_over(self._channel, self._arrived.put_nowait)
         for queue, arguments in self._queues:
             await queue.consume(self._on_message, arguments=arguments)
 
-    async def _on_message(self, message: AbstractIncomingMessage) -> None:
+    async def _on_message(self, message: Message) -> None:
         self._arrived.put_nowait(message)
 
     def _on_lost(self, *_: object) -> None:
@@ -800,7 +801,7 @@ class RabbitSubscription:
                 await pace.keep(message.body)
         return deliveries
 
-    async def _next(self, max_items: int) -> list[AbstractIncomingMessage]:
+    async def _next(self, max_items: int) -> list[Message]:
         """Wait for messages; return what may be handled now, in order."""
         now = asyncio.get_running_loop().time
         waiting = await self._first()
@@ -815,14 +816,14 @@ class RabbitSubscription:
             found += self._order.take(message.message_id or "", after, message, now())
         return found
 
-    async def _first(self) -> list[AbstractIncomingMessage | None]:
+    async def _first(self) -> list[Message | None]:
         """Wait for a message, at most until one that is kept is overdue."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._order.due()):
                 return [await self._arrived.get()]
         return []
 
-    async def _decoded(self, message: AbstractIncomingMessage) -> Delivery | None:
+    async def _decoded(self, message: Message) -> Delivery | None:
         tag = message.delivery_tag
         assert tag is not None
         try:
@@ -867,7 +868,7 @@ class RabbitSubscription:
         if message is not None:
             await self._put_aside(message, reason)
 
-    async def _put_aside(self, message: AbstractIncomingMessage, reason: str) -> None:
+    async def _put_aside(self, message: Message, reason: str) -> None:
         with _away("cannot dead-letter"):
             await self._bus.put_aside(message, self._inbox, reason)
             await message.ack()

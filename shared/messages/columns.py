@@ -13,6 +13,7 @@ from typing import Any, Generic, TypeVar, cast, overload
 from shared.model.memo import once_per_class
 
 T = TypeVar("T")
+_FEW = 4  # items: a field that none of them has costs as much as one that they have
 
 
 class Same:
@@ -99,7 +100,9 @@ class Columns(Sequence[T], Generic[T]):
     # --- by the item ----------------------------------------------------------------------------
 
     def items(self) -> tuple[T, ...]:
-        """Return all items; they are made once."""
+        """Return all items; they are made once: few from what they have, many by the column."""
+        if self._items is None and self._count <= _FEW:
+            self._items = tuple([self._item(row) for row in range(self._count)])
         if self._items is None:
             columns = [_values(self.raw(name), self._count) for name in names_of(self.item_class)]
             make = cast(Callable[..., T], self.item_class)
@@ -122,7 +125,9 @@ class Columns(Sequence[T], Generic[T]):
             return self.checked(self.item_class, len(range(self._count)[at]), parts)
         if self._items is not None:
             return self._items[at]
-        row = range(self._count)[at]
+        return self._item(range(self._count)[at])
+
+    def _item(self, row: int) -> T:
         values = {name: _value(column, row) for name, column in self._columns.items()}
         return self.item_class(**values)
 

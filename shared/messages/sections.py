@@ -67,6 +67,8 @@ def coalesced(outgoing: list[Outgoing]) -> list[Outgoing]:
 
 def merged(outgoing: list[Outgoing]) -> list[tuple[Outgoing, list[int]]]:
     """Return coalesced messages, each with the places of those that it is made of."""
+    if len(outgoing) == 1:
+        return [(part, [0]) for part in split(outgoing[0])]
     runs: list[_Run] = []
     open_runs: dict[str, _Run] = {}
     for at, item in enumerate(outgoing):

@@ -73,6 +73,7 @@ from shared.runtime.dedupe import HandledMessages
 from shared.runtime.figures import Figures, tell_figures_of
 from shared.runtime.metrics import HostMetrics
 from shared.runtime.replaying import Replays, answer_to, envelope_of_letter
+from shared.runtime.spacing import Spacing
 from shared.runtime.stopping import stop_if_told
 from shared.runtime.telemetry import Tap
 
@@ -136,6 +137,7 @@ class HostOptions:
     """How a host runs. ``heartbeat_ns`` 0: one at the start and no more (scenarios).
 
     ``hold_tap_ns`` is how long its trace may wait to be sent; decisions never wait.
+    ``max_pause_ns`` is how long messages may gather while more come than are handled.
     ``silent_ns`` is how long one's own heartbeats may stay away until the place is lost (rule 11):
     as long as a broker takes to miss a client.
     """
@@ -144,6 +146,7 @@ class HostOptions:
     silent_ns: int = seconds(9)
     is_tapped: bool = True
     hold_tap_ns: int = 0
+    max_pause_ns: int = 0
     max_batch: int = MAX_BATCH
     on_crash: Callable[[BaseException], None] | None = field(default=None)
 
@@ -183,6 +186,8 @@ class Host:
         self._tap = Tap(
             inbox.service, is_on=self._options.is_tapped, hold_ns=self._options.hold_tap_ns
         )
+        self._spacing = Spacing(self._options.max_pause_ns)
+        self._idle_ns = 0  # for what came last, waited
         self._started_ns = clock.now_ns()
         self.is_waiting = False
         self._is_connected = False
@@ -359,9 +364,7 @@ class Host:
         try:
             while not self._gives_up:
                 stop_if_told()
-                receiving = receiving or asyncio.create_task(
-                    subscription.receive(self._options.max_batch)
-                )
+                receiving = receiving or asyncio.create_task(self._receive(subscription))
                 injected = injected or asyncio.create_task(self._next_injected())
                 sleeping = self._sleeper()
                 waiting = {receiving, injected} | ({sleeping} if sleeping else set())
@@ -385,6 +388,16 @@ class Host:
             for task in (receiving, injected, sleeping):
                 if task is not None:
                     task.cancel()
+
+    async def _receive(self, subscription: Subscription) -> list[Delivery]:
+        """Return what comes, after a pause where that makes one batch of several."""
+        pause_ns = self._spacing.pause_ns
+        if pause_ns:
+            await self._clock.sleep_until(self._clock.now_ns() + pause_ns)
+        began_ns = self._clock.now_ns()
+        deliveries = await subscription.receive(self._options.max_batch)
+        self._idle_ns = self._clock.now_ns() - began_ns
+        return deliveries
 
     async def _next_injected(self) -> Envelope:
         """Return the first of what was injected and is not answered."""
@@ -444,6 +457,7 @@ class Host:
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
         """Handle what came, unless it waited for a machine that could say nothing (rule 9)."""
+        came_ns, count = self._clock.now_ns(), len(deliveries)
         if self._to_put_down > 0:
             self._to_put_down -= len(deliveries)
             await self._leave_out(subscription, deliveries)
@@ -460,6 +474,13 @@ class Host:
             self._answered(inside)
             self._to_put_down = stuck.waiting
             self.machine = self._make_machine()
+        if count:
+            self._spacing.took(
+                count,
+                idle_ns=self._idle_ns,
+                spent_ns=self._clock.now_ns() - came_ns,
+                is_full=count >= self._options.max_batch,
+            )
 
     async def _leave_out(self, subscription: Subscription, deliveries: list[Delivery]) -> None:
         """Acknowledge unhandled messages: redelivery would reorder them."""
@@ -637,20 +658,27 @@ class Host:
         if flush is None:
             return []
         started = self.metrics.started()
-        is_long = getattr(self.machine, "is_flush_long", None)
-        again = AsyncRetrying(
-            retry=retry_if_exception_type(NotNowError), wait=_PAUSE, before_sleep=self._keep_again
-        )
-        async for attempt in again:
-            with attempt:
-                if is_long is not None and is_long():
-                    outgoing: list[Outgoing] = coalesced(await asyncio.to_thread(flush, now_ns))
-                else:
-                    outgoing = coalesced(flush(now_ns))
+        try:
+            outgoing = await self._flushed(flush, now_ns)
+        except NotNowError as error:
+            self._cannot_keep(str(error))
+            again = AsyncRetrying(
+                retry=retry_if_exception_type(NotNowError),
+                wait=_PAUSE,
+                before_sleep=lambda attempts: self._cannot_keep(_why(attempts)),
+            )
+            outgoing = await again(self._flushed, flush, now_ns)
         spent_ns = self.metrics.handled("flush", started)
         step = self._tap.decided(outgoing, cause, spent_ns)
         cause = replace(cause, correlation_id="", traceparent="")
         return self._answers(_said(outgoing, cause, offset=_OF_THE_FLUSH), cause, now_ns, step)
+
+    async def _flushed(self, flush: Callable[[int], list[Outgoing]], now_ns: int) -> list[Outgoing]:
+        """Return what a flush says, in a thread where it is long. Raises NotNowError."""
+        is_long = getattr(self.machine, "is_flush_long", None)
+        if is_long is not None and is_long():
+            return coalesced(await asyncio.to_thread(flush, now_ns))
+        return coalesced(flush(now_ns))
 
     def _answers(
         self, said: list[_Said], last: Envelope, now_ns: int, step: str = ""
@@ -755,10 +783,19 @@ class Host:
 
         Raises PoisonError, having published nothing, when one cannot be sent as it is.
         """
-        if envelopes:
-            again = AsyncRetrying(retry=_IS_AWAY, wait=_PAUSE, before_sleep=self._say_again)
+        if not envelopes:
+            return
+        try:
+            await self._publish_once(envelopes)
+        except BusUnavailableError as error:
+            self._say_again(str(error))
+            again = AsyncRetrying(
+                retry=_IS_AWAY,
+                wait=_PAUSE,
+                before_sleep=lambda attempts: self._say_again(_why(attempts)),
+            )
             await again(self._publish_once, envelopes)
-            self.metrics.published(len(envelopes))
+        self.metrics.published(len(envelopes))
 
     async def _publish_once(self, envelopes: list[Envelope]) -> None:
         try:
@@ -770,15 +807,15 @@ class Host:
                     raise _StuckError(fill.waiting) from None
             raise
 
-    def _keep_again(self, attempts: RetryCallState) -> None:
+    def _cannot_keep(self, error: str) -> None:
         log.error(
             "what was done cannot be kept; trying until it can",
             service=self.inbox.service,
-            error=_why(attempts),
+            error=error,
         )
 
-    def _say_again(self, attempts: RetryCallState) -> None:
-        log.warning("publishing again", service=self.inbox.service, error=_why(attempts))
+    def _say_again(self, error: str) -> None:
+        log.warning("publishing again", service=self.inbox.service, error=error)
 
     async def _beat(self) -> None:
         """Put a heartbeat into the own inbox: the active reader learns that it is active."""

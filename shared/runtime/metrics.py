@@ -28,6 +28,7 @@ class HostMetrics:
         self._service = service
         self.published_total = 0
         self.handled_total = 0
+        self._of_kind: dict[str, tuple[Histogram, Histogram]] = {}
         for counter in (_PUBLISHED, _REPEATED, _SET_ASIDE):
             counter.labels(service)  # exported from the start: an alert needs the step from 0 to 1
 
@@ -38,13 +39,21 @@ class HostMetrics:
     def handled(self, kind: str, started: int) -> int:
         """Count a message as handled; return the nanoseconds it took."""
         spent_ns = time.perf_counter_ns() - started
-        _HANDLED.labels(self._service, kind).observe(spent_ns / 1e9)
+        self._histograms(kind)[0].observe(spent_ns / 1e9)
         self.handled_total += 1
         return spent_ns
 
     def waited(self, kind: str, age_ns: int) -> None:
         """Note how old a message was when it was handled; clocks of two machines may differ."""
-        _AGE.labels(self._service, kind).observe(max(0, age_ns) / 1e9)
+        self._histograms(kind)[1].observe(max(0, age_ns) / 1e9)
+
+    def _histograms(self, kind: str) -> tuple[Histogram, Histogram]:
+        """Return those of a kind, how long it took and how old it was; they are looked up once."""
+        found = self._of_kind.get(kind)
+        if found is None:
+            labels = (self._service, kind)
+            found = self._of_kind[kind] = _HANDLED.labels(*labels), _AGE.labels(*labels)
+        return found
 
     def published(self, count: int) -> None:
         """Count published messages."""

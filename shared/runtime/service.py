@@ -33,6 +33,7 @@ from shared.runtime.settings import (
     load_settings,
     without_credentials,
 )
+from shared.runtime.spacing import MAX_PAUSE_NS
 from shared.runtime.telemetry import flush_spans
 
 EXIT_CONFIGURATION = 78
@@ -40,7 +41,10 @@ EXIT_ENDED = 1
 # New objects between checks the young ones, such looks between those at the middle-aged, and
 # those before one at all: 5 ms, 30 ms, and with 50,000 pods 100 to 200 ms of CPU (ADR 43).
 _GC_THRESHOLDS = (5_000, 3, 300)
-_OPTIONS = HostOptions(hold_tap_ns=milliseconds(100))  # users read a story seconds after it
+_OPTIONS = HostOptions(
+    hold_tap_ns=milliseconds(100),  # users read a story seconds after it
+    max_pause_ns=MAX_PAUSE_NS,
+)
 log = structlog.get_logger("muster.service")
 
 MakeMachine = Callable[[str], Machine]

@@ -97,8 +97,7 @@ async def idle(url: str, count: int, seconds: float) -> tuple[int, int, dict[str
         await asyncio.sleep(seconds)
         told = {kind: number / seconds for kind, number in traffic.published.items()}
         inboxes = [key for key, to in traffic.readers.items() if to.is_durable]
-        members = [cluster.running[name].members for name in ("core", "timers")]
-        hosts = sum(len(item.hosts) for item in members if item is not None)
+        hosts = sum(len(cluster.running[name].hosts) for name in ("core", "timers"))
     finally:
         await cluster.stop()
         bus = RabbitBus(url, prefix=prefix)

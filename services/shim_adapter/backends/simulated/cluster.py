@@ -103,8 +103,10 @@ class SimulatedCluster:
             if existing is not None:
                 self.world.drop_pod(existing)
             uid = derived_id(f"pod/{cause}", at)
-            named = replace(spec, application_id=with_uid(spec.application_id, uid))
-            news.append(self._add(uid, named, now_ns))
+            name = with_uid(spec.application_id, uid)
+            if name != spec.application_id:
+                spec = replace(spec, application_id=name)  # noqa: PLW2901
+            news.append(self._add(uid, spec, now_ns))
         return news
 
     def place_foreign(

@@ -1,0 +1,35 @@
+"""How long a host lets messages gather before it takes the next batch. Pure.
+
+At rest a message is handled at once. While messages come faster than a batch is done, each batch
+costs as much as a larger one: so the host pauses after it, twice as long each time, and half as
+long once they come more slowly. A pause is at most MAX_PAUSE_NS, and twice what a batch takes.
+"""
+
+from shared.model.units import milliseconds
+
+MAX_PAUSE_NS = milliseconds(8)  # between two batches; what comes in between is one of them
+_LEAST_NS = milliseconds(1)
+_SEVERAL = 2  # messages; one alone has gathered nobody
+
+
+class Spacing:
+    """The pause of one host. ``most_ns`` 0: it never pauses."""
+
+    def __init__(self, most_ns: int = 0) -> None:
+        self._most_ns = most_ns
+        self._pause_ns = 0
+        self._is_full = False
+
+    @property
+    def pause_ns(self) -> int:
+        """Return how long to wait now; after a batch that was full no moment, for more waits."""
+        return 0 if self._is_full else self._pause_ns
+
+    def took(self, messages: int, *, idle_ns: int, spent_ns: int, is_full: bool) -> None:
+        """Note a batch: how long was waited for its first message, and how long all of it took."""
+        self._is_full = is_full
+        if messages >= _SEVERAL and idle_ns <= spent_ns:
+            longer = max(_LEAST_NS, 2 * self._pause_ns)
+            self._pause_ns = min(longer, self._most_ns, 2 * spent_ns)
+        else:
+            self._pause_ns = self._pause_ns // 2 if self._pause_ns > _LEAST_NS else 0
