@@ -11,18 +11,14 @@ Rule 3: it may preempt on its node, once: allocations that are not of such asks 
 Source: docs/rules/scheduling.md#required-nodes; cases R-08 to R-11, G-17.
 """
 
-from collections.abc import Sequence
-
+from services.core.scheduler.actions.on_node import OnNode, Opening, budget_costs
 from services.core.scheduler.actions.victims import evict_for, have_type_in_common
 from services.core.scheduler.model.node_fit import matches
 from services.core.scheduler.model.rows import Application, Bucket, Claim, Node, Purpose
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.filters.base import After
-from services.core.scheduler.nodes.filters.room import room_of
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.nodes.victim_sets import (
     Candidate,
-    Costs,
     Limit,
     Needs,
     Steps,
@@ -36,7 +32,6 @@ from services.core.scheduler.statement.journal import (
     NoVictim,
 )
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.statement import under_way
 from shared.messages.interface import Allocation
 from shared.model.reasons import Fact, Kind, Law, Reason, Refusal
 from shared.model.resources import ResourceView, bounded, fits_room
@@ -111,38 +106,16 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation] | N
 
     Pods that keep the ask away have to go as well: without that the room would be none for it.
     """
-    base, filters = under_way(partition, node), partition.nodes.filters
-    room = room_of(node, base)
-    short = [
-        (name, value - room.get(name, 0))
-        for name, value in ask.shape.resource.items()
-        if value > max(0, room.get(name, 0))
-    ]
-    going = partition.victims.budgets.going()
-    limits: dict[Limit, int] = {}
-    shape = ask.shape
-    has_to_be_open = bool(shape.labels) or shape.on_devices is not None
-    has_to_be_open = has_to_be_open or partition.nodes.pods.concern(shape)
+    here = OnNode(Opening(partition, ask), node)
+    going, limits = partition.victims.budgets.going(), dict[Limit, int]()
 
     def candidate(victim: Victim) -> Candidate:
-        budget = going.limit_of(victim.key)
-        costs: Costs = ()
-        if budget is not None:
-            name, limits[name] = budget
-            costs = ((name, 1),)
-        gives = tuple(victim.kind.amount.get(name, 0) for name, _ in short)
-        return Candidate(victim, gives, costs, victim.key if has_to_be_open else None)
-
-    def accepts(victims: Sequence[Victim]) -> bool:
-        after = After([*base.gone, *(victim.allocation for victim in victims)], base.coming)
-        holds = (filters.facts.devices.holds, filters.between_pods.holds)
-        return all(each(node, shape, after) for each in holds)
+        gives = tuple(victim.kind.amount.get(name, 0) for name, _ in here.lacking)
+        return Candidate(victim, gives, budget_costs(going, victim, limits), here.alike(victim))
 
     candidates = [candidate(victim) for victim in _candidates(partition, node, ask)]
     largest = tuple(map(max, zip(*(one.gives for one in candidates), strict=True)))
-    needs = Needs(
-        tuple(need for _, need in short), limits, accepts if has_to_be_open else None, largest
-    )
+    needs = Needs(tuple(need for _, need in here.lacking), limits, here.accepts, largest)
     if needs.are_met(needs.of, ()):
         return None
     found = smallest_set(candidates, needs, Steps()) or []

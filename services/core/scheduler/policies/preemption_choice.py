@@ -13,7 +13,7 @@ are those that would be there: neither victims nor what is being released, but w
 preempted.
 """
 
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 from heapq import merge
@@ -21,13 +21,12 @@ from itertools import chain
 
 import numpy as np
 
+from services.core.scheduler.actions.on_node import OnNode, Opening, budget_costs
 from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.constraints.guarantees import spare, used
 from services.core.scheduler.model.rows import Application, Claim, Node, Queue
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.filters.base import After
-from services.core.scheduler.nodes.filters.room import room_of
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts
 from services.core.scheduler.nodes.victim_kinds import Kind, Victim
 from services.core.scheduler.nodes.victim_sets import (
@@ -41,7 +40,7 @@ from services.core.scheduler.nodes.victim_sets import (
 )
 from services.core.scheduler.policies.preemption_victims import Eligible
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.statement import Statement, under_way
+from services.core.scheduler.statement.statement import Statement
 from services.core.scheduler.statement.tentative import PREEMPTING
 from shared.model.resources import multiply
 
@@ -97,23 +96,20 @@ class _Choice:
         self.leaf = leaf
         self.ask = ask
         self.trial = trial
-        self.wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
-        self.asks_about_pods = partition.nodes.pods.concern(ask.shape) or bool(
-            ask.shape.labels and partition.reserved_nodes.after_preemption
-        )
+        self.opening = Opening(partition, ask)
+        wanted = self.opening.wanted
         self._victims = victims
         self.kinds = frozenset(victims.takeable)
-        self._need: Amounts = np.array([*self.wanted.values()], dtype=np.int64)[:, None]
-        self._bounds = partition.victims.bounds(tuple(self.wanted), victims.takeable)
+        self._need: Amounts = np.array([*wanted.values()], dtype=np.int64)[:, None]
+        self._bounds = partition.victims.bounds(tuple(wanted), victims.takeable)
         self._limits = [
-            (queue, name, most - self.wanted[name])
+            (queue, name, most - wanted[name])
             for queue in leaf.lineage()
             for name, most in (queue.max_resource or {}).items()
-            if name in self.wanted
+            if name in wanted
         ]
         budgets = partition.victims.budgets
         self._is_less_than_known = bool(victims.spared or budgets)
-        self.has_to_be_open = self.asks_about_pods or ask.shape.on_devices is not None
         self.queue_needs = [
             (queue, name, need)
             for queue, name, most in self._limits
@@ -205,7 +201,7 @@ class _Choice:
 
     def _is_all_it_takes(self, kind: Kind) -> bool:
         """Return whether one of a kind is enough, on a node that has the room."""
-        if self.has_to_be_open or self._is_less_than_known or self._preemptor is not None:
+        if self.opening.has_to_be_open or self._is_less_than_known or self._preemptor is not None:
             return False
         start = self.trial.checkpoint()
         self.trial.count(kind.leaf.lineage(), PREEMPTING, kind.amount)
@@ -233,7 +229,7 @@ class _Choice:
             return
         attempt = _Attempt(self, node)
         chosen = attempt.victims(own)
-        if not own and attempt.has_room and not self.asks_about_pods:
+        if not own and attempt.has_room and not self.opening.asks_about_pods:
             self._tried_without_own = True  # others like it would take the same, from elsewhere
         if isinstance(chosen, NoChoice):
             self._why_not = max(self._why_not, chosen)
@@ -294,11 +290,7 @@ class _Choice:
         found = self._costs.get(kind)
         if found is None:
             found = self._costs[kind] = self._costs_of_guarantees(kind)
-        budget = self._going.limit_of(victim.key)
-        if budget is None:
-            return found
-        name, self.limits[name] = budget
-        return (*found, (name, 1))
+        return (*found, *budget_costs(self._going, victim, self.limits))
 
     def _costs_of_guarantees(self, kind: Kind) -> Costs:
         """Return what one of a kind takes of what its leaf and the queues above it may lose."""
@@ -326,17 +318,11 @@ class _Attempt:
     def __init__(self, choice: _Choice, node: Node) -> None:
         self._choice = choice
         self._node = node
-        self._before = under_way(choice.partition, node)
-        room = room_of(node, self._before)
-        self._node_needs = [
-            (name, need)
-            for name, value in choice.wanted.items()
-            if (need := value - room.get(name, 0)) > 0
-        ]
+        self._here = OnNode(choice.opening, node)
+        self._node_needs = self._here.lacking
         self._queue_needs: Sequence[QueueNeed] = ()
         self._gives: dict[tuple[Kind, bool], Part] = {}
-        self._accepts = self._is_open if choice.has_to_be_open else None
-        self.has_room = not self._node_needs and self._is_open([])
+        self.has_room = not self._node_needs and self._here.is_open([])
 
     def victims(self, own: list[Victim]) -> list[Victim] | NoChoice:
         """Return victims that let the ask in, and no more; or why there are none."""
@@ -377,7 +363,7 @@ class _Attempt:
         kinds = choice.kinds if self.has_room else {victim.kind: None for victim in own}
         parts = [self._part(kind, is_own=not self.has_room) for kind in kinds]
         largest = tuple(map(max, zip(*parts, strict=True))) if parts else ()
-        return Needs(needs, choice.limits, self._accepts, largest)
+        return Needs(needs, choice.limits, self._here.accepts, largest)
 
     def _part(self, kind: Kind, *, is_own: bool) -> Part:
         """Return what one of a kind gives of what the node and the queues lack."""
@@ -397,27 +383,4 @@ class _Attempt:
     def _candidate(self, victim: Victim) -> Candidate:
         choice = self._choice
         gives = self._part(victim.kind, is_own=self._is_own(victim))
-        return Candidate(victim, gives, choice.costs_of(victim), self._alike(victim))
-
-    def _alike(self, victim: Victim) -> Hashable:
-        """Return what victims have in common that leave a node open alike once they are gone."""
-        if self._accepts is None:
-            return None
-        table, allocation = self._choice.partition.nodes, victim.allocation
-        node = table.nodes[allocation.node_id]
-        return (
-            allocation.node_id,
-            allocation.constraints,
-            table.pods.labels_of(allocation.allocation_tags),
-            table.devices.of(node, victim.key),
-        )
-
-    def _is_open(self, victims: list[Victim]) -> bool:
-        """Return whether pods and devices would leave the node open to the ask."""
-        choice = self._choice
-        filters, shape = choice.partition.nodes.filters, choice.ask.shape
-        gone = [victim.allocation for victim in victims]
-        after = After([*self._before.gone, *gone], self._before.coming)
-        return filters.facts.devices.holds(self._node, shape, after) and (
-            not choice.asks_about_pods or filters.between_pods.holds(self._node, shape, after)
-        )
+        return Candidate(victim, gives, choice.costs_of(victim), self._here.alike(victim))

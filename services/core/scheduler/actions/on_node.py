@@ -1,0 +1,82 @@
+"""The condition on a node: what an ask lacks there, and whether victims that go leave it open.
+
+It holds for every search that takes victims of one node: once what was decided before is done and
+the victims have gone, the node has the room, and neither pods nor devices keep the ask away.
+"""
+
+from collections.abc import Hashable, Sequence
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.filters.base import After
+from services.core.scheduler.nodes.filters.room import room_of
+from services.core.scheduler.nodes.victim_budgets import Going
+from services.core.scheduler.nodes.victim_kinds import Victim
+from services.core.scheduler.nodes.victim_sets import Accepts, Costs, Limit
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.statement import under_way
+
+
+class Opening:
+    """What an ask asks of any node: amounts, and whether pods or devices may close one to it."""
+
+    def __init__(self, partition: Partition, ask: Ask) -> None:
+        self.partition, self.shape = partition, ask.shape
+        self.wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
+        may_meet_others = ask.shape.constraints.required_node or (
+            partition.reserved_nodes.after_preemption
+        )
+        self.asks_about_pods = partition.nodes.pods.concern(ask.shape) or bool(
+            ask.shape.labels and may_meet_others
+        )
+        self.has_to_be_open = self.asks_about_pods or ask.shape.on_devices is not None
+
+
+class OnNode:
+    """The condition on one node. ``lacking`` is what the node has too little of, by type."""
+
+    def __init__(self, opening: Opening, node: Node) -> None:
+        self._opening, self._node = opening, node
+        self._before = under_way(opening.partition, node)
+        room = room_of(node, self._before)
+        self.lacking = [
+            (name, need)
+            for name, value in opening.wanted.items()
+            if (need := value - room.get(name, 0)) > 0
+        ]
+
+    @property
+    def accepts(self) -> Accepts | None:
+        """Return what judges whether victims leave the node open; None: nothing closes it."""
+        return self.is_open if self._opening.has_to_be_open else None
+
+    def is_open(self, victims: Sequence[Victim]) -> bool:
+        """Return whether pods and devices leave the node open once victims have gone."""
+        opening, node = self._opening, self._node
+        filters, shape = opening.partition.nodes.filters, opening.shape
+        gone = [victim.allocation for victim in victims]
+        after = After([*self._before.gone, *gone], self._before.coming)
+        return filters.facts.devices.holds(node, shape, after) and (
+            not opening.asks_about_pods or filters.between_pods.holds(node, shape, after)
+        )
+
+    def alike(self, victim: Victim) -> Hashable:
+        """Key of victims that leave a node open alike once they have gone."""
+        if not self._opening.has_to_be_open:
+            return None
+        table, allocation = self._opening.partition.nodes, victim.allocation
+        return (
+            allocation.node_id,
+            allocation.constraints,
+            table.pods.labels_of(allocation.allocation_tags),
+            table.devices.of(table.nodes[allocation.node_id], victim.key),
+        )
+
+
+def budget_costs(going: Going, victim: Victim, limits: dict[Limit, int]) -> Costs:
+    """Return what a victim takes of its disruption budget, and enter what that lets go."""
+    budget = going.limit_of(victim.key)
+    if budget is None:
+        return ()
+    name, limits[name] = budget
+    return ((name, 1),)
