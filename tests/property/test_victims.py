@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from services.core.scheduler.model.preemptors import due_at, may_ever
 from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.victim_bounds import BoundsTable
 from services.core.scheduler.policies import preemption, preemption_choice
 from services.core.scheduler.policies.preemption_choice import NoChoice
 from services.core.scheduler.policies.preemption_victims import eligible
@@ -292,3 +293,55 @@ def test_the_index_answers_as_the_laws_are_read(config, nodes, there, done):
         cluster.do(*step)
         check_choices(cluster.core.partition)
         cluster.core.check()
+
+
+def bounds_of(partition: Partition) -> list[list[int]]:
+    """Return the bounds of all nodes for all kinds, as they are kept."""
+    kinds = tuple(kind for of_leaf in partition.victims.by_leaf.values() for kind in of_leaf)
+    bounds = partition.victims.bounds(("gpu", "vcore"), kinds)
+    parts = (*bounds.room, *bounds.reach, *bounds.largest, bounds.first[0], bounds.first[1])
+    return [part.tolist() for part in parts]
+
+
+def fresh_bounds(partition: Partition) -> list[list[int]]:
+    """Return the same, made from nothing."""
+    kept, partition.victims._bounds = partition.victims._bounds, BoundsTable()
+    found = bounds_of(partition)
+    partition.victims._bounds = kept
+    return found
+
+
+@given(
+    there=st.lists(st.tuples(pods, st.integers(0, 3)), min_size=3, max_size=12),
+    data=st.data(),
+)
+def test_the_index_follows_an_open_statement_and_its_end(there, data):
+    cluster = Cluster(config_of("{name: a}", "{name: p, queues: [{name: b}, {name: c}]}",
+                                "{name: q, queues: [{name: d}, {name: e}]}"), [6, 9, 4])  # fmt: skip
+    for pod, node in there:
+        cluster.exists(pod, node)
+    cluster.ask({**there[0][0], "constraints": Constraints(), "size": {"vcore": 30}})
+    partition = cluster.core.partition
+    partition.victims.start(partition.applications.values())
+    nodes = list(partition.nodes.nodes.values())
+    order = [[*partition.victims.on(node).order] for node in nodes]
+    before = bounds_of(partition)
+    waiting = partition.applications[there[0][0]["leaf"]]
+    asks = [ask for group in waiting.groups.values() for ask in group.asks.values()]
+    with Statement(partition, alone=True) as trial:
+        marks = [trial.checkpoint()]
+        found = [victim.allocation for here in order for victim in here]
+        for allocation in (
+            data.draw(st.lists(st.sampled_from(found), unique_by=id)) if found else []
+        ):
+            trial.evict(partition.applications[allocation.application_id], allocation, "")
+            assert bounds_of(partition) == fresh_bounds(partition)
+            marks.append(trial.checkpoint())
+        for ask in asks:
+            trial.pipeline(waiting, ask, data.draw(st.sampled_from(nodes)))
+        assert bounds_of(partition) == fresh_bounds(partition)
+        trial.rollback(data.draw(st.sampled_from(marks)))
+        assert bounds_of(partition) == fresh_bounds(partition)
+    assert [partition.victims.on(node).order for node in nodes] == order
+    assert bounds_of(partition) == before == fresh_bounds(partition)
+    check_index(partition)
