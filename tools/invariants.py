@@ -11,6 +11,7 @@ from services.core.scheduler.model.devices import change, need_of
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY
 from services.core.scheduler.model.rows import (
     Application,
+    EntryKey,
     EquivalenceClass,
     Node,
     Purpose,
@@ -482,6 +483,11 @@ def _patience(partition: Partition, application: Application) -> Iterator[str]:
         yield f"gang {application.id} is overdue at {due_ns} and is watched until {watched_ns}"
 
 
+def _first(queue: Queue, first: EntryKey | None, keys: list[EntryKey]) -> Iterator[str]:
+    if first != min(keys, default=None):
+        yield f"queue {queue.path}: the first of a bucket is at {first}, of {sorted(keys)}"
+
+
 def _buckets(queue: Queue) -> Iterator[str]:
     for bucket in (*queue.buckets.values(), queue.to_admit, queue.behind):
         for key, group in bucket.entries():
@@ -489,6 +495,8 @@ def _buckets(queue: Queue) -> Iterator[str]:
             now = group.application.order + head.order if head is not None else key
             if key != now:
                 yield f"queue {queue.path}: asks of {group.application.id} are at {key}, not {now}"
+        first, keys = bucket.first(), [key for key, _ in bucket.entries()]
+        yield from _first(queue, first[0] if first is not None else None, keys)
         for by_time, now in bucket.entries_by_run_time():
             if by_time != now:
                 yield f"queue {queue.path}: asks are at {by_time} by run time, not {now}"

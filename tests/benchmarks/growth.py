@@ -23,13 +23,18 @@ from services.core.scheduler.model.settings import KAI
 from shared.messages.constraints import Constraints, NodeTerm, PodTerm, Requirement
 from shared.messages.interface import (
     AddApplicationRequest,
+    Allocation,
     AllocationAsk,
     AllocationRelease,
+    NodeAction,
+    NodeInfo,
     TerminationType,
     UpdateConfiguration,
     UserGroupInformation,
 )
 from shared.messages.protocol import TimerKind
+from shared.messages.state import SnapshotRequest
+from shared.model.names import FOREIGN_TAG
 from shared.model.resources import multiply
 from shared.model.units import seconds
 from shared.runtime.service import spare_the_collector
@@ -188,12 +193,18 @@ def fitting_shapes(size: int) -> Made:
 def own_anti_affinity(size: int) -> Made:
     """Pods end that have nothing to do with so many asks, each kept away by its own term."""
     driver = Driver(config_of(5))
-    driver.nodes(20)
+    region = "topology.kubernetes.io/region"
+    capacity = {"vcore": 64_000, "memory": 256 * GIB, "pods": 1_000}
+    driver.update(
+        nodes=tuple(
+            NodeInfo(f"node-{at}", NodeAction.CREATE, capacity, {}, labels={region: "r"})
+            for at in range(20)
+        )
+    )
     driver.applications([(f"app-{at}", f"root.team.leaf{at % 5}") for at in range(10)])
     small = {"vcore": 10, "memory": 2**20, "pods": 1}
     plain = [ask(f"r{at}", "app-0", small, allocation_tags=tags("x")) for at in range(200)]
     hand_in(driver, plain)
-    region = "topology.kubernetes.io/region"
     hand_in(
         driver,
         [
@@ -202,6 +213,7 @@ def own_anti_affinity(size: int) -> Made:
             for at in range(size)
         ],
     )
+    assert len(driver.allocated) == 200 + size
 
     def turn(at: int) -> None:
         driver.update(
@@ -370,6 +382,138 @@ def victims_of_one(size: int) -> Made:
     return driver, turn
 
 
+def applications_running(size: int) -> Made:
+    """A pod comes in one of so many applications of one leaf that run."""
+    driver = Driver(config_of(1))
+    driver.nodes(size // 32 + 1)
+    driver.applications([(f"app-{at}", "root.team.leaf0") for at in range(size)])
+    hand_in(driver, [ask(f"{at}-0", f"app-{at}") for at in range(size)])
+
+    def turn(at: int) -> None:
+        driver.update(asks=(ask(f"b{at}", f"app-{(7 * at) % size}"),))
+
+    return driver, turn
+
+
+def depth(size: int) -> Made:
+    """A pod ends and another comes in a leaf that is so many queues deep."""
+    inner = "{name: leaf}"
+    for at in range(size):
+        inner = f"{{name: q{at}, queues: [{inner}]}}"
+    names = ".".join(f"q{at}" for at in reversed(range(size)))
+    driver = Driver(
+        f"partitions: [{{name: default, queues: [{{name: root, submitacl: '*', queues: [{inner}]}}]}}]"
+    )
+    driver.nodes(10)
+    driver.applications([("app", f"root.{names}.leaf")])
+    hand_in(driver, [ask(f"a{at}", "app") for at in range(100)])
+
+    def turn(at: int) -> None:
+        driver.update(releases=(ended("app", f"a{at}"),), asks=(ask(f"b{at}", "app"),))
+
+    return driver, turn
+
+
+def waiting_gangs(size: int) -> Made:
+    """A pod ends and another comes beside so many gangs that wait for their queue."""
+    driver = Driver(config_of(1, more=", resources: {max: {vcore: 64}}"))
+    driver.nodes(10)
+    driver.applications([("app", "root.team.leaf0")])
+    hand_in(driver, [ask(f"a{at}", "app", priority=1) for at in range(64)])
+    gangs = [(f"gang-{at}", "root.team.leaf0") for at in range(size)]
+    driver.applications(gangs, placeholder_ask=multiply(ONE, 20))
+    more = {"placeholder": True, "task_group_name": "tg"}
+    hand_in(
+        driver, [ask(f"g{at}-{n}", f"gang-{at}", **more) for at in range(size) for n in range(20)]
+    )
+    running = [f"a{at}" for at in range(64)]
+
+    def turn(at: int) -> None:
+        gone, new = (ended("app", running[at]),), ask(f"b{at}", "app", priority=1)
+        driver.update(releases=gone, asks=(new,))
+        running.append(f"b{at}")
+
+    return driver, turn
+
+
+def limits(size: int) -> Made:
+    """A pod comes of one of so many users of whom each has a limit of its own."""
+    each = ", ".join(
+        f"{{limit: l{at}, users: [u-{at}], maxresources: {{vcore: 9}}}}" for at in range(size)
+    )
+    driver = Driver(config_of(1, more=f", limits: [{each}]"))
+    driver.nodes(size // 32 + 1)
+    made = [
+        AddApplicationRequest(f"app-{at}", "root.team.leaf0", ugi=UserGroupInformation(f"u-{at}"))
+        for at in range(size)
+    ]
+    for batch in batches(made):
+        driver.update(new_applications=tuple(batch))
+
+    def turn(at: int) -> None:
+        driver.update(asks=(ask(f"b{at}", f"app-{at % size}"),))
+
+    return driver, turn
+
+
+def foreign_pods(size: int) -> Made:
+    """A pod of another scheduler comes beside so many of them."""
+    driver = Driver(config_of(1))
+    driver.nodes(100)
+
+    def foreign(key: str, at: int) -> Allocation:
+        small = {"vcore": 1, "memory": 2**20}
+        tags = {FOREIGN_TAG: "default"}
+        return Allocation(key, "", f"node-{at % 100:05}", small, allocation_tags=tags)
+
+    for batch in batches([foreign(f"f{at}", at) for at in range(size)]):
+        driver.update(allocations=tuple(batch))
+
+    def turn(at: int) -> None:
+        driver.update(allocations=(foreign(f"n{at}", at),))
+
+    return driver, turn
+
+
+def ends_at_once(size: int) -> Made:
+    """So many pods of one application end at once: the cost by pod."""
+    driver = Driver(config_of(1))
+    driver.nodes(5 * size // 50 + 1)
+    driver.applications([("app", "root.team.leaf0")])
+    hand_in(driver, [ask(f"a{at}", "app") for at in range(5 * size)])
+
+    def turn(at: int) -> None:
+        gone = [ended("app", f"a{n}") for n in range(at * size, at * size + size)]
+        for batch in batches(gone):
+            driver.update(releases=tuple(batch))
+
+    return driver, turn
+
+
+def snapshot(size: int) -> Made:
+    """The whole state is told to an API that asks for it: the cost by pod."""
+    driver = Driver(config_of(1))
+    driver.nodes(size // 32 + 1)
+    driver.applications([("app", "root.team.leaf0")])
+    hand_in(driver, [ask(f"a{at}", "app") for at in range(size)])
+    return driver, lambda _: driver.send(SnapshotRequest("late"), epoch=0)
+
+
+def node_relabelled(size: int) -> Made:
+    """A node of so many gets another label."""
+    driver = Driver(config_of(1))
+    driver.nodes(size)
+    driver.applications([("app", "root.team.leaf0")])
+    hand_in(driver, [ask("a", "app")])
+
+    def turn(at: int) -> None:
+        name = f"node-{at:05}"
+        labels = {HOSTNAME: name, "zone": f"z{at}"}
+        driver.update(nodes=(NodeInfo(name, NodeAction.UPDATE, {}, {}, labels=labels),))
+
+    return driver, turn
+
+
 @dataclass(frozen=True)
 class Axis:
     """A core of a size and an operation on it. ``turns`` are made; ``by_size``: it does so many."""
@@ -390,6 +534,14 @@ AXES = {
     "own anti-affinity": Axis(own_anti_affinity, sizes=(5, 50, 500)),
     "node terms": Axis(node_terms),
     "priorities": Axis(priorities, turns=5, by_size=True),
+    "applications that run": Axis(applications_running),
+    "gangs that wait": Axis(waiting_gangs, sizes=(10, 100, 1_000)),
+    "limits": Axis(limits, sizes=(10, 100, 1_000)),
+    "depth": Axis(depth, sizes=(1, 10, 50)),
+    "foreign pods": Axis(foreign_pods),
+    "ends at once": Axis(ends_at_once, turns=5, by_size=True),
+    "a snapshot": Axis(snapshot, turns=3, by_size=True),
+    "a node relabelled": Axis(node_relabelled, sizes=(100, 1_000, 10_000)),
     "leaves, one of them": Axis(leaves, sizes=(10, 100, 1_000, 5_000)),
     "leaves, all at once": Axis(all_leaves, sizes=(10, 100, 1_000, 5_000), turns=5, by_size=True),
     "one max among queues": Axis(one_max, sizes=(10, 100, 1_000, 5_000), turns=6),

@@ -21,6 +21,7 @@ HELD = (
     "own anti-affinity",
     "leaves, one of them",
     "node terms",
+    "shapes on a full cluster",
 )
 
 

@@ -20,6 +20,7 @@ from shared.messages.interface import (
     NodeInfo,
     TerminationType,
 )
+from shared.messages.state import StateDelta
 from shared.model.reasons import Reason
 from shared.model.sentences import text_of
 from tests.builders import Core, config_of, section
@@ -461,3 +462,38 @@ def test_a_pod_wakes_only_those_whom_its_end_may_help():
     waiting.take_noted()
     cluster.core.partition.nodes.free(node, "x")
     assert waiting.take_noted() == [shapes["waits-for-x"]]
+
+
+def tried_again(cluster, key):
+    """End a pod a second later; return how many refusals that changed: they are of that time."""
+    core = cluster.core
+    core.now_ns += 1_000_000_000
+    assert cluster.end(key) == []
+    told = [out.message for out in core.answers if isinstance(out.message, StateDelta)]
+    return len(told[-1].refusals)
+
+
+def test_room_where_other_pods_keep_an_ask_away_is_no_reason_to_try_it_again():
+    cluster = Cluster("a", "b")
+    apart = {"pod_anti_affinity": (PodTerm(ZONE, (Requirement("app", "In", ("x",)),)),)}
+    assert cluster.pod("near", vcore=2_000, node_selector=((ZONE, "a"),)) == "n1"
+    assert cluster.pod("far", vcore=9_500, node_selector=((ZONE, "b"),)) == "n2"
+    assert cluster.pod("first", {"app": "x"}, node_selector=((ZONE, "a"),), **apart) == "n1"
+    assert cluster.pod("second", {"app": "x"}, **apart) is None
+    assert tried_again(cluster, "near") == 0, "its zone is closed to it, whatever room there is"
+    assert cluster.end("far") == [("second", "n2")]
+    assert cluster.pod("third", {"app": "x"}, **apart) is None
+    assert cluster.end("first") == [("third", "n1")]
+
+
+def test_an_ask_that_no_zone_is_open_to_waits_for_a_pod_that_is_in_its_way():
+    cluster = Cluster("a", "a")
+    apart = {"pod_anti_affinity": (PodTerm(ZONE, (Requirement("app", "In", ("x",)),)),)}
+    assert cluster.pod("other") in ("n1", "n2")
+    assert cluster.pod("first", {"app": "x"}, **apart) in ("n1", "n2")
+    assert cluster.pod("second", {"app": "x"}, **apart) is None
+    assert tried_again(cluster, "other") == 0
+    assert len(cluster.end("first")) == 1
+    assert cluster.pod("third", {"app": "x"}, **apart) is None
+    cluster.add("n3", "b")
+    assert cluster.core.partition.applications["app"].allocations["third"].node_id == "n3"

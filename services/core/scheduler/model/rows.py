@@ -327,12 +327,54 @@ class AskGroup:
 
 
 @dataclass(slots=True, eq=False, repr=False)
+class _OwnGroups:
+    """The groups of one application in a bucket, in the order of their first asks.
+
+    ``order`` is the application's, as it is entered with in the bucket; None: it is not.
+    """
+
+    order: tuple[object, ...] | None = None
+    _heap: list[tuple[tuple[int, int, int], int, int, AskGroup]] = field(default_factory=list)
+    _compact_at: int = SMALL_HEAP
+
+    def push(self, head: Ask, pushed: int, group: AskGroup) -> None:
+        """Enter a group under its first ask."""
+        heappush(self._heap, (head.order, pushed, group.version, group))
+        if len(self._heap) > self._compact_at:
+            self._heap = [entry for entry in self._heap if entry[2] == entry[3].version]
+            heapify(self._heap)
+            self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
+
+    def first(self) -> tuple[tuple[int, int, int], AskGroup] | None:
+        """Return the first group with its first ask's order, or None."""
+        while self._heap:
+            order, _, version, group = self._heap[0]
+            if version == group.version:
+                return order, group
+            heappop(self._heap)
+        return None
+
+    def entries(self) -> Iterator[tuple[tuple[int, int, int], AskGroup]]:
+        """Yield the groups that may be scheduled, in no order."""
+        for order, _, version, group in self._heap:
+            if version == group.version:
+                yield order, group
+
+    def in_order(self) -> Iterator[AskGroup]:
+        """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
+        for _, _, version, group in in_heap_order(self._heap):
+            if version == group.version:
+                yield group
+
+
+@dataclass(slots=True, eq=False, repr=False)
 class Bucket:
     """The ask groups of one shape, and one owner, in one leaf queue, ordered by application.
 
     ``refusal`` is why none of them can be allocated now; ``blocked_at`` the gate that refused,
     None when it is the nodes that have no room. ``queued`` is the key under which the bucket
-    stands in its leaf's heap, None when it does not.
+    stands in its leaf's heap, None when it does not. Applications are in order, and of each its
+    groups: one that comes later than when it was entered is moved back when it is the first.
     """
 
     leaf: "Queue"
@@ -345,7 +387,8 @@ class Bucket:
     marked: int = 0  # asks that wait and are marked Unschedulable
     queued: EntryKey | None = None
     stamp: int = 0
-    _heap: list[tuple[EntryKey, int, int, AskGroup]] = field(default_factory=list)
+    _heap: list[tuple[tuple[object, ...], int, "Application"]] = field(default_factory=list)
+    _own: "dict[Application, _OwnGroups]" = field(default_factory=dict)
     _pushed: int = 0  # breaks ties of one key
     _compact_at: int = SMALL_HEAP
     _by_run_time: "Lapsing[AskGroup] | None" = None  # from when it is asked for
@@ -381,14 +424,31 @@ class Bucket:
         head = group.head()
         if head is not None:
             self._pushed += 1
-            key = group.application.order + head.order
-            heappush(self._heap, (key, self._pushed, group.version, group))
+            application = group.application
+            own = self._own.get(application)
+            if own is None:
+                own = self._own[application] = _OwnGroups()
+            own.push(head, self._pushed, group)
+            if own.order is not application.order:
+                self._enter(application, own)
             if self._by_run_time is not None:
+                key = application.order + head.order
                 self._by_run_time.push(_of_gang(key, group), group.version, group)
+
+    def _enter(self, application: "Application", own: _OwnGroups) -> None:
+        """Give an application the place that it has now."""
+        self._pushed += 1
+        own.order = application.order
+        heappush(self._heap, (application.order, self._pushed, application))
         if len(self._heap) > self._compact_at:
-            self._heap = [entry for entry in self._heap if entry[2] == entry[3].version]
+            self._own = {each: its for each, its in self._own.items() if its.first() is not None}
+            self._heap = [entry for entry in self._heap if self._is_valid(entry)]
             heapify(self._heap)
             self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
+
+    def _is_valid(self, entry: tuple[tuple[object, ...], int, "Application"]) -> bool:
+        own = self._own.get(entry[2])
+        return own is not None and own.order is entry[0]
 
     def unblock(self) -> None:
         """Forget the refusal: something has changed that it stood on."""
@@ -409,6 +469,7 @@ class Bucket:
     def clear(self) -> None:
         """Drop the heap: the sort keys changed."""
         self._heap.clear()
+        self._own.clear()
         self._by_run_time = None
         self.queued = None
         self.stamp += 1
@@ -416,26 +477,39 @@ class Bucket:
     def first(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the first group with its key, or None."""
         while self._heap:
-            key, _, version, group = self._heap[0]
-            if version == group.version:
-                return key, group
+            order, _, application = self._heap[0]
+            own = self._own.get(application)
+            if own is None or own.order is not order:
+                heappop(self._heap)
+                continue
+            found = own.first()
+            if found is not None and application.order is order:
+                return order + found[0], found[1]
             heappop(self._heap)
+            if found is None:
+                del self._own[application]
+            else:
+                self._enter(application, own)
         return None
+
+    @property
+    def is_by_run_time(self) -> bool:
+        """Return whether its groups are ordered by run time, too."""
+        return self._by_run_time is not None
 
     def shortest(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the group of the application that is expected to run shortest, with that key."""
         if self._by_run_time is None:
             self._by_run_time = Lapsing(lambda group: group.version)
-            for key, _, version, group in self._heap:
-                if version == group.version:
-                    self._by_run_time.push(_of_gang(key, group), version, group)
+            for key, group in self.entries():
+                self._by_run_time.push(_of_gang(key, group), group.version, group)
         return self._by_run_time.first()
 
     def entries(self) -> Iterator[tuple[EntryKey, AskGroup]]:
         """Yield the groups that may be scheduled with their keys, in no order."""
-        for key, _, version, group in self._heap:
-            if version == group.version:
-                yield key, group
+        for application, own in self._own.items():
+            for order, group in own.entries():
+                yield application.order + order, group
 
     def entries_by_run_time(self) -> Iterator[tuple[EntryKey, EntryKey]]:
         """Yield the key by run time of every group that has one, and what it would be now."""
@@ -446,9 +520,12 @@ class Bucket:
 
     def in_order(self) -> Iterator[AskGroup]:
         """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
-        for _, _, version, group in in_heap_order(self._heap):
-            if version == group.version:
-                yield group
+        for application, own in self._own.items():
+            if own.order is not application.order:
+                self._enter(application, own)
+        for entry in in_heap_order(self._heap):
+            if self._is_valid(entry):
+                yield from self._own[entry[2]].in_order()
 
 
 BucketKey = tuple[Shape, "Owner | None"]

@@ -367,12 +367,13 @@ def requeue_rest(
 ) -> None:
     """Enter groups again of which asks were placed, and drop those that have none left.
 
-    All of the application are entered if its order has changed.
+    All of the application are entered if it comes earlier now; if later, each is moved when it is
+    found to be the first.
     """
     for group in groups:
         if not group.asks:
             application.drop(group)
-    if application.order != order_before:
+    if _is_to_be_entered(application, order_before):
         enter(application)
         return
     for group in groups:
@@ -394,17 +395,25 @@ def ask_removed(
 def requeue_group(
     application: Application, group: AskGroup, order_before: tuple[object, ...]
 ) -> None:
-    """Enter a group again after its head was taken; all of them if the order changed."""
-    if application.order != order_before:
+    """Enter a group again after its head was taken; all of them if they come earlier now."""
+    if _is_to_be_entered(application, order_before):
         enter(application)
     elif group.asks:
         enter_group(group)
 
 
+def _is_to_be_entered(application: Application, order_before: tuple[object, ...]) -> bool:
+    """Return whether all groups are to be entered; who comes later is moved when it is first."""
+    order = application.order
+    by_run_time = order != order_before and application.queue.to_admit.is_by_run_time
+    return by_run_time or order < order_before
+
+
 def reorder(application: Application) -> None:
     """Recompute the application's place in the order of its leaf."""
-    before, application.order = application.order, application.order_at(application.in_use())
-    if application.order != before:
+    before, order = application.order, application.order_at(application.in_use())
+    if order != before:
+        application.order = order
         _find_place_in_class(application)
     if application.queue.overdue_gang is application and application.order != before:
         requeue_bucket(application.queue.behind)
