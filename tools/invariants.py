@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from services.core.scheduler.actions import gang_places
+from services.core.scheduler.actions.expected_room import opens_in_vain
 from services.core.scheduler.model.devices import change, need_of
 from services.core.scheduler.model.queue_ledger import NO_PRIORITY
 from services.core.scheduler.model.rows import (
@@ -18,6 +19,7 @@ from services.core.scheduler.model.rows import (
     Queue,
     depth_first,
 )
+from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
@@ -186,7 +188,7 @@ def _reservations(partition: Partition) -> Iterator[str]:
     """See that a reservation is known to its ask's application, its node and its shape."""
     for application in partition.applications.values():
         claims = [one for alike in application.claims.values() for one in alike.values()]
-        if {c.key: c for c in claims if c.closes_node} != application.reservations:
+        if {c.key: c for c in claims if c.is_reservation} != application.reservations:
             yield f"application {application.id} has other reservations than claims"
         for key, held in application.reservations.items():
             if key not in application.group_of:
@@ -206,12 +208,12 @@ def _reserved_nodes(partition: Partition) -> Iterator[str]:
     for node in partition.nodes.nodes.values():
         own = [held for held in node.reservations.values() if held.is_ordinary]
         ordinary += len(own)
-        if len(own) > 1 or (own and len(node.reservations) > 1):
+        if len(own) > 1 or (own and sum(c.closes_node for c in node.reservations.values()) > 1):
             yield f"node {node.node_id} is reserved for {list(node.reservations)}"
         for key, held in node.reservations.items():
             if held.application.reservations.get(key) is not held:
                 yield f"node {node.node_id} is reserved for {key}, which does not know"
-            if not (held.is_ordinary or held.is_required):
+            if held.purpose is Purpose.PREEMPTOR:
                 preempted[node.node_id] = preempted.get(node.node_id, 0) + 1
     if len(book.by_age) != ordinary or book.after_preemption != preempted:
         yield f"{len(book)} nodes are counted as reserved: {ordinary} for age, {preempted}"
@@ -294,6 +296,14 @@ def _kept_by(application: Application) -> Iterator[str]:
             yield f"{name}: {key} waits for placeholders that have gone"
 
 
+def _await_their_part(partition: Partition, shape: Shape) -> bool:
+    """Return whether asks of a shape wait for a part of a device that is to come, as one may."""
+    return any(
+        claim.purpose is Purpose.SHARE and opens_in_vain(partition, claim.node, shape, claim)
+        for claim in partition.reserved_nodes.of_shape(shape)
+    )
+
+
 def _overlooked(partition: Partition) -> Iterator[str]:
     """See that what waits would be refused again now: nobody has been forgotten."""
     asking = [item for item in partition.applications.values() if item.groups]
@@ -314,6 +324,7 @@ def _overlooked(partition: Partition) -> Iterator[str]:
             room = room and not bucket.leaf.first_without_room(bucket.shape.resource)
             if bucket.blocked_at is not None and room:
                 yield f"ask {ask.key} waits at a gate and has the headroom"
+            room = room and not _await_their_part(partition, bucket.shape)
             node = partition.nodes.order.best(bucket.shape, backfill=partition.settings.backfill)
             if bucket.blocked_at is None and node is not None and room:
                 yield f"ask {ask.key} waits for a node and {node.node_id} would take it"

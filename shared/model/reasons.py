@@ -183,6 +183,7 @@ class Kind(StrEnum):
     NODE_CLOSED = "node closed"  # it does not match
     NODE_SMALL = "node small"  # it has room when empty, an amount is requested
     NODE_FULL = "node full"  # it has room now, an amount is requested; it is reserved for it
+    DEVICE_RELEASING = "device releasing"  # it gets its part of a shared GPU of node name
     NODE_TAKEN = "node taken"  # it is missing, full or kept for others
     CLAIM_IN_USE = "claim in use"  # claim name, by count pods, on the nodes names; with_room
     VOLUME_COUNT = "volume count"  # count more of driver name, for nodes of total; with_room

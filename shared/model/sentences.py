@@ -392,6 +392,9 @@ _BY_KIND: dict[str, Callable[[Fact], str]] = {
     Kind.BACKED_OFF: lambda fact: (
         f"no node took {fact.count} of its asks: left out for {go_duration(fact.period_ns)}"
     ),
+    Kind.DEVICE_RELEASING: lambda fact: (
+        f"its part of a shared GPU of node {fact.name} is being released"
+    ),
     Kind.NODE_MISSING: lambda fact: f"the required node {fact.name} does not exist",
     Kind.NODE_CLOSED: lambda fact: (
         f"the required node {fact.name} does not match the pod, or has a taint"

@@ -88,7 +88,7 @@ class Replica:
 
     def claim_made(self, entry):
         claim = entry.claim
-        if claim.closes_node:
+        if claim.is_reservation:
             self.reservations[claim.key] = claim.node.node_id
         elif claim.purpose is Purpose.MOVED:
             self.moved[claim.key] = claim.application.id
@@ -105,7 +105,7 @@ class Replica:
         self.kept.pop(claim, None)
         if claim.purpose is Purpose.GANG:
             del self.promises[claim.application.id]
-        if claim.closes_node:
+        if claim.is_reservation:
             del self.reservations[claim.key]
         elif claim.purpose is Purpose.MOVED:
             del self.moved[claim.key]

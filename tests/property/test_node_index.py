@@ -274,7 +274,9 @@ class NodeIndexMachine(RuleBasedStateMachine):
         if node.reservations:
             node.reservations.clear()
         else:
-            node.reservations["r"] = SimpleNamespace(ask=SimpleNamespace(shape=self.shapes[at]))
+            node.reservations["r"] = SimpleNamespace(
+                ask=SimpleNamespace(shape=self.shapes[at]), closes_node=True
+            )
         self.table.refresh(node)
 
     @precondition(has_nodes)

@@ -1,5 +1,7 @@
 """Room on GPU devices that is taken from others, kept for somebody, or supposed: by device."""
 
+import pytest
+
 from services.core.scheduler.model.devices import left_over
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import When
@@ -9,10 +11,14 @@ from shared.messages.constraints import Constraints
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
+    AllocationAskRelease,
     AllocationRelease,
+    Disruption,
+    DisruptionState,
     TerminationType,
 )
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
+from shared.model.sentences import text_of
 from tests.builders import Core, config_of, section
 from tests.table import each_row
 from tools.invariants import over_capacity
@@ -250,3 +256,79 @@ def shape_of_small(core, application):
 )
 def test_what_is_kept_is_taken_where_it_may_come(free, kept, left):
     assert left_over(free, kept) == left
+
+
+# --- a share waits for its part of a shared device --------------------------------------------------
+
+
+def waits_for_its_part(settings=KAI, goes=500):
+    """A share of 500 is asked for where one of a shared device is being released, beside a free one."""
+    core = cluster(2, settings=settings)
+    if goes + 500 <= WHOLE:
+        runs(core, "stays", share(500), ((0, 500),))
+    runs(core, "goes", share(goes), ((0, goes),), released=True)
+    return core, core.asks("two", ["asks"], share(500))
+
+
+def devices_of(responses):
+    return {item.allocation_key: item.devices for item in section(responses, "new_allocations")}
+
+
+@pytest.mark.parametrize("goes", [500, 700])
+def test_a_share_waits_for_its_part_of_a_shared_device_and_opens_no_other(goes):
+    core, told = waits_for_its_part(goes=goes)
+    assert section(told, "new_allocations") == []
+    (state,) = section(told, "scheduling_states")[-1:]
+    assert (state.allocation_key, state.state, state.node_id) == ("asks", "RESERVED", "n0")
+    (bucket,) = core.partition.queues["root.two"].buckets.values()
+    assert text_of(bucket.refusal).endswith("its part of a shared GPU of node n0 is being released")
+    core.check()
+    assert devices_of(core.asks("one", ["whole"], {"vcore": 1, GPU: 1})) == {"whole": ((1, 1000),)}
+    core.check()
+    assert go(core, "goes") == {"asks": ((0, 500),)}
+
+
+def test_those_like_it_wait_with_it_and_then_open_the_other_device():
+    core, _ = waits_for_its_part()
+    assert devices_of(core.asks("two", ["next"], share(500))) == {}
+    core.check()
+    assert go(core, "goes") == {"asks": ((0, 500),), "next": ((1, 500),)}
+
+
+def test_under_yunikorn_it_opens_the_other_device():
+    _, told = waits_for_its_part(settings=())
+    assert devices_of(told) == {"asks": ((1, 500),)}
+
+
+@pytest.mark.parametrize(
+    ("held", "asked"),
+    [
+        ((("stays", 800), ("goes", 200)), 500),  # the device will not hold it
+        ((("other", 500), ("goes", 600)), 500),  # a shared one has the room now
+    ],
+)
+def test_a_share_that_would_wait_in_vain_or_for_nothing_does_not(held, asked):
+    core = cluster(3)
+    device = 1 if held[0][0] == "other" else 0
+    runs(core, held[0][0], share(held[0][1]), ((device, held[0][1]),))
+    runs(core, "goes", share(held[1][1]), ((0, held[1][1]),), released=True)
+    (devices,) = devices_of(core.asks("two", ["asks"], share(asked))).values()
+    assert devices == ((1, asked),)
+    core.check()
+
+
+def test_when_what_was_to_go_stays_the_share_opens_another():
+    core, _ = waits_for_its_part()
+    stays = Disruption("goes", "one", DisruptionState.BARRED, is_refused=True)
+    assert devices_of(core.update(disruptions=(stays,))) == {"asks": ((1, 500),)}
+    core.check()
+
+
+def test_an_ask_that_waits_for_its_part_and_goes_leaves_it_to_others():
+    core, _ = waits_for_its_part()
+    gone = AllocationAskRelease("two", "asks", TerminationType.STOPPED_BY_RM)
+    core.update(ask_releases=(gone,))
+    core.check()
+    assert core.partition.root.kept == {}
+    assert devices_of(core.asks("two", ["next"], share(500))) == {}
+    assert go(core, "goes") == {"next": ((0, 500),)}

@@ -119,6 +119,10 @@ BY_KIND = [
         Fact(Kind.BACKED_OFF, count=3, period_ns=seconds(30)),
         "no node took 3 of its asks: left out for 30s",
     ),
+    (
+        Fact(Kind.DEVICE_RELEASING, "n1"),
+        "its part of a shared GPU of node n1 is being released",
+    ),
     (Fact(Kind.NODE_MISSING, "n1"), "the required node n1 does not exist"),
     (Fact(Kind.NODE_CLOSED, "n1"), "the required node n1 does not match the pod, or has a taint"),
     (

@@ -25,6 +25,7 @@ from services.core.scheduler.actions import (
     runs,
     unschedulable,
 )
+from services.core.scheduler.actions.expected_room import opens_in_vain
 from services.core.scheduler.model.rows import (
     Application,
     AskGroup,
@@ -32,6 +33,7 @@ from services.core.scheduler.model.rows import (
     Gate,
     Node,
     PluginGate,
+    Purpose,
     Queue,
 )
 from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
@@ -50,7 +52,7 @@ from services.core.scheduler.statement.journal import (
     RunnableChanged,
 )
 from services.core.scheduler.statement.partition import Partition
-from shared.model.reasons import PREDICATES, Reason, Refusal
+from shared.model.reasons import PREDICATES, Fact, Kind, Reason, Refusal
 from shared.model.resources import ResourceView
 from shared.model.states import ApplicationEvent, ApplicationState
 
@@ -275,6 +277,9 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
         return None
     with partition.timings.node_search:
         node = node_for(partition.nodes, ask.shape, backfill=partition.settings.backfill)
+        if node is not None and opens_in_vain(partition, node, ask.shape):
+            _await_share(partition, group, ask, node)
+            return None
         if node is None and lane.is_behind(partition, application, ask):
             node = held_node_for(partition.nodes, ask.shape)
     if node is None:
@@ -285,6 +290,13 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
         preemption_looks.look_later(partition, application, ask)
         backoff.begin(partition, bucket)
     return node
+
+
+def _await_share(partition: Partition, group: AskGroup, ask: Ask, node: Node) -> None:
+    """Have a share of a GPU wait for its part of a device, and those like it with it."""
+    partition.keep_coming_share(group.application, ask, node)
+    fact = Fact(Kind.DEVICE_RELEASING, node.node_id)
+    partition.refuse_by_nodes(group.bucket, Refusal(Reason.NO_NODE_FITS, fact))
 
 
 def _note_closed(
@@ -330,7 +342,11 @@ def _try_reserved(partition: Partition, reservation: Claim) -> int:
     if not reservations.has_room(partition, reservation):
         return 0
     is_first = next(iter(reservation.node.reservations.values())) is reservation
-    own = reservation.node if is_first else None
+    own = reservation.node if is_first or not reservation.closes_node else None
+    if reservation.purpose is Purpose.SHARE and opens_in_vain(
+        partition, reservation.node, ask.shape, reservation
+    ):
+        return 0
     node = node_for(partition.nodes, ask.shape, own=own)
     if node is None:
         required_nodes.make_room(partition, reservation)

@@ -3,12 +3,14 @@
 from collections.abc import Iterator, Mapping, Sequence
 
 from services.core.scheduler.model import devices
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import Application, Claim, Node
 from services.core.scheduler.model.run_times import NEVER_NS, end_ns, stated_ns
+from services.core.scheduler.model.settings import KAI
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.device_rows import open_devices
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
+from shared.model.gpus import WHOLE
 from shared.model.resources import Resource, add_into
 
 End = tuple[int, Allocation]
@@ -25,6 +27,40 @@ def ends(partition: Partition, node: Node) -> Iterator[End]:
         if not is_going or key in application.covering or application.moved(key) is not None:
             at_ns = end_ns(partition.run_times, application, allocation, partition.now_ns)
         yield at_ns, allocation
+
+
+def opens_in_vain(partition: Partition, node: Node, shape: Shape, own: Claim | None = None) -> bool:
+    """Return whether a share of a GPU would open a device while it is to have its part of another.
+
+    Only under kai. A device that is shared and has the room comes before both; what is claimed of
+    the room that is coming, by claims before the ask's ``own``, is not there for it.
+    """
+    need = partition.nodes.devices.need_of(shape)
+    if need is None or need[0] == WHOLE or partition.settings.policy != KAI:
+        return False
+    size, count = need
+    free = open_devices(node)
+    if sum(size <= left < WHOLE for left in free) >= count:
+        return False
+    then = [*free]
+    for key, pod in node.allocations.items():
+        application = partition.releasing.get(key)
+        if application is not None and not _goes_for_its_own(application, key):
+            devices.change(then, pod.devices, 1)
+    for claim in node.reservations.values():
+        other = claim.ask.shape.on_devices if claim.has_preempted else None
+        if claim is own:
+            break
+        if other is not None:
+            devices.change(then, devices.choose(then, other), -1)
+    holders = node.held_devices.values()
+    shared = dict.fromkeys(at for held in holders for at, amount in held if amount < WHOLE)
+    return any(at < len(then) and free[at] < size <= then[at] for at in shared)
+
+
+def _goes_for_its_own(application: Application, key: str) -> bool:
+    """Return whether what is released makes room for its own gang or for what replaces it."""
+    return key in application.covering or key in application.replacing
 
 
 def is_stated(partition: Partition, allocation: Allocation) -> bool:

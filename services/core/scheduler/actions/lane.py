@@ -38,6 +38,7 @@ from services.core.scheduler.model.lane import Lane, Moments
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.reservations import rank_of
 from services.core.scheduler.model.rows import (
+    BY_ASK,
     BY_HEAD_GANG,
     Application,
     AskGroup,
@@ -326,7 +327,7 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
         moments = np.full(known.shape[1], NEVER_NS + 1, dtype=np.int64)
         if (
             node.schedulable
-            and not node.reservations
+            and not node.claimed & BY_ASK
             and partition.nodes.filters.admits.holds(node, shape)
         ):
             had = 0

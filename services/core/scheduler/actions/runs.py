@@ -38,6 +38,7 @@ from services.core.scheduler.place.one import node_for
 from services.core.scheduler.statement.journal import RunPlaced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
+from shared.model.gpus import GPU_SHARE
 from shared.model.resources import Resource, add_into, multiply, subtract_into
 from shared.model.states import ApplicationState
 
@@ -391,6 +392,7 @@ def _may_run(partition: Partition, leaf: _Leaf, group: AskGroup) -> bool:
         or constraints.asks_about_pods
         or constraints.required_node
         or group.is_covered
+        or (partition.releasing and GPU_SHARE in group.bucket.shape.resource)
         or application.refusal is not None
         or application.trying_for is not None
         or application.cannot_run

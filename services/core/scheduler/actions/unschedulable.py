@@ -18,7 +18,7 @@ from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import AskUnschedulable
 from services.core.scheduler.statement.partition import Partition
-from shared.model.reasons import NODES_WOULD_HELP, Refusal
+from shared.model.reasons import NODES_WOULD_HELP, Kind, Refusal
 
 MAX_GROUPS = 1_000
 
@@ -54,6 +54,8 @@ def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
     """Return whether it is for want of nodes that a bucket waits: the root's max is their sum."""
     refusal = bucket.refusal
     if refusal is None or bucket.shape.constraints.required_node:
+        return False
+    if refusal.fact is not None and refusal.fact.kind == Kind.DEVICE_RELEASING:
         return False
     return refusal.reason in NODES_WOULD_HELP or bucket.blocked_at is partition.root.gate
 

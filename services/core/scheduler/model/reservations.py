@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-from services.core.scheduler.model.rows import Claim, Queue, Rank
+from services.core.scheduler.model.rows import Claim, Purpose, Queue, Rank
 from services.core.scheduler.model.shapes import Ask, Shape
 
 
@@ -32,7 +32,7 @@ class ReservedNodes:
         self.by_shape.setdefault(reservation.ask.shape, {})[reservation] = None
         if reservation.is_ordinary:
             insort(self.by_age, (reservation.rank, reservation))
-        elif not reservation.is_required:
+        elif reservation.purpose is Purpose.PREEMPTOR:
             name = reservation.node.node_id
             self.after_preemption[name] = self.after_preemption.get(name, 0) + 1
 
@@ -46,7 +46,7 @@ class ReservedNodes:
             at = bisect_left(self.by_age, reservation.rank, key=lambda entry: entry[0])
             assert self.by_age[at][1] is reservation
             del self.by_age[at]
-        elif not reservation.is_required:
+        elif reservation.purpose is Purpose.PREEMPTOR:
             name = reservation.node.node_id
             self.after_preemption[name] -= 1
             if not self.after_preemption[name]:

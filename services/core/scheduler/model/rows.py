@@ -69,7 +69,8 @@ EntryKey = tuple[Any, ...]
 Rank = tuple[int, int, int]
 DeviceHolder = tuple[bool, str]  # whether another scheduler placed it, and the allocation's key
 Members = tuple[Shape, int]  # of a gang, on one node
-BY_ASK, BY_HEAD_GANG = 2, 1  # what closes a node to others
+BY_ASK, BY_HEAD_GANG, NOT_CLOSED = 2, 1, 4  # by what a node is reserved; the last closes nothing
+CLOSED = BY_ASK | BY_HEAD_GANG
 ENTRY_TAIL = 5  # of an entry's key: submission, sequence, and the three of the ask
 
 
@@ -106,7 +107,7 @@ class Node:
     kept: Resource = field(default_factory=dict)  # by claims that take of its free room
     expected: Resource = field(default_factory=dict)  # by the open statement: coming, less taken
     head_claim: "Claim | None" = None  # of the head gang
-    claimed: int = 0  # by what it is closed: BY_ASK, BY_HEAD_GANG
+    claimed: int = 0  # the sum of BY_ASK, BY_HEAD_GANG and NOT_CLOSED, as its reservations are
     devices: list[int] = field(default_factory=list)  # GPUs: what each has free, in thousandths
     held_devices: dict[DeviceHolder, Devices] = field(default_factory=dict)
     assumed_devices: dict[DeviceHolder, None] = field(default_factory=dict)  # assumed, not stated
@@ -123,7 +124,7 @@ class Node:
     @property
     def is_closed(self) -> bool:
         """Return whether an ask or the head gang has a claim on all of it."""
-        return self.claimed != 0
+        return self.claimed & CLOSED != 0
 
 
 class Purpose(StrEnum):
@@ -132,6 +133,7 @@ class Purpose(StrEnum):
     AGED = "aged"  # an ask that has waited long; it closes its node to others
     REQUIRED = "required"  # an ask that requires its node; so does it
     PREEMPTOR = "preemptor"  # an ask for which victims go; so does it
+    SHARE = "share"  # an ask that waits for a part of a shared GPU; it closes nothing
     MOVED = "moved"  # the pod that replaces one which is moved
     PLACEHOLDERS = "placeholders"  # an ask for which several placeholders go
     HEAD_GANG = "head gang"  # some members of the head gang; it closes its node to others
@@ -182,6 +184,11 @@ class Claim:
     def closes_node(self) -> bool:
         """Return whether it closes the node to all but its ask, however much of it is claimed."""
         return self.purpose in (Purpose.AGED, Purpose.REQUIRED, Purpose.PREEMPTOR)
+
+    @property
+    def is_reservation(self) -> bool:
+        """Return whether its ask is tried on the node before all that are not reserved."""
+        return self.closes_node or self.purpose is Purpose.SHARE
 
     @property
     def counts_for_users(self) -> bool:

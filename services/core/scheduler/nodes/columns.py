@@ -10,7 +10,7 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.rows import BY_ASK, BY_HEAD_GANG, Node
+from services.core.scheduler.model.rows import BY_ASK, BY_HEAD_GANG, CLOSED, NOT_CLOSED, Node
 from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 
 Mask = NDArray[np.bool_]
@@ -107,11 +107,14 @@ class NodeColumns:
 
     def held_rows(self) -> Amounts:
         """Return the rows that the head gang alone claims."""
-        return np.flatnonzero(self.claimed[self.all] == BY_HEAD_GANG)
+        return np.flatnonzero(self.claimed[self.all] & CLOSED == BY_HEAD_GANG)
 
     def reserved_nodes(self) -> list[Node]:
-        """Return the nodes that are reserved, in the order of their rows."""
-        return [self.rows[row] for row in np.flatnonzero(self.claimed[self.all] & BY_ASK).tolist()]
+        """Return the nodes that asks have reserved, in the order of their rows."""
+        return [
+            self.rows[row]
+            for row in np.flatnonzero(self.claimed[self.all] & (BY_ASK | NOT_CLOSED)).tolist()
+        ]
 
     def amounts(self, name: str, when: When, at: At) -> Amounts | None:
         """Return what some rows have of a type; None where no node has ever had any."""

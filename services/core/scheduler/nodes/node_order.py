@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import CLOSED, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask, NodeColumns
 from services.core.scheduler.nodes.filters import NodeFilters
@@ -124,7 +124,7 @@ class NodeOrder:
 
     @property
     def _is_any_claimed(self) -> bool:
-        return bool(self._columns.claimed[self._columns.all].any())
+        return bool((self._columns.claimed[self._columns.all] & CLOSED).any())
 
     def _is_indexed(self, shape: Shape) -> bool:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""

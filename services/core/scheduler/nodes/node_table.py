@@ -8,7 +8,7 @@ them comes first, ``order``; what they have room for and lack, ``room``.
 from collections.abc import Mapping
 from typing import Any
 
-from services.core.scheduler.model.rows import BY_ASK, BY_HEAD_GANG, Claim, Node
+from services.core.scheduler.model.rows import BY_ASK, BY_HEAD_GANG, NOT_CLOSED, Claim, Node
 from services.core.scheduler.nodes.columns import NodeColumns
 from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.nodes.filters import NodeFilters
@@ -241,9 +241,10 @@ class NodeTable:
 
     def _write_claims(self, node: Node) -> None:
         """Bring a node's row up to date with the claims that close it."""
-        node.claimed = (BY_ASK if node.reservations else 0) | (
-            BY_HEAD_GANG if node.head_claim is not None else 0
-        )
+        claimed = BY_HEAD_GANG if node.head_claim is not None else 0
+        for claim in node.reservations.values():
+            claimed |= BY_ASK if claim.closes_node else NOT_CLOSED
+        node.claimed = claimed
         self.columns.claimed[node.row] = node.claimed
 
     # --- keeping what is beside the ledgers -----------------------------------------------------

@@ -3,7 +3,7 @@
 from collections.abc import Hashable
 
 from services.core.scheduler.model.needs import NeedTable
-from services.core.scheduler.model.rows import Application, EquivalenceClass, Node
+from services.core.scheduler.model.rows import BY_ASK, Application, EquivalenceClass, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.ordering import queueing
@@ -81,7 +81,7 @@ class WaitingGangs:
 
     def requeue_for_node(self, nodes: NodeTable, node: Node, *, backfill: bool) -> None:
         """Requeue the gangs that a node with more room could help."""
-        if not self._by_shape or (node.reservations and not backfill):
+        if not self._by_shape or (node.claimed & BY_ASK and not backfill):
             return
         shapes = [
             s for s in self._needs.fitting(node.available) if nodes.filters.fits.holds(node, s)

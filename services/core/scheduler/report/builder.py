@@ -340,7 +340,7 @@ class ReportBuilder:
 
     def _claim(self, entry: journal.ClaimMade | journal.ClaimEnded) -> None:
         claim = entry.claim
-        if not claim.closes_node:
+        if not claim.is_reservation:
             return
         application, ask = claim.application, claim.ask
         self._applications[application] = None

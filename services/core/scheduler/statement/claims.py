@@ -52,7 +52,7 @@ class Claims:
         alike = application.claims.setdefault(claim.purpose, {})
         assert claim.key not in alike
         alike[claim.key] = claim
-        if claim.closes_node:
+        if claim.is_reservation:
             node.reservations[claim.key] = application.reservations[claim.key] = claim
         if claim.members is not None:
             self._nodes.close(node, claim)
@@ -134,7 +134,7 @@ class Claims:
         self._forget(claim)
         if claim.members is not None:
             self._nodes.close(claim.node, None)
-        if claim.closes_node:
+        if claim.is_reservation:
             del claim.node.reservations[claim.key], application.reservations[claim.key]
         for key in claim.awaited:
             del application.covering[key]

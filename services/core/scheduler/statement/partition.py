@@ -17,6 +17,7 @@ from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
 from services.core.scheduler.model.rows import (
+    BY_ASK,
     WAIT_NS,
     Application,
     AskGroup,
@@ -592,6 +593,7 @@ class Partition:
         node = self.nodes.nodes.get(allocation.node_id)
         if node is None:
             return
+        self._retry_shares(node)
         room = dict(node.available)
         for other, owner in self.releasing.items():
             going = owner.allocations[other]
@@ -635,11 +637,20 @@ class Partition:
         self.victims.released(application, allocation)
         winner_id, ask_key = self.evicted_for.pop(key, ("", ""))
         winner = self.applications.get(winner_id)
+        node = self.nodes.nodes.get(allocation.node_id)
+        if node is not None:
+            self._retry_shares(node)
         for reservation in list(winner.reservations.values()) if winner is not None else ():
             if reservation.has_preempted and ask_key in ("", reservation.ask.key):
                 self._preempt_again(reservation)
         self.look_for_preemption_at(self.now_ns)
         self.journal.record(AllocationChanged(application, allocation))
+
+    def _retry_shares(self, node: Node) -> None:
+        """Have asks tried again that wait for a part of a device: it may not come any more."""
+        for claim in node.reservations.values():
+            if claim.purpose is Purpose.SHARE:
+                claim.retry()
 
     def _preempt_again(self, reservation: Claim) -> None:
         """Let an ask look for victims anew, at once: its last try came to nothing from outside.
@@ -697,7 +708,7 @@ class Partition:
         self.journal.record(NodeChanged(node))
         for reservation in node.reservations.values():
             reservation.retry()
-        if not node.reservations or self.settings.backfill:
+        if not node.claimed & BY_ASK or self.settings.backfill:
             for shape in self.blocked_shapes.fitting(node.available):
                 is_open = not node.is_held or self.settings.backfill
                 if (
@@ -849,7 +860,7 @@ class Partition:
     ) -> Claim:
         amount = ask.shape.resource
         claim = Claim(purpose, application, ask.key, node, amount, ask, since_ns=self.now_ns)
-        claim.has_preempted = purpose is Purpose.PREEMPTOR
+        claim.has_preempted = purpose in (Purpose.PREEMPTOR, Purpose.SHARE)
         claim.rank, claim.to_try = rank_of(application.queue, ask), self.reserved_to_try
         self.reserved_nodes.add(claim)
         self.claims.make(claim, in_queues=amount if keeps_room else {})
@@ -866,6 +877,16 @@ class Partition:
         ask.has_preempted = True
         self.give_back(node, only_ordinary=True)
         return self._reserve(application, ask, node, Purpose.PREEMPTOR, keeps_room=True)
+
+    def keep_coming_share(self, application: Application, ask: Ask, node: Node) -> Claim:
+        """Keep for a share of a GPU its part of a device that is being released.
+
+        The node stays open to others; its queues keep the room.
+        """
+        if ask.key in application.reservations:
+            self.unreserve(application.reservations[ask.key])
+        ask.has_preempted = True
+        return self._reserve(application, ask, node, Purpose.SHARE, keeps_room=True)
 
     def unreserve(self, claim: Claim) -> None:
         """End a claim that closes its node; others may use it again once it has no other."""

@@ -7,7 +7,7 @@ before the gang needs the node. By backfill a shape may have what all of them le
 import numpy as np
 
 from services.core.scheduler.model import devices
-from services.core.scheduler.model.rows import BY_ASK, BY_HEAD_GANG, Node
+from services.core.scheduler.model.rows import BY_HEAD_GANG, CLOSED, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.device_rows import open_devices
@@ -16,8 +16,6 @@ from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import ROOM, Stage
 from shared.model.reasons import TAKEN, Fact, Kind, Reason
 from shared.model.resources import fits_room
-
-BY_ANY = BY_ASK | BY_HEAD_GANG
 
 
 class HeadGang:
@@ -36,7 +34,7 @@ class HeadGang:
 
 
 class Claims(Filter):
-    """No claim of those that count keeps a shape away; ``counted`` are some of BY_ANY.
+    """No claim of those that count keeps a shape away; ``counted`` are some of CLOSED.
 
     ``ends_in_time``: the head gang's keep nothing away that ends before it needs the node.
     """
@@ -47,7 +45,7 @@ class Claims(Filter):
         self,
         columns: NodeColumns,
         head_gang: HeadGang,
-        counted: int = BY_ANY,
+        counted: int = CLOSED,
         *,
         ends_in_time: bool = False,
     ) -> None:
@@ -103,12 +101,15 @@ def leaves_enough(node: Node, shape: Shape) -> bool:
     if shape.on_devices is not None and node.devices:
         free = list(open_devices(node))
         devices.change(free, devices.choose(free, shape.on_devices), -1)
-        wanted_too = (claim.ask.shape.on_devices for claim in node.reservations.values())
+        wanted_too = (
+            claim.ask.shape.on_devices for claim in node.reservations.values() if claim.closes_node
+        )
         if not all(need is None or devices.holds(free, need) for need in wanted_too):
             return False
     return all(
         taken <= 0 or node.available.get(name, 0) - taken >= wanted
         for claim in node.reservations.values()
+        if claim.closes_node
         for name, wanted in claim.ask.shape.resource.items()
         for taken in (shape.resource.get(name, 0),)
     )
