@@ -1,4 +1,4 @@
-"""Covers: the placeholders that go together for one real pod that is larger than each of them.
+"""Placeholder sets: several placeholders that go for one real pod larger than each of them.
 
 Rule 1: as many go as cover the pod, in every type that they have, and the others stay for the rest
         of the gang: so it takes no more of the queues than its gang gives back. All of them are on
@@ -6,12 +6,12 @@ Rule 1: as many go as cover the pod, in every type that they have, and the other
         is free there, and others for what the queues lack; else it goes to any node that takes it.
 Rule 2: from the first release to the last confirmation the pod's room is kept: of the node and of
         the queues, users and groups that count it, what it needs beyond the placeholders that have
-        yet to go. What is kept is nobody else's, and grows as they go.
+        yet to go. The claim is the pod's alone, and grows as they go.
 Rule 3: where no node would take it, or a quota is too small, nothing is released.
 Source: docs/rules/gangs.md#replacement; docs/adr/0025.
 
-Cost: a search reads every placeholder of the group once and then finds as many covers as it is
-asked for, in O(log nodes) each.
+Cost: a search reads every placeholder of the group once and then finds as many sets as it is asked
+for, in O(log nodes) each.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -50,9 +50,9 @@ def candidates(application: Application, counts: TaskGroupCount) -> Iterator[All
 
 
 class Search:
-    """Finds covers for the asks of one shape among the placeholders of their group.
+    """Finds placeholder sets for the asks of one shape, among the placeholders of their group.
 
-    It stands until something else than its own covers changes placeholders or nodes.
+    It holds until something else than its own sets changes placeholders or nodes.
     """
 
     def __init__(
@@ -88,7 +88,7 @@ class Search:
     def next(self) -> tuple[Node, list[Allocation]] | Refusal:
         """Return a node and the placeholders that go so that it takes an ask, or why not.
 
-        What is done of it has to be told by ``renew`` before the next one.
+        What is done of it has to be reported by ``renew`` before the next one.
         """
         node = self._best_with_placeholders() or node_for(self._partition.nodes, self._shape)
         if node is None or not self._left:
@@ -98,7 +98,7 @@ class Search:
         return self._over_quota(chosen) or (node, chosen)
 
     def renew(self, node: Node, taken: list[Allocation]) -> None:
-        """Look again at the node where an ask will start, and at those that give for it."""
+        """Rank the node again where an ask will start, and those whose placeholders go for it."""
         for item in taken:
             del self._left[item.allocation_key]
             del self._by_node[item.node_id][item.allocation_key]
@@ -130,7 +130,7 @@ class Search:
         chosen = self._on(node)
         alone = total_of(item.resource_per_alloc for item in chosen)
         if node.is_closed and not fits_room(alone, self._wanted):
-            return None  # what is free there is kept for somebody else
+            return None  # what is free there is claimed by others
         takes = self._partition.nodes.filters.takes
         if not takes.holds(node, self._shape, After(chosen)):
             return None
@@ -178,7 +178,7 @@ class Search:
         return not self._goes_already(item), -share
 
     def _trimmed(self, chosen: list[Allocation], wanted: Resource) -> list[Allocation]:
-        """Return placeholders without those that the others make needless."""
+        """Return placeholders without those that the set does not need."""
         spare = total_of(item.resource_per_alloc for item in chosen)
         subtract_into(spare, wanted)
         needed: list[Allocation] = []

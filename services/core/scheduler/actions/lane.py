@@ -1,29 +1,30 @@
-"""The lane: the oldest waiting gang that needs more than one node has nodes held for it.
+"""The head gang: the oldest waiting gang that needs more than one node claims nodes (EASY).
 
-Rule 1: with ``reservations: gang`` one gang has the lane: of those that lack places on the nodes,
-        need more than one node and could be held by empty ones, the highest priority, then the
-        oldest. It keeps it until it starts or goes. Its is the only reservation: nobody else gets a
-        node for age, and nobody waits behind it in its queue for want of places (``patience.py``).
-Rule 2: held are the nodes that will be free soonest, worked out anew whenever one of them changes,
+Rule 1: with ``reservations: gang`` there is one head gang (it has the lane): of those that lack
+        places on the nodes, need more than one node and fit on empty ones, the highest priority,
+        then the oldest. It stays so until it starts or goes. Its claims are the only ones for age,
+        and no application waits behind it in its queue for want of places (``patience.py``).
+Rule 2: claimed are the nodes that will be free soonest, chosen again whenever one of them changes,
         another one will be free sooner, or a pod outlives what was expected of it. When a pod ends
         is in ``model/run_times.py``; a pod of which nothing is known ends after all the others.
         Where ends are predicted, nodes that are empty or whose one pod takes a member's room come
         first: of many pods one outlives its prediction, and what the others leave stands empty.
 Rule 3: it is tried, on all nodes, as soon as they have the room.
-Rule 4: others never use a node that is held; with ``backfill`` those may that come before the gang,
-        whose run time is stated or predicted and over before the start that is expected, or that
-        take no more of the node than the gang leaves of it then (EASY, Lifka 1995). Of those that
-        are free in time the last are held then: what runs for long may have the others.
+Rule 4: others never use such a node; with ``backfill`` those may that come before the gang, whose
+        run time is stated or predicted and over before the start that is expected, or that take no
+        more of the node than the gang leaves of it then (EASY, Lifka 1995). Of those that are free
+        in time the last are claimed then: what runs for long may have the others.
 Rule 5: by ``backfill: shortestFirst`` those that come after the gang are tried in the order of
         their run times while it waits, in leaves that go by arrival: predicted ones, but never more
         than stated.
-        Who may pass, and what is told, stands on what is stated as before (Tsafrir et al. 2007).
+        What may backfill, and what is reported, follows what is stated, as before (Tsafrir et al.
+        2007).
 Rule 6: so the expected start is never later than it was but where a pod runs for longer than was
         stated or predicted, or a node goes.
 Not for a gang whose members ask about other pods, or need one node by name: where those may go no
 sum of room can say.
 Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
-Cost: a look reads the nodes that have changed; choosing anew is one partition of an array.
+Cost: a check reads the nodes that have changed; choosing again is one partition of an array.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -58,7 +59,7 @@ from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.reasons import Fact, HeldNodes, Kind, Reason
 from shared.model.resources import Resource, add_into, fits_room, multiply, subtract_into
 
-MAX_TOLD = 3  # nodes that are named to people; of the others it is said how many they are
+MAX_TOLD = 3  # nodes that are named to users; of the others their number is reported
 LATER_NS = NEVER_NS // 2  # beyond all moments: what is put off by so much comes after the others
 MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
 
@@ -75,7 +76,7 @@ def offer(partition: Partition, application: Application, lacking: Mapping[Shape
 
 
 def _is_its_turn(partition: Partition, application: Application) -> bool:
-    """Return whether a gang that was refused has the lane now, from nobody or from another."""
+    """Return whether a gang that was refused becomes the head gang, perhaps before another."""
     lane = partition.lane
     is_taken = lane is not None and (
         lane.application is application
@@ -86,7 +87,7 @@ def _is_its_turn(partition: Partition, application: Application) -> bool:
 
 
 def _give(partition: Partition, application: Application) -> None:
-    """Give the lane to a gang; what was held for the last one is, until the nodes are chosen."""
+    """Make a gang the head gang; it has the last one's claims until its nodes are chosen."""
     last = partition.lane
     for claim in list(last.claims.values()) if last is not None else ():
         partition.claims.inherit(claim, application)
@@ -123,7 +124,7 @@ def _rank(application: Application) -> Rank:
 
 
 def judge_anew(partition: Partition) -> None:
-    """Give the lane, where nobody has it, to a gang that the nodes could hold by now.
+    """Make a gang that the nodes could hold by now the head gang, where there is none.
 
     To be called before a cycle: what waits was too large for the nodes that there were.
     """
@@ -133,7 +134,7 @@ def judge_anew(partition: Partition) -> None:
 
 
 def _choose(partition: Partition) -> None:
-    """Give the lane to the first of those that wait, or to nobody."""
+    """Make the first of those that wait the head gang, or none."""
     waiting = [
         application
         for application in partition.waiting_gangs.all()
@@ -154,7 +155,7 @@ def _choose(partition: Partition) -> None:
 
 
 def look(partition: Partition) -> None:
-    """Take in what has changed; have the gang tried when the nodes have the room for it."""
+    """Update what has changed; have the gang tried when the nodes have the room for it."""
     lane = partition.lane
     while lane is not None and not _still_waits(partition, lane):
         _choose(partition)
@@ -169,7 +170,7 @@ def look(partition: Partition) -> None:
 
 
 def _tell(partition: Partition, lane: Lane) -> None:
-    """Say in what the gang waits for that it has the lane: since when, which nodes, until when."""
+    """Set in what the gang waits for that nodes are claimed: since when, which, until when."""
     refusal = lane.application.refusal
     if refusal is None:
         return
@@ -222,8 +223,8 @@ def let_go(partition: Partition, application: Application, log: Tentative) -> bo
 def was_tried(partition: Partition, application: Application, *, is_own: bool) -> None:
     """Claim nodes for the same gang or the next one.
 
-    Not ``is_own``: it was refused for what was held for another, from whom it has taken the lane.
-    It is tried again before anybody behind it, as the textbook's next head is.
+    Not ``is_own``: it was refused for the claims of another, and is the head gang instead by now.
+    It is tried again before all behind it, as the textbook's next head is.
     """
     lane = partition.lane
     if lane is None or lane.application is not application:
@@ -252,7 +253,7 @@ def _still_waits(partition: Partition, lane: Lane) -> bool:
 def _look(partition: Partition, lane: Lane) -> None:
     """Count what has changed on the nodes, and choose again where that may make a difference.
 
-    What nodes that were held, or still are, may take by now and did not before is requeued.
+    What nodes that were claimed, or still are, may take by now and did not before is requeued.
     """
     nodes, now_ns = partition.nodes, partition.now_ns
     improved: dict[Node, None] = {}
@@ -342,7 +343,7 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
 
 
 def _gathers(partition: Partition, lane: Lane, going: Sequence[Allocation]) -> bool:
-    """Return whether a node becomes free bit by bit, at moments that nobody has stated."""
+    """Return whether a node becomes free bit by bit, at moments that are not stated."""
     is_one = len(going) == 1 and all(
         fits_room(going[0].resource_per_alloc, shape.resource) for shape in lane.needs
     )
@@ -350,7 +351,7 @@ def _gathers(partition: Partition, lane: Lane, going: Sequence[Allocation]) -> b
 
 
 def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
-    """Choose the nodes, hold them, and estimate when they will be free.
+    """Choose the nodes, claim them, and estimate when they will be free.
 
     Those that were chosen last stay where others would be free later. Returns the nodes of which
     others may use more than before.
@@ -418,7 +419,7 @@ def _first(partition: Partition, rooms: Moments, count: int) -> tuple[int, dict[
 
 
 def _hold(partition: Partition, lane: Lane, chosen: dict[Node, Members]) -> dict[Node, None]:
-    """Hold some nodes and no others; return those of which others may use more than before."""
+    """Claim some nodes and no others; return those of which others may use more than before."""
     claims = partition.claims
     improved: dict[Node, None] = {}
     for claim in list(lane.claims.values()):

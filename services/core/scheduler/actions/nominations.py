@@ -1,11 +1,11 @@
-"""Room for which pods of other schedulers are nominated: kept from whoever has no higher priority.
+"""Room for which other schedulers have nominated pods: reserved against no higher priority.
 
-Rule 1: a pod that another scheduler has nominated for a node counts there as one that has come.
+Rule 1: a pod that another scheduler has nominated for a node counts there as one that runs.
 Rule 2: where no node takes an ask of a higher priority, and one would without the nominated pods of
-        lower ones, those count no more, until they are told of anew: as kube-scheduler lets pods of
-        a higher priority have such room.
-Cost: what is nominated, at the end of a cycle; nothing where nobody is.
-Limit: MAX_GROUPS groups of asks of a shape are looked at for the highest priority.
+        lower ones, those count no more until they are reported again: as kube-scheduler gives such
+        room to pods of a higher priority.
+Cost: what is nominated, at the end of a cycle; nothing where no pod is.
+Limit: MAX_GROUPS groups of asks of a shape are checked for the highest priority.
 """
 
 from itertools import islice
@@ -18,11 +18,11 @@ from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.model.resources import Resource, add_into, fits_room
 
-MAX_GROUPS = 1_000  # of a shape, looked at for its highest priority; others are not
+MAX_GROUPS = 1_000  # of a shape, checked for its highest priority; others are not
 
 
 def give_way(partition: Partition) -> bool:
-    """Let the nominated pods of a node go for asks of a higher priority; return whether any did."""
+    """Skip nominated pods of a node for asks of a higher priority; return whether any was."""
     for node_id in dict.fromkeys(partition.nominated.values()):
         node = partition.nodes.nodes[node_id]
         going = _going(partition, node) if node.schedulable else []

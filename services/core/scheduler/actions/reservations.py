@@ -1,27 +1,28 @@
-"""Reservations: a node is kept for an ask that has waited long, so that it is not starved.
+"""Reservations: a node is claimed for an ask that has waited long, so that it is not starved.
 
 Rule 1: an ask that no node has the room for is given a node of its own once it is as old as the
         reservation delay: of those that could hold it, the one whose room is the tightest. An ask
         has one reservation, a node one; asks that require a node may queue up at it.
-        So may those that have preempted there.
+        So may those for which victims go there.
 Rule 2: a reserved node takes nothing but what it is reserved for, except that a real pod may take
         its own placeholder's place. Reserved asks are tried before all others, on their node and
         then on any other.
 Rule 3: a reservation ends with its ask, its node or its application; it is given up when its
         queue has had no headroom for it for EXPIRY_NS.
-Rule 4: no more nodes are reserved than the setting ``maxReservedNodes`` lets, required ones apart.
-        They go to the highest priority, as the queues on the way to the root make it, then to the
-        oldest; a higher priority takes the place of the lowest. Who has preempted has its node in
+Rule 4: no more nodes are reserved than the setting ``maxReservedNodes`` allows, but for required
+        ones. They go to the highest priority, as the queues on the way to the root make it, then
+        to the oldest; a higher priority takes the place of the lowest. A preemptor has its node in
         any case.
-Rule 5: one for the head of each queue and shape: none for who has others of its shape waiting ahead
-        of it, or whose queue has one; a higher priority takes the place of a lower one. With the
-        setting ``reservations: asks``, and on up to RESERVED_NODES_LEAST nodes, each old ask has
-        its own, as in YuniKorn. While gangs have a lane (``lane.py``) nobody has one for age.
+Rule 5: one for the head of each queue and shape: none for an ask with others of its shape waiting
+        ahead of it, or whose queue has one; a higher priority takes the place of a lower one. With
+        the setting ``reservations: asks``, and on up to RESERVED_NODES_LEAST nodes, each old ask
+        has its own, as in YuniKorn. Where nodes are reserved for the head gang (``lane.py``) no ask
+        has one for age.
 Rule 6: for heads no node is reserved on which room is expected, by what its pods state or what is
         predicted of them, later than AHEAD_NS from now; of the others the one that has room
         soonest. Where nothing is known it is the tightest, as in rule 1. When room has not come as
         expected, and is not expected soon, the reservation is given up.
-Limits: of a shape those MAX_LOOKED nodes are looked at that lack least; a look ends when MAX_LATE
+Limits: of a shape those MAX_LOOKED nodes are checked that lack least; a pass ends when MAX_LATE
 shapes have been found to get no node in time, and the others wait for the next.
 Source: docs/rules/scheduling.md#reservations and docs/rules/scheduling.md#required-nodes, and for
 rule 4 docs/adr/0027. With ``backfill`` an ask may take room on a reserved node that the reservation
@@ -48,15 +49,15 @@ from shared.model.units import seconds
 
 EXPIRY_NS = seconds(2 * 60 * 60)
 AHEAD_NS = seconds(5 * 60)  # how long before it has room a node is kept for a head
-MAX_LOOKED = 16  # nodes that are looked at for one shape; those that lack more are not
-MAX_LATE = 4  # shapes of a look for which no node has room in time; the rest wait for the next
+MAX_LOOKED = 16  # nodes that are checked for one shape; those that lack more are not
+MAX_LATE = 4  # shapes of a pass for which no node has room in time; the rest wait for the next
 
 
 def has_room(partition: Partition, reservation: Claim) -> bool:
-    """Return whether queue, user and group have the headroom; if not it waits at the gate.
+    """Return whether queue, user and group have the headroom; if not it is blocked by the first.
 
-    One that has waited for EXPIRY_NS without headroom is given up: its ask waits at the gate too,
-    and no more for a node, else it would be given one again at once.
+    One that has waited for EXPIRY_NS without headroom is ended: its ask is blocked by the same
+    limit, and no more by the nodes, else it would be given one again at once.
     """
     application, amount = reservation.application, reservation.ask.shape.resource
     short_user = first_shortage(application, amount)
@@ -84,8 +85,8 @@ def has_room(partition: Partition, reservation: Claim) -> bool:
 def reserve_for_the_old(partition: Partition) -> None:
     """Reserve nodes for the asks that are old enough, the highest rank first, up to the bound.
 
-    Looked at are the heads of the shapes that were refused, or had a chance, since the last look.
-    Asks that are still too young set the moment of the next one.
+    Checked are the heads of the shapes that were refused, or requeued, since the last pass. Asks
+    that are still too young set the moment of the next one.
     """
     wanted, partition.shapes_to_reserve = partition.shapes_to_reserve, {}
     if not partition.settings.reserves_for_asks:
@@ -98,16 +99,16 @@ def reserve_for_the_old(partition: Partition) -> None:
     if len(partition.reserved_nodes) >= most and (
         last is None or partition.root.highest <= -last.rank[0]
     ):
-        return  # nobody who waits is above the lowest that has a node
+        return  # no ask that waits is above the lowest that has a node
     look = _Look(partition, most, is_for_heads)
     for wanted_ask in _in_rank_order(partition, wanted, most, look.without_node):
         if not look.serve(*wanted_ask):
-            return  # what waits has changed: the rest in the next look, which is due now
+            return  # what waits has changed: the rest in the next pass, which is due now
 
 
 @dataclass(slots=True)
 class _Look:
-    """One look: ``without_node`` are the shapes that are read no further."""
+    """One pass: ``without_node`` are the shapes that are read no further."""
 
     partition: Partition
     most: int
@@ -172,14 +173,14 @@ def _reserve(partition: Partition, group: AskGroup, ask: Ask, node: Node) -> Non
 
 
 def _expect(partition: Partition, reservation: Claim, at_ns: int) -> None:
-    """Have a reservation looked at again if there is no room at the moment that is expected."""
+    """Have a reservation checked again if there is no room at the moment that is expected."""
     reservation.expect(at_ns)
     if at_ns:
         partition.look_for_old_asks_at(at_ns + 1)
 
 
 def _give_up_the_late(partition: Partition) -> bool:
-    """Give up reservations whose nodes have no room when it was expected, nor soon."""
+    """End reservations whose nodes have no room when it was expected, nor soon."""
     given_up = False
     for _, held in list(partition.reserved_nodes.by_age):
         at_ns = held.expected_ns
@@ -272,8 +273,8 @@ def _push_next(
 def _old_asks(partition: Partition, bucket: Bucket, most: int) -> Iterator[tuple[AskGroup, Ask]]:
     """Yield a bucket's asks that are old enough and have no node yet, in the leaf's order.
 
-    Those that wait behind ``most`` others are not looked at, be those still too young: they would
-    be given no node before them.
+    Those that wait behind ``most`` others are skipped, even if those are still too young: they
+    would be given no node before them.
     """
     young = 0
     for group in bucket.in_order():

@@ -1,4 +1,4 @@
-"""The lane: the one gang of several nodes for which nodes are held, and which these are."""
+"""The head gang: the one gang of several nodes that claims nodes, and when these are free."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,13 +14,13 @@ Moments = NDArray[np.int64]  # a row a node: when it has the room for its first 
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """The gang that has the lane, since when, and what is expected.
+    """The head gang, since when it is, and what is expected of nodes.
 
-    ``start_ns`` is when the nodes that are held are expected to be free (0: not known), ``told_ns``
-    the same if no earlier gang waited as well; ``rooms``,
-    by shape, when each node has the room for how many members; ``next_end_ns``, by row, when the
-    first of its pods is expected to end; ``gathers``, by row, whether it becomes free bit by bit,
-    at times that are not known. ``seen`` is how many changes of nodes are in them.
+    ``start_ns`` is when its nodes are expected to be free (0: not known), ``told_ns`` the same if
+    no earlier gang waited as well; ``rooms``, by shape, when each node has the room for how many
+    members; ``next_end_ns``, by row, when the first of its pods is expected to end; ``gathers``, by
+    row, whether it becomes free bit by bit, at times that are not known. ``seen`` is how many
+    changes of nodes are in them.
     """
 
     application: Application
@@ -47,5 +47,5 @@ class Lane:
         return {c.node: c.members for c in self.claims.values() if c.members is not None}
 
     def was_tried(self, changes: int) -> None:
-        """Note that the gang was tried, after so many changes of nodes."""
+        """Record that the gang was tried, after so many changes of nodes."""
         self.tried = changes
