@@ -5,12 +5,19 @@ from typing import NamedTuple
 
 import numpy as np
 
-from services.core.scheduler.model.rows import BY_HEAD_GANG, Node
+from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.nodes.filters.base import Filter, Moment, NodeFilter
-from services.core.scheduler.nodes.filters.claims import Claims, HeadGang, LeavesEnough
+from services.core.scheduler.nodes.filters.claims import (
+    BACKFILLS,
+    NONE_PASSES,
+    PASSES_ASKS,
+    PASSES_IN_TIME,
+    Claims,
+    HeadGang,
+)
 from services.core.scheduler.nodes.filters.combined import Filters, Steps, evidence
 from services.core.scheduler.nodes.filters.constraints import Selected, Tolerated
 from services.core.scheduler.nodes.filters.devices import FreeDevices
@@ -89,7 +96,7 @@ class NodeFilters:
         room, devices = Room(columns), FreeDevices(columns, free_devices)
         self.facts = Facts(
             Schedulable(columns),
-            Claims(columns, self.head_gang, ends_in_time=True),
+            Claims(columns, self.head_gang, PASSES_IN_TIME),
             room,
             devices,
             Size(columns, room, devices),
@@ -133,8 +140,8 @@ class NodeFilters:
         schedulable, claims, room, devices, size, volumes, pods, domain = self.facts
         moving = self._moving
         node = OfNode(self._columns, self._views, self.of_node)
-        unclaimed = Claims(self._columns, self.head_gang)
-        past_asks = Claims(self._columns, self.head_gang, BY_HEAD_GANG, ends_in_time=True)
+        unclaimed = Claims(self._columns, self.head_gang, NONE_PASSES)
+        past_asks = Claims(self._columns, self.head_gang, PASSES_ASKS)
         has_room: list[Filter] = [room]
         if self._devices.are_shared:
             has_room.append(devices)
@@ -145,7 +152,7 @@ class NodeFilters:
         self.between_pods.set(*others)
         self.takes.set(schedulable, *has_room, node, *others, *moving)
         self.open.set(*self.takes.filters, claims)
-        self.backfill.set(*self.takes.filters, LeavesEnough(self._columns, self.head_gang))
+        self.backfill.set(*self.takes.filters, Claims(self._columns, self.head_gang, BACKFILLS))
         self.indexed.set(schedulable, unclaimed, *has_room, node)
         self.could_hold.set(schedulable, size, node, domain, *moving)
         self.could_start.set(schedulable, size, node, *others)

@@ -4,6 +4,8 @@ A claim of an ask closes its node to every other. One of the head gang does so t
 before the gang needs the node. By backfill a shape may have what all of them leave.
 """
 
+from typing import NamedTuple
+
 import numpy as np
 
 from services.core.scheduler.model import devices
@@ -33,40 +35,57 @@ class HeadGang:
         return 0 < shape.run_ns <= self.backfill_ns
 
 
-class Claims(Filter):
-    """No claim of those that count keeps a shape away; ``counted`` are some of CLOSED.
+class Rule(NamedTuple):
+    """What may pass which claims: those that are ``counted``, of CLOSED, keep a shape away.
 
-    ``ends_in_time``: the head gang's keep nothing away that ends before it needs the node.
+    ``in_time``: the head gang's keep nothing away that ends before it needs the node.
+    ``leaves_enough``: none keeps a shape away that takes nothing which the claims lack.
     """
+
+    counted: int = CLOSED
+    in_time: bool = False
+    leaves_enough: bool = False
+
+
+NONE_PASSES = Rule()
+PASSES_IN_TIME = Rule(in_time=True)
+PASSES_ASKS = Rule(BY_HEAD_GANG, in_time=True)  # and the head gang's in time
+BACKFILLS = Rule(leaves_enough=True)
+
+
+class Claims(Filter):
+    """No claim keeps a shape from a node, by a rule."""
 
     on = TAKEN
 
-    def __init__(
-        self,
-        columns: NodeColumns,
-        head_gang: HeadGang,
-        counted: int = CLOSED,
-        *,
-        ends_in_time: bool = False,
-    ) -> None:
+    def __init__(self, columns: NodeColumns, head_gang: HeadGang, rule: Rule) -> None:
         super().__init__(columns)
-        self._head_gang, self._counted, self._ends_in_time = head_gang, counted, ends_in_time
+        self._head_gang, self._rule = head_gang, rule
+        self.is_costly = rule.leaves_enough
 
     def _bars(self, shape: Shape) -> int:
-        """Return the claims that keep a shape away."""
-        if self._ends_in_time and self._head_gang.may_backfill(shape):
-            return self._counted & ~BY_HEAD_GANG
-        return self._counted
+        """Return what closes nodes to a shape."""
+        counted, in_time, _ = self._rule
+        if not self._head_gang.nodes or (in_time and self._head_gang.may_backfill(shape)):
+            return counted & ~BY_HEAD_GANG
+        return counted
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        bars = self._bars(shape) if self._head_gang.nodes else self._counted & ~BY_HEAD_GANG
+        bars = self._bars(shape)
         if not bars:
             return None
         found: Mask = (self._columns.claimed[at] & bars) == 0
+        if self._rule.leaves_enough:
+            nodes = self._columns.rows
+            rows = np.arange(len(nodes))[at]
+            for place in np.flatnonzero(~found).tolist():
+                found[place] = leaves_enough(nodes[rows[place]], shape)
         return found
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        return not node.claimed or not node.claimed & self._bars(shape)
+        if not node.claimed or not node.claimed & self._bars(shape):
+            return True
+        return self._rule.leaves_enough and leaves_enough(node, shape)
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
         passing = self.rows(shape, When.NOW, self._columns.all)
@@ -76,26 +95,12 @@ class Claims(Filter):
         return Reason.RESERVED, Fact(Kind.NODES, count=before.passed[ROOM])
 
 
-class LeavesEnough(Claims):
-    """What is claimed of the node is there when the shape has what it takes.
+def leaves_enough(node: Node, shape: Shape) -> bool:
+    """Return whether a shape on a claimed node takes nothing that its claims lack.
 
     Of every type that it takes there must be left at least what asks claim, now. On a node of the
     head gang it takes no more than that gang leaves.
     """
-
-    is_costly = True
-
-    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        nodes = self._columns.rows
-        among = range(len(nodes))[at] if isinstance(at, slice) else at.tolist()
-        return np.array([leaves_enough(nodes[row], shape) for row in among], dtype=np.bool_)
-
-    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        return leaves_enough(node, shape)
-
-
-def leaves_enough(node: Node, shape: Shape) -> bool:
-    """Return whether a shape on a claimed node takes nothing that its claims lack."""
     if node.head_claim is not None and not fits_room(node.head_claim.leaves, shape.resource):
         return False
     if shape.on_devices is not None and node.devices:
