@@ -44,19 +44,22 @@ def near(**wish):
     return TopologyConstraint(slices=slices, **wish)
 
 
-def gang(core, name, *parts, above=None, resource=ONE, **more):
-    """Announce a gang: parts are (name, members, topology); ``above`` is the topology of all."""
-    layout = tuple(SubGroup(part, "", count, topology=wish) for part, count, wish in parts)
+def gang(core, name, *parts, above=None, **more):
+    """Announce a gang: parts are (name, members, topology) and what each of them requests.
+
+    ``above`` is the topology of all together.
+    """
+    parts = [(*part, ONE) if len(part) == 3 else part for part in parts]
+    layout = tuple(SubGroup(part, "", count, topology=wish) for part, count, wish, _ in parts)
     terms = GangTerms(layout=layout, topology=above or TopologyConstraint())
     wanted = {}
     asks = []
-    for part, count, _ in parts:
+    for part, count, _, resource in parts:
         wanted = add(wanted, multiply(resource, count))
+        keys = [f"{name}-{part}-{at}" for at in range(count)]
         asks += [
-            AllocationAsk(
-                f"{name}-{part}-{at}", name, resource, placeholder=True, task_group_name=part
-            )
-            for at in range(count)
+            AllocationAsk(key, name, resource, placeholder=True, task_group_name=part)
+            for key in keys
         ]
     request = AddApplicationRequest(
         name, "root.default", placeholder_ask=wanted, gang=terms, **more

@@ -81,13 +81,14 @@ class _InDomains:
         others = [Group(name, tasks=asks) for name, sets in self._pods.items() for asks in sets]
         self.tree = replace(self.tree, members=[*self.tree.members, *others])
         self._parts[self.tree] = application.layout
+        self._is_of_one_shape = len(self._counts(self.tree)) == 1
 
     def _group_of(self, part: GangTree) -> Group[Ask]:
         """Return a part of the gang with what waits of it, that with the most pods first."""
         sets = self._pods.pop(part.name, []) if not part.is_group else []
-        members = sorted(map(self._group_of, part.parts), key=_by_size)
+        members = sorted(map(self._group_of, part.parts), key=self._need)
         if len(sets) > 1:
-            members = [Group(part.name, tasks=asks) for asks in sets]
+            members = [Group(part.name, tasks=asks) for asks in sorted(sets, key=self._places)]
         found: Group[Ask] = Group(
             part.name,
             members=members,
@@ -96,6 +97,16 @@ class _InDomains:
         )
         self._parts[found] = part
         return found
+
+    def _need(self, group: Group[Ask]) -> tuple[bool, int, int]:
+        """Return what orders parts: those of a level of their own, of large pods, of many pods."""
+        asks = self._all(group)
+        return group.topology is None, self._places(asks), -len(asks)
+
+    def _places(self, asks: list[Ask]) -> int:
+        """Return for how many of the largest of some pods the nodes have places; 0 without any."""
+        shapes = dict.fromkeys(ask.shape for ask in asks)
+        return min((int(self._room(shape, None).sum()) for shape in shapes), default=0)
 
     def to_kept_nodes(self) -> list[tuple[Ask, Node]]:
         """Place the members for which others have made way, where they have."""
@@ -134,9 +145,12 @@ class _InDomains:
         if not held:
             return
         (first, count), *others = held
+        tried: set[object] = set()
         for at in spread.candidates(wish, first, count):
-            if all(units.of(at) >= number for units, number in others):
+            alike = first.pattern(at) if self._is_of_one_shape else at
+            if alike not in tried and all(units.of(at) >= number for units, number in others):
                 yield Region(self._rows_of(wish.tree, at, rows), wish, at, gaps)
+                tried.add(alike)  # another domain like it would fail as well
 
     def _wish(self, group: Group[Ask]) -> Wish | str | None:
         """Return what a group wishes; slices are of pods that are alike."""
@@ -303,14 +317,6 @@ class _InDomains:
     def _is_taken(self, row: int, names: list[str]) -> bool:
         held = self._nodes.rows[row].allocations.values()
         return any(each.application_id in names for each in held)
-
-
-def _by_size(group: Group[Ask]) -> tuple[bool, int]:
-    return group.topology is None, -_size(group)
-
-
-def _size(group: Group[Ask]) -> int:
-    return len(group.tasks) + sum(map(_size, group.members))
 
 
 def members_by_level(nodes: NodeTable, bond: Bond) -> list[tuple[str, dict[str, int]]]:

@@ -2,10 +2,12 @@
 
 Rule 1: a group with a topology constraint goes into one of its domains, tried in their order; what
         was tried is undone before the next. A group without one goes where the group above it does.
-Rule 2: the leaves take turns in their order, each ask beside those before it. A leaf that is stuck
-        has another turn when others have been placed, as pods may draw each other, unless the
-        placer ends the try at once (``goes_on``).
-Rule 3: the refusal is that of the first domain, worked out while what was placed still stands.
+        A choice is taken back when what comes after it finds no place, so that one is found
+        wherever there is one, as far as MAX_TRIES go.
+Rule 2: such groups come first; then the leaves take turns in their order, each ask beside those
+        before it. A leaf that is stuck has another turn when others have been placed, as pods may
+        draw each other, unless the placer ends the try at once (``goes_on``).
+Rule 3: the refusal is that of the first try, worked out while what was placed still stands.
 
 Cost: one search of the nodes an ask and domain, and one more a round of those that are stuck.
 """
@@ -16,6 +18,8 @@ from typing import Generic, Protocol, TypeVar
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.task_trees import Group, HasOrder
+
+MAX_TRIES = 1_000  # of one tree: that all its parts are placed; after so many it is refused
 
 Task = TypeVar("Task", bound=HasOrder)
 Where = TypeVar("Where")  # a domain, as the placer knows it
@@ -57,47 +61,85 @@ class Placer(Protocol[Task, Where, Why_co]):
         """Return why an ask has no node beside those that were placed; None: no domain is left."""
 
 
+class _Search(Generic[Why]):
+    """How far one search is: how many tries are left, and why the first one failed."""
+
+    def __init__(self) -> None:
+        self.left = MAX_TRIES
+        self.refused: Unplaced[Why] | None = None
+
+    def failed(self, refused: Unplaced[Why]) -> None:
+        """Count a try that failed."""
+        self.left -= 1
+        self.refused = self.refused or refused
+
+
 def place(
     placer: Placer[Task, Where, Why], tree: Group[Task], where: Where
 ) -> list[tuple[Task, Node]] | Unplaced[Why]:
     """Place the asks of a tree that wait, in a domain; or place none, and say why."""
+    search: _Search[Why] = _Search()
+    for found in _of_group(placer, tree, where, search):
+        return found
+    return search.refused or Unplaced(placer.refusal(None, []))
+
+
+def _of_group(
+    placer: Placer[Task, Where, Why], group: Group[Task], where: Where, search: _Search[Why]
+) -> Iterator[list[tuple[Task, Node]]]:
+    """Place a group in one domain after another; what is yielded stands until the next is asked."""
+    is_tried = False
+    for domain in placer.domains(group, where):
+        is_tried = True
+        yield from _of_parts(placer, list(_parts(placer, group)), domain, search)
+        if search.left <= 0:
+            return
+    if not is_tried:
+        search.failed(Unplaced(placer.refusal(None, [])))
+
+
+def _of_parts(
+    placer: Placer[Task, Where, Why],
+    parts: list[Group[Task] | list[Task]],
+    where: Where,
+    search: _Search[Why],
+) -> Iterator[list[tuple[Task, Node]]]:
+    """Place the parts of a group in a domain, in one way after another."""
+    first = next((part for part in parts if isinstance(part, Group)), None)
     checkpoint = placer.checkpoint()
-    refused: Unplaced[Why] | None = None
-    for domain in placer.domains(tree, where):
-        found = _fill(placer, tree, domain)
-        if not isinstance(found, Unplaced):
-            return found
+    if first is None:
+        found = _place_leaves(placer, [part for part in parts if isinstance(part, list)], where)
+        if isinstance(found, Unplaced):
+            search.failed(found)
+        else:
+            yield found
         placer.rollback(checkpoint)
-        refused = refused or found
-    return refused or Unplaced(placer.refusal(None, []))
+        return
+    rest = [part for part in parts if part is not first]
+    for found in _of_group(placer, first, where, search):
+        for more in _of_parts(placer, rest, where, search):
+            yield found + more
+        if search.left <= 0:
+            break
+    placer.rollback(checkpoint)
 
 
-def _fill(
-    placer: Placer[Task, Where, Why], tree: Group[Task], where: Where
+def _place_leaves(
+    placer: Placer[Task, Where, Why], leaves: list[list[Task]], where: Where
 ) -> list[tuple[Task, Node]] | Unplaced[Why]:
-    """Place the parts of a tree in one domain; where one has no node, some are left placed."""
+    """Place leaves in one domain; where one has no node, some are left placed."""
     placed: list[tuple[Task, Node]] = []
-    parts = list(_parts(placer, tree))
-    while parts:
+    while leaves:
         before = len(placed)
-        stuck: list[Group[Task] | list[Task]] = []
-        first: Unplaced[Why] | Task | None = None
-        for part in parts:
-            if isinstance(part, Group):
-                found = place(placer, part, where)
-                if not isinstance(found, Unplaced):
-                    placed += found
-                    continue
-                first = first or found
-                stuck.append(part)
-            elif rest := _place_leaf(placer, part, where, placed):
-                first = first or rest[0]
+        stuck: list[list[Task]] = []
+        for leaf in leaves:
+            if rest := _place_leaf(placer, leaf, where, placed):
                 stuck.append(rest)
-            if stuck and not placer.goes_on:
-                break
-        if first is not None and (len(placed) == before or not placer.goes_on):
-            return first if isinstance(first, Unplaced) else Unplaced(placer.refusal(first, placed))
-        parts = stuck
+                if not placer.goes_on:
+                    break
+        if stuck and (len(placed) == before or not placer.goes_on):
+            return Unplaced(placer.refusal(stuck[0][0], placed))
+        leaves = stuck
     return placed
 
 

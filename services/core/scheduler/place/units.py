@@ -48,6 +48,21 @@ class Units:
         found: Amounts = np.flatnonzero((above == number) & (self.whole[below] > 0))
         return found
 
+    def pattern(self, at: At) -> object:
+        """Return what is the same for domains that like pods cannot tell apart."""
+        level, number = at
+        if level == self.tree.depth:
+            return int(self.raw[-1][number])
+        above = self.tree.parents[level][number] if level > 0 else EVERYWHERE
+        return level, above, self._inside(at)
+
+    def _inside(self, at: At) -> object:
+        level = at[0] + 1
+        below = self.below(at)
+        if level == self.tree.depth:
+            return np.sort(self.raw[level][below]).tobytes()
+        return tuple(sorted((self._inside((level, int(each))) for each in below), key=repr))
+
 
 def _above(tree: DomainTree, level: int, rows: int) -> Amounts:
     """Return the domain above each domain of a level, or above each row; -1: none."""
