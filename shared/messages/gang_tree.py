@@ -33,6 +33,11 @@ class GangTree:
         return self.topology != NO_TOPOLOGY or any(part.has_topology for part in self.parts)
 
     @property
+    def has_slices(self) -> bool:
+        """Return whether pods of it go in equal parts, each into one domain."""
+        return bool(self.topology.slices) or any(part.has_slices for part in self.parts)
+
+    @property
     def needed(self) -> int:
         """Return how many pods, or parts, it needs."""
         if self.is_group and self.minimum < 0:

@@ -18,6 +18,7 @@ from tests.conformance.kai_files import (
     NotSayableError,
     actions_of,
     has_topology,
+    levels_of,
     queues_yaml,
     settings_of,
 )
@@ -25,7 +26,7 @@ from tests.conformance.kai_machine import OVER, STUCK, Machine, Shown, task_name
 
 BY_FILES, BY_MESSAGES, NOT = (
     "by messages, from files",
-    "by messages; levels of nodes have no file yet",
+    "by messages; levels that no setting states so",
     "not sayable",
 )
 NOT_SAYABLE = "not sayable"
@@ -134,7 +135,7 @@ def way_of(row: dict) -> str:
     try:
         queues_yaml(row)
         settings_of(row, actions_of(row))
-        return BY_MESSAGES if has_topology(row) else BY_FILES
+        return BY_MESSAGES if has_topology(row) and not levels_of(row) else BY_FILES
     except NotSayableError:
         return NOT
 

@@ -139,7 +139,8 @@ def settings_of(row: dict, actions: tuple[str, ...]) -> tuple[tuple[str, str], .
         raise NotSayableError(f"consolidation moves no more than {most} jobs")
     grace = row.get("default_staleness_grace_s", 0)
     named = ",".join(dict.fromkeys((ALLOCATE, *actions)))
-    return (("policy", KAI), ("actions", named), ("stalenessGracePeriod", f"{grace}s"))
+    own = (("policy", KAI), ("actions", named), ("stalenessGracePeriod", f"{grace}s"))
+    return (*own, ("topologyLevels", ",".join(levels_of(row)))) if has_topology(row) else own
 
 
 def actions_of(row: dict) -> tuple[str, ...]:
@@ -153,9 +154,11 @@ def actions_of(row: dict) -> tuple[str, ...]:
 def gang_of(row: dict, job: dict) -> Gang:
     """Return the gang of a job's PodGroup, as the shim adapter reads it.
 
-    Which levels a topology has is in no file that it reads yet: that is added.
+    Where the levels are not those of the settings they are added.
     """
     gang = kai_pod_group(pod_group(job), job["name"])
+    if levels_of(row):
+        return gang
     named = {part["name"]: topology_of(row, part.get("topology")) for part in parts_of(job)}
     of_all = topology_of(row, job.get("topology_constraint"))
     if of_all == NO_TOPOLOGY:
@@ -178,6 +181,41 @@ def has_topology(row: dict) -> bool:
     return any(part.topology != NO_TOPOLOGY for part in parts)
 
 
+def levels_of(row: dict) -> tuple[str, ...]:
+    """Return the levels of a row as a setting: those of its only topology, which all name.
+
+    () where a row names another one, or prefers a level that it lacks: KAI takes that for none.
+    """
+    topologies = row.get("topologies", [])
+    levels = tuple(topologies[0]["levels"]) if len(topologies) == 1 else ()
+    named = [each for job in row["jobs"] for each in constraints_of(job)]
+    is_said = all(
+        each["Topology"] == topologies[0]["name"]
+        and each.get("PreferredLevel", "") in ("", *levels)
+        for each in (named if levels else ())
+    )
+    return levels if is_said else ()
+
+
+def constraints_of(job: dict) -> list[dict]:
+    """Return what a job and its parts say of topology."""
+    tree = (job.get("subgroups") or {}).get("topology")
+    own = [job.get("topology_constraint"), tree, *(part.get("topology") for part in parts_of(job))]
+    return [each for each in own if each and each.get("Topology")]
+
+
+def constraint_as_written(constraint: dict | None) -> dict:
+    """Return ``topologyConstraint`` of a manifest; {}: it is none."""
+    if not constraint or not constraint.get("Topology"):
+        return {}
+    named = {
+        "topology": constraint["Topology"],
+        "requiredTopologyLevel": constraint.get("RequiredLevel"),
+        "preferredTopologyLevel": constraint.get("PreferredLevel"),
+    }
+    return {"topologyConstraint": {key: value for key, value in named.items() if value}}
+
+
 def pod_group(job: dict) -> dict:
     """Return the manifest of a job's PodGroup."""
     spec: dict[str, Any] = {
@@ -188,6 +226,8 @@ def pod_group(job: dict) -> dict:
         spec["subGroups"] = [as_written(part) for part in parts_of(job)]
         least = job["subgroups"].get("min_sub_group")
         spec |= {} if least is None else {"minSubGroup": least}
+    tree = (job.get("subgroups") or {}).get("topology")
+    spec |= constraint_as_written(job.get("topology_constraint")) or constraint_as_written(tree)
     if job.get("preemption_delay_s"):
         spec["preemptionDelay"] = f"{job['preemption_delay_s']}s"
     grace = job.get("staleness_grace_period_s")
@@ -214,6 +254,7 @@ def parts_of(job: dict) -> list[dict]:
 
 def as_written(part: dict) -> dict:
     found = {"name": part["name"], "parent": part["parent"] or None}
+    found |= constraint_as_written(part.get("topology"))
     if not part.get("is_group"):
         return found | {"minMember": part["min_available"]}
     least = part.get("min_sub_group")

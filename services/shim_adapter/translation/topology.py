@@ -10,9 +10,12 @@ from typing import Any
 
 from shared.messages.commands import TaskGroupSpec
 from shared.messages.interface import NO_TOPOLOGY, Slice, SubGroup, TopologyConstraint
+from shared.model.numbers import parse_int64
+from shared.model.scheduler_settings import MAX_LEVELS
+from shared.model.texts import JsonError, load_json
 
 MAX_SLICES = 3  # slices in one another; more are refused
-_KEYS = ("required", "preferred", "slices", "unconstrained", "balanced", "group")
+_KEYS = ("required", "preferred", "slices", "unconstrained", "balanced", "group", "levels")
 _MAX_NAME = 317  # characters of a level's name, as of a label; the gang waits and is told
 _SHOWN = 60  # characters of what was found
 _PARENT = "topology group "  # before the name of task groups that go into one domain
@@ -39,7 +42,13 @@ def _read(value: Any, members: int) -> tuple[TopologyConstraint, str]:
     unknown = next((key for key in fields if key not in _KEYS), None)
     if unknown is not None:
         raise _WrongError(f"there is no {unknown[:_SHOWN]!r}; there are {', '.join(_KEYS)}")
+    levels = fields.get("levels") or []
+    if not isinstance(levels, list) or not all(isinstance(item, str) for item in levels):
+        raise _WrongError("levels: a list of labels was expected")
+    if len(levels) > MAX_LEVELS:
+        raise _WrongError(f"levels: {len(levels)} of them, at most {MAX_LEVELS}")
     found = TopologyConstraint(
+        tuple(levels),
         required=_text(fields, "required"),
         preferred=_text(fields, "preferred"),
         slices=_slices(fields.get("slices")),
@@ -102,6 +111,77 @@ def _switch(fields: Mapping[str, Any], key: str) -> bool:
     if not isinstance(value, bool):
         raise _WrongError(f"{key}: true or false was expected, found {str(value)[:_SHOWN]!r}")
     return value
+
+
+def written(topology: TopologyConstraint, together: str) -> dict[str, Any]:
+    """Return a wish as ``topology`` of a task group says it; {}: it is none."""
+    if topology == NO_TOPOLOGY:
+        return {}
+    slices = [{"level": each.level, "size": each.size} for each in topology.slices]
+    found: dict[str, Any] = {
+        "levels": list(topology.levels),
+        "required": topology.required,
+        "preferred": topology.preferred,
+        "slices": slices,
+        "unconstrained": topology.is_unconstrained,
+        "balanced": topology.is_balanced,
+        "group": together,
+    }
+    return {key: value for key, value in found.items() if value}
+
+
+# --- Kueue's annotations ------------------------------------------------------------------------
+
+KUEUE = "kueue.x-k8s.io/podset-"
+_REQUIRED, _PREFERRED = f"{KUEUE}required-topology", f"{KUEUE}preferred-topology"
+_ANYWHERE = f"{KUEUE}unconstrained-topology"
+_SLICE, _SLICE_SIZE = f"{KUEUE}slice-required-topology", f"{KUEUE}slice-size"
+_NESTED, _GROUP = f"{KUEUE}slice-required-topology-constraints", f"{KUEUE}group-name"
+_READ = (_REQUIRED, _PREFERRED, _ANYWHERE, _SLICE, _SLICE_SIZE, _NESTED)
+
+
+def of_kueue(annotations: Mapping[str, str], members: int) -> tuple[TopologyConstraint, str]:
+    """Return what Kueue's annotations of a pod template say, and with which others it goes."""
+    if not any(annotations.get(key) for key in _READ):
+        return NO_TOPOLOGY, ""
+    try:
+        return _of_kueue(annotations, members), annotations.get(_GROUP, "")
+    except _WrongError as error:
+        return TopologyConstraint(wrong=str(error)), ""
+
+
+def _of_kueue(annotations: Mapping[str, str], members: int) -> TopologyConstraint:
+    stated = [key for key in (_REQUIRED, _PREFERRED, _ANYWHERE) if annotations.get(key)]
+    if len(stated) > 1:
+        raise _WrongError(f"{stated[0]} and {stated[1]} exclude each other")
+    found = TopologyConstraint(
+        required=annotations.get(_REQUIRED, ""),
+        preferred=annotations.get(_PREFERRED, ""),
+        slices=_kueue_slices(annotations),
+        is_unconstrained=annotations.get(_ANYWHERE) == "true",
+    )
+    check(found, members)
+    return found
+
+
+def _kueue_slices(annotations: Mapping[str, str]) -> tuple[Slice, ...]:
+    level, size, nested = (annotations.get(key, "") for key in (_SLICE, _SLICE_SIZE, _NESTED))
+    if nested and (level or size):
+        raise _WrongError(f"{_NESTED} and {_SLICE if level else _SLICE_SIZE} exclude each other")
+    if nested:
+        try:
+            return _slices(load_json(nested))
+        except JsonError as error:
+            raise _WrongError(f"{_NESTED}: not JSON: {error}") from error
+    if bool(level) is not bool(size):
+        raise _WrongError(f"{_SLICE} and {_SLICE_SIZE} need each other")
+    if not level:
+        return ()
+    number = parse_int64(size)
+    return _slices({"level": level, "size": number if number is not None else size})
+
+
+# --- the tree -----------------------------------------------------------------------------------
 
 
 def layout_of(groups: Iterable[TaskGroupSpec]) -> tuple[SubGroup, ...]:

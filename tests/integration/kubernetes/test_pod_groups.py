@@ -103,6 +103,15 @@ async def waits(kubectl, name):
     return found[0]["message"] if found and not pod["spec"].get("nodeName") else ""
 
 
+async def until_one_waits(kubectl, words):
+    async def says():
+        pods = (await kubectl.get("/api/v1/namespaces/default/pods"))["items"]
+        conditions = [item for pod in pods for item in pod["status"].get("conditions", ())]
+        return any(words in item.get("message", "") for item in conditions)
+
+    await until(says, f"a pod says {words!r}")
+
+
 async def until_waits(kubectl, name, words):
     async def says():
         return words in await waits(kubectl, name)
@@ -444,7 +453,6 @@ async def test_kai_a_pod_group_says_the_queue_the_priority_and_the_least_of_ever
     ("spec", "words"),
     [
         ({"subGroups": [{"name": "a", "parent": "b"}]}, "spec.subGroups[a].parent"),
-        ({"topologyConstraint": {"requiredTopologyLevel": "rack"}}, "requiredTopologyLevel"),
         ({"minMember": -1}, "spec.minMember"),
         ({"preemptionDelay": "soon"}, "spec.preemptionDelay"),
         ({"stalenessGracePeriod": "60"}, "spec.stalenessGracePeriod"),
@@ -601,14 +609,24 @@ async def test_core_the_replicas_of_a_workloads_part_are_gangs_each_in_1_35(must
     assert "b0" not in muster.kubelets.ran
 
 
-async def test_core_constraints_of_topology_are_not_supported_and_said_so(muster, kinds):
+async def test_core_a_gang_with_a_level_is_in_one_rack_or_its_pods_are_told_what_lacks(
+    muster, kinds
+):
     await kinds.serve(*groups.OF_1_36)
-    spec = {"schedulingPolicy": {"gang": {"minCount": 1}}}
-    topology = {"topology": [{"key": "rack"}]}
-    path = CORE.format("v1alpha2", "podgroups")
-    await make(muster.kubectl, path, "g", **spec, schedulingConstraints=topology)
-    await muster.kubectl.pod(of_core("p0", "g"))
-    await until_waits(muster.kubectl, "p0", "spec.schedulingConstraints: not supported")
+    for name, rack in (("a1", "a"), ("b1", "b"), ("b2", "b")):
+        await muster.kubectl.node(name, {"rack": rack}, cpu="1", memory="8Gi", pods="40")
+    path, topology = CORE.format("v1alpha2", "podgroups"), {"topology": [{"key": "rack"}]}
+    for name, count in (("two", 2), ("three", 3)):
+        spec = {"schedulingPolicy": {"gang": {"minCount": count}}}
+        await make(muster.kubectl, path, name, **spec, schedulingConstraints=topology)
+    for at in range(3):
+        await muster.kubectl.pod(of_core(f"o{at}", "three", cpu="800m"))
+    await until_one_waits(muster.kubectl, "rack: best of 2 is b with 2 of 3 places")
+    for at in range(2):
+        await muster.kubectl.pod(of_core(f"p{at}", "two", cpu="800m"))
+    await until_running(muster, "p0", "p1")
+    pods = [await muster.kubectl.get(f"/api/v1/namespaces/default/pods/p{at}") for at in range(2)]
+    assert {pod["spec"]["nodeName"] for pod in pods} == {"b1", "b2"}
 
 
 async def test_core_without_the_feature_the_server_drops_the_field_and_the_pod_is_for_itself(

@@ -372,7 +372,6 @@ def test_a_group_of_kai_is_a_tree_of_minimums(group, wanted):
         (kai(preemptionDelay="soon"), "spec.preemptionDelay", "a duration like 90s"),
         (kai(stalenessGracePeriod=60), "spec.stalenessGracePeriod", "a duration like 90s"),
         (kai(annotations={"kai.scheduler/preemption-delay": "soon"}), "metadata.annotations[kai.scheduler/preemption-delay]", "a duration"),
-        (kai({"name": "a", "topologyConstraint": {"requiredTopologyLevel": "rack"}}), "spec.subGroups[0].topologyConstraint.requiredTopologyLevel", "not supported"),
     ],
 )  # fmt: skip
 def test_a_group_of_kai_that_does_not_hold_says_which_field(group, field, sentence):
@@ -431,7 +430,6 @@ def test_a_priority_class_says_what_its_pods_do_not():
         (doc("batch.volcano.sh/v1alpha1", "Job"), "spec.tasks", "No task specified"),
         (doc("batch.volcano.sh/v1alpha1", "Job", tasks=[{"name": "a", "replicas": 1, "minAvailable": 2, "template": template()}]), "spec.tasks[0].minAvailable", "should not be greater"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": "a", "parent": "b"}]), "spec.subGroups[a].parent", "no subgroup"),
-        (doc("scheduling.run.ai/v2alpha2", "PodGroup", topologyConstraint={"topology": "t", "requiredTopologyLevel": "rack"}), "spec.topologyConstraint.requiredTopologyLevel", "not supported"),
         (doc("scheduling.k8s.io/v1alpha2", "PodGroup", schedulingPolicy={"gang": {"minCount": 2}}), "apiVersion", "are read on a cluster: name one of scheduling.x-k8s.io"),
         (doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", scheduleTimeoutSeconds="1"), "spec.scheduleTimeoutSeconds", "whole number"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": f"s{at}"} for at in range(101)]), "spec.subGroups", "101 of them, at most 100"),

@@ -46,6 +46,7 @@ from services.core.scheduler.model.settings import (
     YUNIKORN,
 )
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.quotas import quota_of
 from services.core.scheduler.statement.allocation_log import PRECONDITIONS, note
@@ -62,7 +63,6 @@ from services.core.scheduler.statement.trial import (
     is_evictable,
 )
 from shared.messages.gang_tree import GangTree
-from shared.messages.interface import NO_TOPOLOGY
 from shared.model.numbers import INT64_MAX
 from shared.model.reasons import Reason
 from shared.model.units import NANOS_PER_SECOND
@@ -347,7 +347,7 @@ class LiveTerms(Terms):
             sets.get(task.task_group, others).tasks.append(task)
         members = [*sets.values(), *([others] if others.tasks else [])]
         if application.layout is not None:
-            root = _arranged(application.layout, sets)
+            root = _arranged(application.layout, sets, self._partition.nodes.domains)
             members = [root, *sets.values(), *([others] if others.tasks else [])]
         return Group(job.name, members=members)
 
@@ -387,6 +387,7 @@ class LiveTerms(Terms):
             ask is not None
             and _waits_for_room(application)
             and not application.is_behind_overdue_gang
+            and not (application.layout is not None and application.layout.has_slices)
             and not group.bucket.is_blocked_by_user
             and queueing.hold(application, group) is None
             and not ask.shape.constraints.required_node
@@ -409,6 +410,8 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
     for task in job.tasks:
         by_group.setdefault(task.task_group, []).append(task)
 
+    domains = job.trial.nodes.domains
+
     def made(part: GangTree) -> Group[Task]:
         tasks = by_group.pop(part.name, []) if not part.is_group else []
         return Group(
@@ -417,7 +420,7 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
             part.needed if part.is_group else None,
             members=[made(each) for each in part.parts],
             tasks=tasks,
-            topology=part.topology if part.topology != NO_TOPOLOGY else None,
+            topology=domains.resolved(part.topology),
         )
 
     root = made(tree)
@@ -425,14 +428,13 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
     return replace(root, members=[*root.members, Group(job.name, tasks=others)]) if others else root
 
 
-def _arranged(part: GangTree, sets: dict[str, Group[Task]]) -> Group[Task]:
+def _arranged(part: GangTree, sets: dict[str, Group[Task]], domains: Domains) -> Group[Task]:
     """Return the layout of a gang with its sets of tasks, which are taken out of ``sets``."""
-    topology = part.topology if part.topology != NO_TOPOLOGY else None
+    topology = domains.resolved(part.topology)
     if not part.is_group:
         return replace(sets.pop(part.name, Group(part.name)), topology=topology)
-    return Group(
-        part.name, members=[_arranged(each, sets) for each in part.parts], topology=topology
-    )
+    members = [_arranged(each, sets, domains) for each in part.parts]
+    return Group(part.name, members=members, topology=topology)
 
 
 def delay_end_ns(application: Application) -> int:

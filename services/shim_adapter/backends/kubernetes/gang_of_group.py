@@ -19,9 +19,11 @@ from services.shim_adapter.backends.kubernetes.bodies import quantities
 from services.shim_adapter.translation.gpu_shares import annotations_of
 from services.shim_adapter.translation.pods import MAX_APPLICATION_ID, MAX_LABELS
 from services.shim_adapter.translation.task_groups import WHERE, TaskGroupsError
+from services.shim_adapter.translation.topology import written
 from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP, GroupRef
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import Constraints
+from shared.messages.interface import NO_TOPOLOGY, TopologyConstraint
 from shared.model.ids import derived_suffix
 from shared.model.texts import JsonError, load_json
 
@@ -89,10 +91,14 @@ def shape_of(spec: PodSpec, where: str, subgroup: str, ref: GroupRef) -> str:
     return _written({**shape, **json.loads(where or "{}")})
 
 
-def task_groups_text(shapes: Mapping[str, int], names: Mapping[str, str]) -> str:
+def task_groups_text(
+    shapes: Mapping[str, int],
+    names: Mapping[str, str],
+    topology: TopologyConstraint = NO_TOPOLOGY,
+) -> str:
     """Return the task groups of so many pods of each shape. Raises TaskGroupsError.
 
-    ``names`` are what their subgroups are called ("": none).
+    ``names`` are what their subgroups are called ("": none), ``topology`` holds for all together.
     """
     if len(shapes) > MAX_SHAPES:
         raise TaskGroupsError(
@@ -102,7 +108,9 @@ def task_groups_text(shapes: Mapping[str, int], names: Mapping[str, str]) -> str
     groups = []
     for shape, count in shapes.items():
         name = _free(re.sub(r"[^a-z0-9-]", "-", names[shape]).strip("-")[:20] or "pods", taken)
-        groups.append({"name": name, "minMember": count, **json.loads(shape)})
+        group = {"name": name, "minMember": count, **json.loads(shape)}
+        wish = written(topology, "gang")
+        groups.append({**group, "topology": wish} if wish else group)
     text = _written(groups)
     if len(text) > MAX_SHAPES_CHARACTERS:
         raise TaskGroupsError(
@@ -123,7 +131,8 @@ def names_by_shape(text: str) -> dict[str, str]:
     """Return the task groups' names by shape, of a text that ``task_groups_text`` wrote."""
     found = {}
     for group in json.loads(text) if text else ():
-        shape = {key: value for key, value in group.items() if key not in ("name", "minMember")}
+        own = ("name", "minMember", "topology")
+        shape = {key: value for key, value in group.items() if key not in own}
         found[_written(shape)] = group["name"]
     return found
 

@@ -40,6 +40,7 @@ from services.shim_adapter.translation.task_groups import (
 from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP, QUEUE_LABEL, GroupRef
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.commands import PodSpec
+from shared.messages.interface import NO_TOPOLOGY
 from shared.model.reasons import Reason
 from shared.model.units import seconds
 
@@ -406,9 +407,9 @@ class PodGroups:
             shape = shape_of(view.spec, view.where, view.subgroup, ref)
             shapes[shape] = shapes.get(shape, 0) + 1
             names[shape] = view.subgroup
-        if sum(shapes.values()) <= 1:
+        if sum(shapes.values()) <= (gang.topology == NO_TOPOLOGY):
             return ""
-        text = task_groups_text(shapes, names)
+        text = task_groups_text(shapes, names, gang.topology)
         task_groups_of(text)
         return text
 

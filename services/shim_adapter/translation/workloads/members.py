@@ -21,6 +21,7 @@ from services.shim_adapter.translation.pods import (
     mapping,
     translate_pod,
 )
+from services.shim_adapter.translation.topology import of_kueue
 from services.shim_adapter.translation.workloads.pod_groups import (
     GROUP_LABEL,
     KAI_ANNOTATION,
@@ -39,6 +40,7 @@ from services.shim_adapter.translation.workloads.replicas import (
     with_minimum,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
+from shared.messages.interface import NO_TOPOLOGY, TopologyConstraint
 from shared.model.names import DNS_SUBDOMAIN_ERROR, is_dns_subdomain
 from shared.model.resources import PODS
 
@@ -70,7 +72,7 @@ def pods_of(workload: Workload, expansion: Expansion, reading: Reading) -> tuple
         assert gang is not None
         members = [(item, _as_part(gang, item, pod)) for item, pod in members]
     elif is_gang and not any(pod.task_groups or pod.task_group_name for _, pod in members):
-        members = _as_gang(members)
+        members = _as_gang(members, gang.topology if gang is not None else NO_TOPOLOGY)
     return tuple(pod for item, first in members for pod in _copies(item, first))
 
 
@@ -154,18 +156,11 @@ def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
     return replace(pod, allow_preempt_self=may)
 
 
-def _as_gang(members: list[tuple[Replicas, PodSpec]]) -> list[tuple[Replicas, PodSpec]]:
-    groups = tuple(
-        TaskGroupSpec(
-            name=item.group,
-            min_member=item.minimum,
-            min_resource={n: v for n, v in pod.resource.items() if n != PODS},
-            constraints=pod.constraints,
-            labels=pod.labels,
-        )
-        for item, pod in members
-        if item.minimum
-    )
+def _as_gang(
+    members: list[tuple[Replicas, PodSpec]], topology: TopologyConstraint
+) -> list[tuple[Replicas, PodSpec]]:
+    """Return pods as members of a gang; ``topology`` is what its PodGroup says of all together."""
+    groups = tuple(_task_group(item, pod, topology) for item, pod in members if item.minimum)
     return [
         (
             item,
@@ -173,6 +168,21 @@ def _as_gang(members: list[tuple[Replicas, PodSpec]]) -> list[tuple[Replicas, Po
         )
         for item, pod in members
     ]
+
+
+def _task_group(item: Replicas, pod: PodSpec, topology: TopologyConstraint) -> TaskGroupSpec:
+    wish, together = topology, "gang"
+    if topology == NO_TOPOLOGY:
+        wish, together = of_kueue(pod.annotations, item.minimum)
+    return TaskGroupSpec(
+        name=item.group,
+        min_member=item.minimum,
+        min_resource={n: v for n, v in pod.resource.items() if n != PODS},
+        constraints=pod.constraints,
+        labels=pod.labels,
+        topology=wish,
+        together=together,
+    )
 
 
 def _copies(item: Replicas, first: PodSpec) -> list[PodSpec]:
@@ -191,7 +201,8 @@ def _with_named_gang(workload: Workload, expansion: Expansion) -> Expansion:
     """Give pods that name a PodGroup of the submission its minimum and its queue."""
     named = _named_gang(workload, expansion)
     if named is None:
-        return expansion
+        replicas = [_for_kueue(item) for item in expansion.replicas]
+        return replace(expansion, replicas=tuple(replicas))
     if named.tree is not None:
         replicas = [replace(item, minimum=0) for item in expansion.replicas]
         return Expansion(tuple(replicas), named.queue)
@@ -206,6 +217,15 @@ def _with_named_gang(workload: Workload, expansion: Expansion) -> Expansion:
             named.queue,
         )
     return Expansion(with_minimum(replicas, named.minimum, where), named.queue)
+
+
+def _for_kueue(item: Replicas) -> Replicas:
+    """Return pods with Kueue's annotations of topology as a gang: it admits them as a whole."""
+    metadata = item.template.get("metadata") or {}
+    wish, _ = of_kueue(metadata.get("annotations") or {}, len(item.names))
+    if wish == NO_TOPOLOGY or item.minimum:
+        return item
+    return replace(item, minimum=len(item.names), group=item.group or "pods")
 
 
 def _named_gang(workload: Workload, expansion: Expansion) -> Gang | None:

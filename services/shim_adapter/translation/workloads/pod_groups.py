@@ -29,7 +29,7 @@ from services.shim_adapter.translation.workloads.replicas import (
     text,
     whole,
 )
-from shared.messages.interface import GangTerms, SubGroup
+from shared.messages.interface import NO_TOPOLOGY, GangTerms, SubGroup, TopologyConstraint
 
 COSCHEDULING = "scheduling.x-k8s.io"
 KAI = "scheduling.run.ai"
@@ -44,6 +44,11 @@ VOLCANO_DEFAULT = "default"  # the queue of a PodGroup that names none, as its d
 QUEUE_LABEL = "kai.scheduler/queue"
 SUBGROUP_LABEL = "kai.scheduler/subgroup-name"
 POD_GROUP = "muster.io/pod-group"  # the annotation of a placeholder: whose pods' place it holds
+KAI_TOPOLOGY = {  # annotations in place of fields
+    "topology": "kai.scheduler/topology",
+    "requiredTopologyLevel": "kai.scheduler/topology-required-placement",
+    "preferredTopologyLevel": "kai.scheduler/topology-preferred-placement",
+}
 MAX_SUBGROUPS = 100  # subgroups of one PodGroup; one with more is refused
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _ALL_AT_ONCE = ("PodGroup", "All")
@@ -116,7 +121,6 @@ def pod_group(body: Mapping[str, Any], name: str) -> Gang:
     ``minResources`` is left out: what its pods ask for says the same, and is what is reserved.
     """
     spec = mapping(body.get("spec"), "spec")
-    _refuse_topology(spec, "spec")
     return Gang(
         name,
         whole(spec, "minMember", 1),
@@ -142,13 +146,18 @@ def kai_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     delay = _stated(spec, annotations, "preemptionDelay", PREEMPTION_DELAY)
     grace = _stated(spec, annotations, "stalenessGracePeriod", STALENESS_GRACE)
     subgroups, minimum = _parts(spec, name)
+    terms = GangTerms(
+        subgroups,
+        minimum,
+        kai_topology(spec, annotations),
+        preemption_delay_ns=max(0, delay or 0),
+        staleness_grace_ns=grace,
+    )
     return replace(
         pod_group(body, name),
         is_preemptible=preemptibility != "non-preemptible",
         kept_from=None if preemptibility else _KAI_KEPT_FROM,
-        terms=GangTerms(
-            subgroups, minimum, preemption_delay_ns=max(0, delay or 0), staleness_grace_ns=grace
-        ),
+        terms=terms,
     )
 
 
@@ -180,7 +189,6 @@ def _parts(spec: Mapping[str, Any], name: str) -> tuple[tuple[SubGroup, ...], in
     for at, item in enumerate(items(spec, "subGroups")):
         place = f"spec.subGroups[{at}]"
         part = mapping(item, place)
-        _refuse_topology(part, place)
         own = text(part, "name", place)
         if not own or own in found:
             raise ManifestError(f"{place}.name", f"a name of its own is needed, found {own!r}")
@@ -192,7 +200,12 @@ def _parts(spec: Mapping[str, Any], name: str) -> tuple[tuple[SubGroup, ...], in
     parents = {str(part.get("parent") or "") for part in found.values()}
     minimum = whole(spec, "minSubGroup", -1)
     return tuple(
-        SubGroup(own, _parent(found, own), *_least(found[own], own, is_group=own in parents))
+        SubGroup(
+            own,
+            _parent(found, own),
+            *_least(found[own], own, is_group=own in parents),
+            kai_topology(found[own], {}),
+        )
         for own in sorted(found, key=lambda own: _depth(found, own))
     ), minimum
 
@@ -233,11 +246,7 @@ def volcano_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     spec = body["spec"]
     if spec.get("subGroupPolicy"):
         raise ManifestError("spec.subGroupPolicy", "not supported")
-    topology = mapping(spec.get("networkTopology") or {}, "spec.networkTopology")
-    if topology and topology.get("mode") != "soft":
-        raise ManifestError(
-            "spec.networkTopology", "not supported: use a pod affinity to the level"
-        )
+    topology = _of_network(spec)
     where = "spec.minTaskMember"
     tasks = mapping(spec.get("minTaskMember") or {}, where)
     least = {str(task): whole(tasks, task, 0, where) for task in tasks}
@@ -247,34 +256,86 @@ def volcano_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     if 0 < total < gang.minimum:
         raise ManifestError(where, f"not supported: {total} in all, fewer than minMember")
     queue = "" if gang.queue == VOLCANO_DEFAULT else gang.queue
-    return replace(gang, queue=queue, subgroups=least if total == gang.minimum else {})
+    subgroups = least if total == gang.minimum else {}
+    return replace(gang, queue=queue, subgroups=subgroups, topology=topology)
 
 
-def _refuse_topology(spec: Mapping[str, Any], where: str) -> None:
-    """Refuse a level that all pods must share; one that is only preferred may be left out."""
-    where = f"{where}.topologyConstraint"
-    constraint = mapping(spec.get("topologyConstraint") or {}, where)
-    if constraint.get("requiredTopologyLevel"):
-        raise ManifestError(
-            f"{where}.requiredTopologyLevel", "not supported: use a pod affinity to the level"
+def _of_network(spec: Mapping[str, Any]) -> TopologyConstraint:
+    """Return what Volcano's ``networkTopology`` says: a tier by its name. Raises ManifestError.
+
+    A tier by number needs HyperNodes; soft, and without a name, it is no wish.
+    """
+    where = "spec.networkTopology"
+    stated = mapping(spec.get("networkTopology") or {}, where)
+    level, tier = text(stated, "highestTierName", where), stated.get("highestTierAllowed")
+    mode = text(stated, "mode", where) or "hard"
+    if mode not in ("hard", "soft"):
+        raise ManifestError(f"{where}.mode", f"one of hard, soft, found {mode!r}")
+    if level and tier is not None:
+        return TopologyConstraint(
+            wrong=f"{where}: highestTierAllowed and highestTierName exclude each other"
         )
+    if mode == "soft":
+        return TopologyConstraint(preferred=level)
+    if stated and not level:
+        raise ManifestError(
+            where, "not supported: tiers by number need HyperNodes; use highestTierName"
+        )
+    return TopologyConstraint(required=level)
+
+
+def kai_topology(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> TopologyConstraint:
+    """Return what a group of KAI says of levels, else annotations of it: those of the cluster.
+
+    Whatever its topology is called: a level that is not there is said when it is looked for.
+    """
+    stated = mapping(spec.get("topologyConstraint") or {}, "spec.topologyConstraint")
+    if not stated:
+        stated = {key: annotations.get(annotation) for key, annotation in KAI_TOPOLOGY.items()}
+    required = str(stated.get("requiredTopologyLevel") or "")
+    if required and not stated.get("topology"):
+        return TopologyConstraint(wrong=f"topology: the required level {required} is of none")
+    if not stated.get("topology"):
+        return NO_TOPOLOGY
+    return TopologyConstraint((), required, str(stated.get("preferredTopologyLevel") or ""))
 
 
 def core_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     """Return the gang of a PodGroup of core Kubernetes. Raises ManifestError with the field."""
     spec = mapping(body.get("spec"), "spec")
-    for key in ("schedulingConstraints", "resourceClaims", "parentCompositePodGroupName"):
+    for key in ("resourceClaims", "parentCompositePodGroupName"):
         if spec.get(key):
             raise ManifestError(f"spec.{key}", "not supported")
+    minimum = _minimum(inner(spec, "schedulingPolicy"), "spec.schedulingPolicy")
+    topology = _of_constraints(spec)
+    if topology != NO_TOPOLOGY and not minimum:
+        raise ManifestError("spec.schedulingConstraints", "not supported without a gang policy")
     mode = spec.get("disruptionMode") or ""
     is_whole = mode in _ALL_AT_ONCE if isinstance(mode, str) else "all" in mode
     return Gang(
         name,
-        _minimum(inner(spec, "schedulingPolicy"), "spec.schedulingPolicy"),
+        minimum,
         _queue_label(body),
         priority_class=text(spec, "priorityClassName"),
         is_preemptible=not is_whole,
+        topology=topology,
     )
+
+
+def _of_constraints(spec: Mapping[str, Any]) -> TopologyConstraint:
+    """Return the one label of which all pods must be on nodes with the same value."""
+    constraints = inner(spec, "schedulingConstraints")
+    where = "spec.schedulingConstraints"
+    unknown = next((key for key in constraints if key != "topology"), None)
+    if unknown is not None:
+        raise ManifestError(f"{where}.{unknown}", "not supported")
+    keys = items(constraints, "topology")
+    if not keys:
+        return NO_TOPOLOGY
+    key = text(mapping(keys[0], f"{where}.topology[0]"), "key", f"{where}.topology[0]")
+    if len(keys) > 1 or not key:
+        raise ManifestError(f"{where}.topology", "one label is expected, as its key")
+    return TopologyConstraint((key,), required=key)
 
 
 def core_workload(body: Mapping[str, Any], name: str) -> dict[str, Gang]:

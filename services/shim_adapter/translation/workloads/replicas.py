@@ -8,7 +8,7 @@ from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
 from shared.messages.gang_tree import GangTree, tree_of
-from shared.messages.interface import NO_TERMS, GangTerms
+from shared.messages.interface import NO_TERMS, NO_TOPOLOGY, GangTerms, TopologyConstraint
 
 MAX_PODS = 10_000
 
@@ -51,6 +51,7 @@ class Gang:
     timeout_seconds: int = 0
     kept_from: int | None = None
     terms: GangTerms = NO_TERMS
+    topology: TopologyConstraint = NO_TOPOLOGY  # of one that has placeholders: all its pods'
 
     @property
     def tree(self) -> GangTree | None:
