@@ -7,7 +7,7 @@ from itertools import product
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.unit.core.test_topology import cluster, counts, gang, near
+from tests.domains import cluster, counts, gang, near
 
 BLOCKS = st.lists(
     st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), min_size=1, max_size=3),
