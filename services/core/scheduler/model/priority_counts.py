@@ -21,23 +21,27 @@ class PriorityCounts:
     def change(self, priority: int, by: int) -> None:
         """Count so many of a priority in, or out."""
         counts = self.counts
-        count = counts.get(priority, 0) + by
-        if not count:
-            counts.pop(priority, None)
-            return
-        if priority not in counts:
+        count = counts.get(priority)
+        if count is None:
+            counts[priority] = by
             heappush(self._heap, -priority)
             if len(self._heap) > SMALL_HEAP + 2 * len(counts):
-                self._heap = [-each for each in (*counts, priority)]
+                self._heap = [-each for each in counts]
                 heapify(self._heap)
-        counts[priority] = count
+        elif count + by:
+            counts[priority] = count + by
+        else:
+            del counts[priority]
 
     def highest(self, default: int) -> int:
         """Return the highest priority of which there is any, or a default."""
         heap, counts = self._heap, self.counts
-        while heap and -heap[0] not in counts:
+        while heap:
+            found = -heap[0]
+            if found in counts:
+                return found
             heappop(heap)
-        return -heap[0] if heap else default
+        return default
 
     def __len__(self) -> int:
         return len(self.counts)

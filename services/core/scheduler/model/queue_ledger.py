@@ -343,7 +343,10 @@ class QueueLedger:
             self.priorities.change(after, 1)
         if before != NO_PRIORITY:
             self.priorities.change(before, -1)
-        self.highest = self.priorities.highest(NO_PRIORITY)
+        if after > self.highest:
+            self.highest = after
+        elif before == self.highest:
+            self.highest = self.priorities.highest(NO_PRIORITY)
 
     def published(self) -> int:
         """Return what the queue shows to its siblings; nothing waiting stays NO_PRIORITY."""

@@ -12,8 +12,7 @@ of MAX_KEYS labels are kept by row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -61,8 +60,7 @@ class NodeNumber(Protocol):
         """Return a node's number for a shape."""
 
 
-@dataclass(frozen=True, slots=True)
-class Stage:
+class Stage(NamedTuple):
     """What is known after some filters: what rows fail on, which are left, and how many.
 
     ``passed`` says how many were left after each step so far, by its name.

@@ -84,9 +84,9 @@ class PodLimits:
         self._closed = closed
         self._is_first = plan.is_first and not any(count.total for count, _ in plan.near)
 
-    def leaves_open(self, row: int) -> bool:
-        """Return whether one row is left open."""
-        plan = self._plan
+    def leaves_open(self, node: "Node") -> bool:
+        """Return whether one node is left open."""
+        plan, row = self._plan, node.row
         for count in self._taken:
             if count.has_any(row):
                 return False

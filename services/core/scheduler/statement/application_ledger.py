@@ -225,8 +225,12 @@ def count_priority(application: Application, priority: int, change: int) -> bool
 
     Queues are ordered by that, and know it by then.
     """
+    priorities = application.ask_priorities
+    if priorities.counts.get(priority, 0) + min(change, 0) > 0:  # there were some, and are
+        priorities.change(priority, change)
+        return False
     before = application.max_priority
-    application.ask_priorities.change(priority, change)
+    priorities.change(priority, change)
     after = application.max_priority
     if before != after:
         application.queue.change_priority(before, after)

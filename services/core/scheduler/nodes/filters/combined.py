@@ -60,7 +60,10 @@ class Filters:
 
     def prober(self, shape: Shape) -> Callable[[Node], bool]:
         """Return what says of node after node whether it takes a shape, while nothing changes."""
-        probers = [one.prober(shape) for one in self.filters if one.matters(shape)]
+        probers = []
+        for one in self.filters:
+            if one.matters(shape):
+                probers.append(one.prober(shape))  # noqa: PERF401 - asked for each pod
         if len(probers) == 1:
             return probers[0]
         return lambda node: all(takes(node) for takes in probers)
@@ -83,10 +86,7 @@ def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Rea
         before, left, number = stage, stage.left, stage.number
         if not number and none_left is not None:
             break
-        asked = [each for each in filters if number and each.matters(shape)]
-        found = [item for each in asked for item in each.why(shape, left)]
-        if len(filters) > 1 and len(found) > 1:
-            found = _merged(found)
+        found = _failing(shape, filters, left) if number else []
         for item in found:
             left = left & ~item.rows
         if len(found) == 1:
@@ -97,6 +97,15 @@ def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Rea
         if filters and not number and none_left is None:
             none_left = filters[0].reason(shape, before)
     return stage, none_left
+
+
+def _failing(shape: Shape, filters: Sequence[Filter], left: Mask) -> list[Failing]:
+    """Return what rows fail on of some filters, each thing once."""
+    found: list[Failing] = []
+    for each in filters:
+        if each.matters(shape):
+            found += each.why(shape, left)
+    return _merged(found) if len(filters) > 1 and len(found) > 1 else found
 
 
 def _merged(found: list[Failing]) -> list[Failing]:

@@ -54,11 +54,10 @@ class OtherPods(Filter):
         return self._is_open(node, shape)
 
     def _is_open(self, node: Node, shape: Shape) -> bool:
-        return not self.matters(shape) or self.limits(shape).leaves_open(node.row)
+        return not self.matters(shape) or self.limits(shape).leaves_open(node)
 
     def prober(self, shape: Shape) -> Callable[[Node], bool]:
-        leaves_open = self.limits(shape).leaves_open
-        return lambda node: leaves_open(node.row)
+        return self.limits(shape).leaves_open
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
         """Count each row for the first rule that closes it, in the order of Kubernetes."""
