@@ -43,9 +43,16 @@ class Order:
         self._came: dict[str, None] = {}  # responses that reached the shim adapter
 
     def publish(self, connection: int, envelopes: Iterable[Envelope]) -> None:
-        """Note what is published, in order; what is published again has its place."""
+        """Note what is published, in order; what is published again has its place.
+
+        What a successor publishes under the same identity has none: either may arrive first.
+        """
         for envelope in envelopes:
-            if envelope.kind in IN_NO_ORDER or envelope.message_id in self._places:
+            if envelope.kind in IN_NO_ORDER:
+                continue
+            if envelope.message_id in self._places:
+                if self._places[envelope.message_id][0][0] != connection:
+                    self._places[envelope.message_id] = _NONE
                 continue
             sender = connection, envelope.partition, envelope.to.routing_key
             place = self._next[sender] = self._next.get(sender, 0) + 1
