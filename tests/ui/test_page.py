@@ -13,7 +13,7 @@ from services.api.machine import ApiMachine
 from services.api.routes.live import FRAME_SECONDS
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.protocol import Partitions
-from shared.messages.state import EventState, StateDelta
+from shared.messages.state import EventState, StateDelta, Waiting
 from tests.broker import free_port
 from tests.patience import until
 from tests.ui.clusters import START_NS, Cluster, served
@@ -283,7 +283,9 @@ async def test_text_stands_out_from_its_ground_as_wcag_aa_asks(page):
 
 
 PAIRS = [
-    (ink, ground) for ink in ("ink", "ink-2", "accent", "warn") for ground in ("ground", "raised")
+    (ink, ground)
+    for ink in ("ink", "ink-2", "accent", "warn", "wait")
+    for ground in ("ground", "raised")
 ]
 CONTRAST = (
     """() => {
@@ -303,7 +305,7 @@ CONTRAST = (
 
 async def test_evictions_are_arrows_from_victim_to_winner_with_their_law(page):
     await page.open("evictions")
-    await expect(page.text("main")).to_contain_text("Nobody has been evicted.")
+    await expect(page.text("main")).to_contain_text("No pod has been evicted.")
     page.cluster.evict(0, 4, "priority", "preempted for application train-4", pods=2)
     page.cluster.evict(1, 4, "guarantee", "below its guarantee")
     arrows = page.text(".arrows")
@@ -458,3 +460,51 @@ async def test_of_five_thousand_nodes_only_what_is_in_sight_is_elements(tab):
         frames = await tab.evaluate("muster.live.frames") - frames
         seconds = asyncio.get_running_loop().time() - began
         assert 1 <= frames <= 3 + seconds / FRAME_SECONDS
+
+
+async def test_the_scarcest_resource_is_shown_first_and_the_others_beside_it(page):
+    await page.open()
+    first = page.text(".fact").first
+    await expect(first.locator(".rest")).to_have_text(" of GPU")
+    await expect(first.locator(".meter")).to_have_count(2)
+    partition = page.cluster.partition()
+    full = replace(
+        partition, allocated={**partition.allocated, "vcore": partition.capacity["vcore"]}
+    )
+    page.cluster.seq += 1
+    page.cluster.tell(StateDelta(partitions=(full,)))
+    await expect(first.locator(".number")).to_have_text("100\u202f%")
+    await expect(first.locator(".rest")).to_have_text(" of CPU")
+
+
+async def test_a_queue_says_what_holds_it_back_also_of_a_gang(page):
+    """A gang's reason is its application's; the queue has none of its own."""
+    page.cluster.seq += 1
+    gang = page.cluster.application(4)
+    waits = Waiting("real", "GANG_PLACES", "the whole gang has no place", page.cluster.now_ns)
+    queues = tuple(replace(queue, waiting=()) for queue in page.cluster.queues())
+    page.cluster.tell(StateDelta(queues=queues, applications=(replace(gang, waiting=(waits,)),)))
+    await page.open("queues")
+    row = page.text(ROWS).filter(has_text="vision")
+    await expect(row).to_contain_text("nodes have no place for every member")
+    await page.open(f"queues/{gang.queue_name}")
+    await expect(page.text("h2").first).to_have_text("What holds it back")
+
+
+async def test_several_changes_are_forecast_together(page):
+    asked = []
+
+    async def forecast(route):
+        asked.append(route.request.post_data_json)
+        await route.fulfill(json=FORECAST)
+
+    await page.page.route("**/v1/what-if*", forecast)
+    await page.open("what-if")
+    await page.page.get_by_role("button", name="Forecast").click()
+    await expect(page.text(".warn")).to_contain_text("What would be changed?")
+    await page.page.get_by_label("Submit this manifest").fill("kind: Job")
+    await page.page.get_by_label("Add").fill("30")
+    await page.page.get_by_label("Delete").fill("train-1, train-2")
+    await page.page.get_by_role("button", name="Forecast").click()
+    await expect(page.text(".sentence")).to_have_text(FORECAST["sentence"])
+    assert asked == [{"manifest": "kind: Job", "addNodes": 30, "delete": ["train-1", "train-2"]}]

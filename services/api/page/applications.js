@@ -1,6 +1,6 @@
 /** The applications: their gangs as they fill, and what they wait for. */
 import { h, text } from "./dom.js";
-import { count, lasting, exact, reason } from "./format.js";
+import { count, lasting, exact, reason, showAge } from "./format.js";
 import { described, drawMembers, members } from "./gang.js";
 import { ENDED } from "./live.js";
 import { Table, narrow } from "./table.js";
@@ -11,6 +11,8 @@ export function applicationTable(live, { query, setQuery, only = () => true, sor
     const found = live.why(item);
     return found ? (found[0] ? `${reason(found[0])}: ${found[1]}` : found[1]) : "";
   };
+  // As it is shown, so that the order is that of what is read: of what has ended, how long it took.
+  const age = (item) => (ENDED.has(item.state) && item.finished ? item.finished : live.now()) - item.submitted;
   const columns = [
     { key: "id", title: "Application", width: "minmax(9rem, 1.3fr)", class: "strong", value: (item) => item.id },
     { key: "queue", title: "Queue", width: "minmax(6rem, 1fr)", isLess: true, value: (item) => item.queue },
@@ -31,9 +33,12 @@ export function applicationTable(live, { query, setQuery, only = () => true, sor
       } },
     { key: "running", title: "Runs", isNumber: true, isLess: true, width: "4.2rem", value: (item) => item.running, show: (item, cell) => text(cell, count(item.running)) },
     { key: "pending", title: "Waits", isNumber: true, isLess: true, width: "4.2rem", value: (item) => item.pending, show: (item, cell) => text(cell, item.pending ? count(item.pending) : "–") },
-    { key: "submitted", title: "Age", isNumber: true, width: "4.8rem", narrow: "3.6rem", value: (item) => item.submitted, show: (item, cell) => {
-      const until = ENDED.has(item.state) && item.finished ? item.finished : live.now();
-      text(cell, lasting(until - item.submitted));
+    { key: "submitted", title: "Age", isNumber: true, width: "4.8rem", narrow: "3.6rem", value: (item) => -age(item), show: (item, cell) => {
+      if (item.pending && !ENDED.has(item.state)) showAge(cell, age(item));
+      else {
+        text(cell, lasting(age(item)));
+        cell.dataset.wait = "";
+      }
       cell.title = exact(item.submitted);
     } },
     { key: "why", title: "Why", width: "minmax(10rem, 3fr)", class: "why", isUnder: true, value: why, show: (item, cell) => {

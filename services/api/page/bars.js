@@ -11,7 +11,7 @@ export function bar(type, values, scale) {
   const part = (value) => `${Math.min(100, Math.max(0, (100 * value) / (scale || 1)))}%`;
   const says = [
     `${amount(type, used)} used`,
-    foreign ? `${amount(type, foreign)} others'` : "",
+    foreign ? `${amount(type, foreign)} of other schedulers` : "",
     pending ? `${amount(type, pending)} pending` : "",
     guaranteed !== null && guaranteed > 0 ? `${amount(type, guaranteed)} guaranteed` : "",
     max !== null ? `${amount(type, max)} at most` : "no max",

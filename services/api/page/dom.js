@@ -30,9 +30,11 @@ export function attribute(element, name, value) {
   else if (element.getAttribute(name) !== String(value)) element.setAttribute(name, value);
 }
 
-/** Replace an element's children. */
+/** Replace an element's children. A link that has the focus keeps it, where it is there again. */
 export function fill(element, ...children) {
+  const focused = element.contains(document.activeElement) ? document.activeElement.getAttribute("href") : null;
   element.replaceChildren(...children.flat().filter((child) => child !== null && child !== undefined));
+  if (focused) element.querySelector(`a[href="${CSS.escape(focused)}"]`)?.focus({ preventScroll: true });
 }
 
 /** A link to one of the views. */

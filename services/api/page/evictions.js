@@ -1,4 +1,4 @@
-/** Who made way for whom: arrows from victim to winner, and under which law. */
+/** Evictions: arrows from the victim to the application that got its room, with the policy. */
 import { ask, within } from "./api.js";
 import { atMostEvery, fill, h, s, text, to } from "./dom.js";
 import { clock, count, exact, plural, resource } from "./format.js";
@@ -79,7 +79,7 @@ export function evictionsView({ live }) {
     const newest = rows.toReversed();
     fill(body, ...(rows.length ? [arrows(rows), h("h2", {}, "One by one"), smallTable(["Time", "Victim", "Of", "Made way for", "Law", "Freed", "Node", "Says"], newest.slice(0, MOST_ROWS).map((row) => [
       h("time", { title: exact(row.time / 1e6) }, clock(row.time / 1e6)), row.victimName || row.victim, to("applications", row.victimApplication), row.winner ? to("applications", row.winner) : "–", row.law, resource(row.resource), row.nodeID ? to("nodes", row.nodeID) : "–", row.message]))]
-      : [h("p", { class: "empty" }, "Nobody has been evicted.")]));
+      : [h("p", { class: "empty" }, "No pod has been evicted.")]));
   }
   const soon = atMostEvery(1000, show);
   return {

@@ -80,6 +80,14 @@ export function lasting(ms) {
   return `${Math.floor(s / 86400)}\u202fd${h ? ` ${h}\u202fh` : ""}`;
 }
 
+const LONG_MS = 5 * 60_000;
+const VERY_LONG_MS = 30 * 60_000;
+/** Show how long something has waited, in the colour of a long wait, or of a very long one. */
+export function showAge(element, ms) {
+  if (element.textContent !== lasting(ms)) element.textContent = lasting(ms);
+  element.dataset.wait = ms >= VERY_LONG_MS ? "very-long" : ms >= LONG_MS ? "long" : "";
+}
+
 export const clock = (ms) => new Date(ms).toLocaleTimeString("en-GB");
 export const exact = (ms) => (ms ? new Date(ms).toISOString().replace("T", " ") : "");
 
@@ -97,14 +105,14 @@ const WORDS = {
   USER_QUOTA: "limit of its user is reached",
   GANG_HEADROOM: "queue has no room for the whole gang",
   GANG_PLACES: "nodes have no place for every member",
-  GANG_PATIENCE: "lets an older gang go first",
+  GANG_PATIENCE: "an older gang goes first",
   GANG_PLACEHOLDERS_PENDING: "waits for its placeholders",
   AWAITING_REPLACEMENT: "takes the place of a placeholder",
-  REPLACING: "its placeholder is going",
+  REPLACING: "its placeholder is being deleted",
   MAX_APPLICATIONS: "queue runs as many as it may",
   ANOTHER_STARTING: "another one is starting",
-  BACKOFF: "left out for a while",
-  RESERVED: "nodes are kept for others",
+  BACKOFF: "tried again after a pause",
+  RESERVED: "nodes are reserved for others",
   REQUIRED_NODE: "its one node is full or missing",
   NO_NODE_FITS: "no node has the room now",
   NODE_TOO_SMALL: "no node is large enough",
@@ -113,7 +121,7 @@ const WORDS = {
   VOLUMES: "its volumes find no node",
   TOPOLOGY: "no room where its gang is",
   NO_NODES: "there is no node",
-  PLUGIN: "a plugin says no",
+  PLUGIN: "a plugin refuses it",
   APPLICATION_ENDING: "it is ending",
   POD_GROUP: "waits for its PodGroup",
   SCHEDULING_GATED: "has scheduling gates",

@@ -1,6 +1,6 @@
 /**
  * The nodes as cells on a canvas: each a small gauge, filled from below by how much of one resource is
- * used. A node that takes no pods is crossed, one that is kept for somebody has a corner.
+ * used. A node that takes no pods is crossed, one that is reserved has a corner.
  *
  * Only cells that changed are drawn again. Up to FEW nodes are tiles with their names on them.
  */
@@ -256,7 +256,7 @@ export class HeatMap {
     ];
     if (node.foreign) lines.push(h("span", {}, `${plural(node.foreign, "foreign pod")}, ${amount(type, others)}`));
     if (!node.schedulable) lines.push(h("span", {}, "takes no pods: drained"));
-    if (node.reservations) lines.push(h("span", {}, `kept for ${plural(node.reservations, "ask")}`));
+    if (node.reservations) lines.push(h("span", {}, `reserved for ${plural(node.reservations, "pod")}`));
     this.tip.replaceChildren(...lines);
     const left = Math.min(Math.max(0, cell.x - 20), Math.max(0, this.width - 230));
     this.tip.style.left = `${left}px`;
@@ -296,7 +296,7 @@ function fitted(context, name, width) {
 export function legend() {
   return h("div", { class: "legend" },
     h("span", { class: "scale" }, h("span", {}, "empty"), h("i"), h("span", {}, "full")),
-    h("span", {}, h("i", { class: "key foreign" }), "others' pods"),
+    h("span", {}, h("i", { class: "key foreign" }), "pods of other schedulers"),
     h("span", {}, h("i", { class: "key drained" }), "drained"),
-    h("span", {}, h("i", { class: "key reserved" }), "kept for somebody"));
+    h("span", {}, h("i", { class: "key reserved" }), "reserved"));
 }

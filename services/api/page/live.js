@@ -244,6 +244,36 @@ export class Live {
       .sort((a, b) => rank(a) - rank(b) || a.localeCompare(b));
   }
 
+  /** How much of a resource type is in use, of 1; -1 where there is none of it. */
+  share(type) {
+    const whole = this.amount(this.partition?.capacity, type);
+    return whole > 0 ? this.amount(this.partition.allocated, type) / whole : -1;
+  }
+
+  /** The resource types, the scarcest now first; pods last, which seldom are what lacks. */
+  scarcest() {
+    const rank = (name) => (name === "pods" ? 1 : 0);
+    return this.offered().sort((a, b) => rank(a) - rank(b) || this.share(b) - this.share(a));
+  }
+
+  /** What holds each queue back, by path: [reason, message, since ms, pods], the most pods first. */
+  heldBack() {
+    const found = new Map();
+    for (const item of this.waiting()) {
+      const [code, message, since] = this.why(item) ?? [];
+      if (!code) continue;
+      if (!found.has(item.queue)) found.set(item.queue, new Map());
+      const rows = found.get(item.queue);
+      const key = `${code}\n${message}`;
+      const row = rows.get(key) ?? [code, message, since, 0];
+      row[2] = since && row[2] ? Math.min(row[2], since) : since || row[2];
+      row[3] += item.pending;
+      rows.set(key, row);
+    }
+    for (const [path, rows] of found) found.set(path, [...rows.values()].sort((a, b) => b[3] - a[3]));
+    return found;
+  }
+
   /** Why an application waits: [reason, message, since ms], or null. */
   why(application) {
     if (application.reason) return [application.reason, application.message, application.since];

@@ -22,12 +22,12 @@ export function nodeList({ live, query, setQuery }) {
   const table = new Table({
     query, onQuery: setQuery, noun: "nodes", sort: "id",
     columns: [
-      { key: "id", title: "Node", width: "minmax(9rem, 2fr)", class: "strong", value: (node) => node.id },
+      { key: "id", title: "Node", width: "minmax(9rem, 2fr)", narrow: "minmax(7rem, 2fr)", class: "strong", value: (node) => node.id },
       { key: "bar", title: "In use", width: "minmax(6rem, 2fr)", isUnder: true, value: (node) => of(node, "allocated") / (of(node, "capacity") || 1),
         show: (node, cell) => fill(cell, bar(options.type, { used: of(node, "allocated"), foreign: of(node, "occupied"), max: of(node, "capacity") }, of(node, "capacity"))) },
-      number("used", "Used", (node) => of(node, "allocated")), number("free", "Free", free), number("capacity", "Has", (node) => of(node, "capacity"), true),
-      { key: "pods", title: "Pods", isNumber: true, width: "4rem", value: (node) => node.pods + node.foreign, show: (node, cell) => text(cell, count(node.pods + node.foreign)) },
-      { key: "state", title: "State", width: "minmax(5rem, 1fr)", value: (node) => (node.schedulable ? (node.reservations ? "kept" : "") : "drained") },
+      number("used", "Used", (node) => of(node, "allocated"), true), number("free", "Free", free), number("capacity", "Has", (node) => of(node, "capacity"), true),
+      { key: "pods", title: "Pods", isNumber: true, width: "4rem", narrow: "3rem", value: (node) => node.pods + node.foreign, show: (node, cell) => text(cell, count(node.pods + node.foreign)) },
+      { key: "state", title: "State", width: "minmax(5rem, 1fr)", narrow: "4.6rem", value: (node) => (node.schedulable ? (node.reservations ? "reserved" : "") : "drained") },
     ],
     id: (node) => node.id, link: (node) => `#/nodes/${encodeURIComponent(node.id)}`, items: () => live.nodes.values(),
     empty: "There is no node: nothing can run.",
@@ -66,9 +66,9 @@ export function nodePage({ live, name }) {
       return fill(bars);
     }
     text(facts, [node.schedulable ? "takes pods" : "drained: takes no pods", plural(node.pods, "pod"), node.foreign ? plural(node.foreign, "foreign pod") : "",
-      node.reservations ? `kept for ${plural(node.reservations, "ask")}` : "", ...Object.entries(node.attributes).map(([key, value]) => `${key} ${value}`)].filter(Boolean).join(" · "));
+      node.reservations ? `reserved for ${plural(node.reservations, "pod")}` : "", ...Object.entries(node.attributes).map(([key, value]) => `${key} ${value}`)].filter(Boolean).join(" · "));
     const types = live.types.filter((type) => live.amount(node.capacity, type) > 0);
-    fill(bars, smallTable(["Resource", "", "Used", "Others'", "Free", "Has"], types.map((type) => {
+    fill(bars, smallTable(["Resource", "", "Used", "Of other schedulers", "Free", "Has"], types.map((type) => {
       const [has, used, others] = ["capacity", "allocated", "occupied"].map((key) => live.amount(node[key], type));
       return [label(type), bar(type, { used, foreign: others, max: has }, has), `${bare(type, used)} (${percent(used, has)})`, others ? bare(type, others) : "–", bare(type, has - used - others), bare(type, has)];
     }), { numbers: [2, 3, 4, 5] }));
@@ -110,7 +110,7 @@ function onIt(node, live) {
   const parts = [];
   const sorted = [...owners].sort((a, b) => b[1].length - a[1].length);
   if (sorted.length) {
-    parts.push(h("h2", {}, "Who is on it"), smallTable(["Application", "Queue", "Pods", "Resources"], sorted.map(([owner, all]) => {
+    parts.push(h("h2", {}, "Applications on it"), smallTable(["Application", "Queue", "Pods", "Resources"], sorted.map(([owner, all]) => {
       const sum = {};
       for (const one of all) for (const [type, value] of Object.entries(one.resource ?? {})) sum[type] = (sum[type] ?? 0) + value;
       return [to("applications", owner), live.applications.get(owner)?.queue ?? "", count(all.length), resource(sum)];
@@ -124,6 +124,6 @@ function onIt(node, live) {
     parts.push(h("h2", {}, "Pods of other schedulers"), h("div", { class: "foreign-pods" }, smallTable(["Pod", "Resources", ""], foreign.slice(0, MAX_PODS).map((one) =>
       [one.allocationKey, resource(one.resource), one.preemptable ? "" : "static"]))));
   }
-  for (const key of node.reservations ?? []) parts.push(h("p", { class: "note" }, `Kept for ask ${key}`));
+  for (const key of node.reservations ?? []) parts.push(h("p", { class: "note" }, `Reserved for pod ${key}`));
   return parts.length ? parts : [h("p", { class: "empty" }, "Nothing is on it.")];
 }

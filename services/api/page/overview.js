@@ -1,24 +1,26 @@
-/** What somebody sees first: is it full, who waits and why, what was taken from whom. */
+/** What is seen first: is it full, what waits and why, what was evicted. */
 import { atMostEvery, attribute, fill, h, s, text, to } from "./dom.js";
-import { clock, count, exact, label, lasting, ofWhole, percent, plural, reason } from "./format.js";
+import { clock, count, exact, label, lasting, ofWhole, percent, plural, reason, showAge } from "./format.js";
 import { drawMembers, members } from "./gang.js";
 import { HeatMap, legend } from "./heatmap.js";
 import { tree } from "./bars.js";
 import { isQuiet, linkOf, what } from "./events.js";
 
 const MOST_WAITING = 8;
+const MOST_METERS = 3; // of the resources beside the scarcest one
 const MOST_QUEUES = 12;
 const MOST_LATELY = 8;
 
 /** The choice of resource and of grouping, kept in the address. */
 export function mapChoice(live, query, setQuery, changed) {
-  const types = live.offered();
+  const types = live.scarcest();
   const asked = query.get("by");
-  const options = { type: types.includes(asked) ? asked : (types[0] ?? "vcore"), group: query.get("group") ?? "" };
+  const options = { type: types.includes(asked) ? asked : (types[0] ?? "vcore"), isAsked: types.includes(asked), group: query.get("group") ?? "" };
   const pick = (name, values, title) => {
     const select = h("select", { "aria-label": title }, ...values.map(([value, says]) => h("option", { value, selected: value === options[name] }, says)));
     select.addEventListener("change", () => {
       options[name] = select.value;
+      if (name === "type") options.isAsked = true;
       query.set(name === "type" ? "by" : "group", select.value);
       if (!select.value) query.delete("group");
       setQuery(query);
@@ -69,7 +71,7 @@ export function overview({ live, query, setQuery }) {
       return made.element;
     });
     const nobody = live.applications.size
-      ? h("p", { class: "empty" }, "Nobody waits.")
+      ? h("p", { class: "empty" }, "No application waits.")
       : h("p", { class: "empty" }, "No application yet. Submit one: ", h("code", {}, "muster submit -f job.yaml"));
     const same = waiting.children.length === shown.length && shown.every((one, at) => waiting.children[at] === one);
     if (!shown.length) fill(waiting, nobody);
@@ -118,7 +120,7 @@ function card() {
       attribute(element, "href", `#/applications/${encodeURIComponent(item.id)}`);
       text(name, item.id);
       text(queue, item.queue);
-      text(age, lasting(live.now() - item.submitted));
+      showAge(age, live.now() - item.submitted);
       const [code, message] = live.why(item) ?? ["", "has not been tried yet"];
       text(why, code ? `${reason(code)}: ${message}` : message);
     },
@@ -144,13 +146,21 @@ function makeFacts(live, options, element) {
   const use = fact("#/nodes");
   const line = s("polyline", { fill: "none" });
   const spark = s("svg", { class: "spark", viewBox: "0 0 100 24", preserveAspectRatio: "none", "aria-hidden": "true" }, line);
-  use.box.append(spark);
+  const meters = h("span", { class: "meters" });
+  use.box.append(spark, meters);
   const waits = fact("#/applications?sort=submitted&filter=accepted");
   const evictions = fact("#/evictions");
   const nodes = fact("#/nodes");
   fill(element, use.box, waits.box, nodes.box, evictions.box);
   return () => {
-    const { type } = options;
+    const scarcest = live.scarcest();
+    const type = options.isAsked ? options.type : (scarcest[0] ?? "vcore");
+    fill(meters, ...scarcest.filter((one) => one !== type && one !== "pods").slice(0, MOST_METERS).map((one) => {
+      const share = Math.min(1, Math.max(0, live.share(one)));
+      const rect = (name, width) => s("rect", { class: name, width: width.toFixed(1), height: 6, rx: 1 });
+      const gauge = s("svg", { viewBox: "0 0 60 6", "aria-hidden": "true" }, rect("track", 60), rect("used", 60 * share));
+      return h("span", { class: "meter" }, h("span", {}, label(one)), gauge, h("span", {}, percent(share, 1)));
+    }));
     const [whole, used] = [live.amount(live.partition.capacity, type), live.amount(live.partition.allocated, type)];
     const [part, all, unit] = ofWhole(type, used, whole);
     const named = unit && type !== "pods" ? `${unit} ${label(type)}` : label(type);
@@ -165,7 +175,7 @@ function makeFacts(live, options, element) {
     waits.set(count(waiting.length), waiting.length === 1 ? " waits" : " wait", waiting.length ? `${plural(gangs, "gang")} among them, ${oldest}` : oldest);
     let drained = 0;
     for (const node of live.nodes.values()) drained += !node.schedulable;
-    nodes.set(count(live.nodes.size), live.nodes.size === 1 ? " node" : " nodes", drained ? `${count(drained)} drained` : live.nodes.size ? "all take pods" : "add some: nothing can run");
+    nodes.set(count(live.nodes.size), live.nodes.size === 1 ? " node" : " nodes", drained ? `${count(drained)} drained` : live.nodes.size ? "all take new pods" : "add some: nothing can run");
     evictions.set(count(live.evictions), live.evictions === 1 ? " pod evicted" : " pods evicted", "since this replica started");
   };
 }

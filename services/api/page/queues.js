@@ -16,6 +16,7 @@ export function queueTree({ live, query, setQuery }) {
     show: (queue, cell) => text(cell, value(queue, key) > 0 ? amount(options.type, value(queue, key)) : "–"),
   });
   let order = new Map();
+  let held = new Map();
   const columns = [
     { key: "place", title: "Queue", width: "minmax(9rem, 1.6fr)", value: (queue) => order.get(queue.path)?.[0] ?? 0,
       show: (queue, cell) => {
@@ -32,11 +33,11 @@ export function queueTree({ live, query, setQuery }) {
     { key: "apps", title: "Running", isNumber: true, isLess: true, width: "5rem", value: (queue) => queue.runningApps,
       show: (queue, cell) => text(cell, queue.maxRunningApps ? `${count(queue.runningApps)} of ${count(queue.maxRunningApps)}` : count(queue.runningApps)) },
     { key: "status", title: "Held back by", width: "minmax(7rem, 1.6fr)", narrow: "minmax(0, 1.4fr)",
-      value: (queue) => queue.waiting.map(([, code]) => reason(code)).join("; ") || (queue.status === "Active" ? "" : queue.status),
+      value: (queue) => (held.get(queue.path) ?? []).map(([code]) => reason(code)).join("; ") || (queue.status === "Active" ? "" : queue.status),
       show: (queue, cell) => {
-        const first = queue.waiting[0];
-        text(cell, queue.status !== "Active" ? queue.status : first ? reason(first[1]) + (queue.waiting.length > 1 ? ` and ${queue.waiting.length - 1} more` : "") : "");
-        cell.title = first?.[2] ?? "";
+        const rows = held.get(queue.path) ?? [];
+        text(cell, queue.status !== "Active" ? queue.status : rows.length ? reason(rows[0][0]) + (rows.length > 1 ? ` and ${rows.length - 1} more` : "") : "");
+        cell.title = rows[0]?.[1] ?? "";
       } },
   ];
   const table = new Table({
@@ -44,6 +45,7 @@ export function queueTree({ live, query, setQuery }) {
     id: (queue) => queue.path, link: (queue) => `#/queues/${encodeURIComponent(queue.path)}`,
     items: () => {
       const all = inOrder(live);
+      held = live.heldBack();
       order = new Map(all.map(([queue, depth], at) => [queue.path, [at, depth]]));
       return all.map(([queue]) => queue);
     },
@@ -53,7 +55,7 @@ export function queueTree({ live, query, setQuery }) {
   return {
     title: "Queues",
     element: h("div", {}, h("h1", {}, "Queues"), barLegend(), table.element),
-    update: (changed) => (changed.all ? table.sortNow() : changed.queues.size && again()),
+    update: (changed) => (changed.all ? table.sortNow() : (changed.queues.size || changed.applications.size) && again()),
     dispose() {
       again.cancel();
       table.dispose();
@@ -95,8 +97,9 @@ export function queuePage({ live, name, query, setQuery }) {
       return [label(type), bar(type, values, own ?? scaleOf(live, type)),
         `${says(values.used)}${own ? ` (${percent(values.used, own)})` : ""}`, says(values.pending), says(values.guaranteed), says(own)];
     }), { numbers: [2, 3, 4, 5] }) : h("p", { class: "empty" }, "Nothing is used, and nothing is limited."));
-    fill(back, queue.waiting.length ? [h("h2", {}, "What holds it back"), smallTable(["Reason", "", "For"], queue.waiting.slice(0, 20).map(([, code, message, since]) =>
-      [reason(code), message, since ? lasting(live.now() - since) : ""]), { numbers: [2] })] : []);
+    const rows = [...live.heldBack()].filter(([path]) => path === name || path.startsWith(`${name}.`)).flatMap(([, found]) => found);
+    fill(back, rows.length ? [h("h2", {}, "What holds it back"), smallTable(["Reason", "", "Pods", "For"], rows.slice(0, 20).map(([code, message, since, pods]) =>
+      [reason(code), message, count(pods), since ? lasting(live.now() - since) : ""]), { numbers: [2, 3] })] : []);
     fill(properties, queue.properties.length ? [h("h2", {}, "Properties"), smallTable(["Property", "Value"], queue.properties)] : []);
   };
   const soon = atMostEvery(500, show);
@@ -104,7 +107,7 @@ export function queuePage({ live, name, query, setQuery }) {
     title: name, element,
     update(changed) {
       if (changed.all) show();
-      else if (changed.queues.has(name)) soon();
+      else if (changed.queues.has(name) || changed.applications.size) soon();
       table.update(changed);
     },
     dispose() {

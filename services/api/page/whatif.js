@@ -1,4 +1,4 @@
-/** What if: a manifest, a drained node, more nodes, other queues. Nothing is done, only forecast. */
+/** What if: a manifest, more nodes, a drained one, deleted jobs, other queues; together, and only forecast. */
 import { ask, within } from "./api.js";
 import { fill, h, text, to } from "./dom.js";
 import { count, plural, reason } from "./format.js";
@@ -6,44 +6,51 @@ import { HeatMap } from "./heatmap.js";
 import { smallTable } from "./table.js";
 
 const MAX_FILE_BYTES = 1024 * 1024;
-const KINDS = { manifest: "A manifest", drain: "A node is drained", add: "Nodes are added", queues: "Other queues" };
+const MOST_OFFERED = 2000; // names of nodes, and of applications
 
 export function whatIf({ live, query, setQuery }) {
-  const first = query.get("drain") ? "drain" : Object.keys(KINDS).find((kind) => kind === query.get("kind")) ?? "manifest";
-  const kinds = h("div", { class: "tabs", role: "radiogroup", "aria-label": "What changes" });
-  const nodes = h("datalist", { id: "node-names" }, ...[...live.nodes.keys()].slice(0, 2000).map((name) => h("option", { value: name })));
-  const area = (label, sample) => h("textarea", { rows: "12", spellcheck: "false", "aria-label": label, placeholder: sample });
-  const manifest = area("Manifest", "Paste a manifest, or drop a file here");
-  const queues = area("queues.yaml", "Paste a queues.yaml, or drop a file here");
-  const drain = h("input", { type: "text", list: "node-names", "aria-label": "Node to drain", placeholder: "node", value: query.get("drain") ?? "", spellcheck: "false" });
-  const like = h("input", { type: "text", list: "node-names", "aria-label": "Like which node", placeholder: "like this node", value: [...live.nodes.keys()][0] ?? "", spellcheck: "false" });
-  const more = h("input", { type: "number", min: "1", max: "1000", value: "1", "aria-label": "How many nodes" });
-  const fields = { manifest: [manifest], drain: [h("label", {}, "Drain ", drain)], add: [h("label", {}, "Add ", more), h("label", {}, " like ", like)], queues: [queues] };
-  const field = h("div", { class: "fields" });
+  const nodes = h("datalist", { id: "node-names" }, ...[...live.nodes.keys()].slice(0, MOST_OFFERED).map((name) => h("option", { value: name })));
+  const names = [...live.applications.keys()].filter((name) => !live.ended?.has?.(name));
+  const applications = h("datalist", { id: "application-names" }, ...names.slice(0, MOST_OFFERED).map((name) => h("option", { value: name })));
+  const area = (sample, rows) => h("textarea", { rows, spellcheck: "false", placeholder: sample });
+  const field = (list, placeholder, value = "") => h("input", { type: "text", list, placeholder, value, spellcheck: "false" });
+  const manifest = area("Paste a manifest, or drop a file here", "8");
+  const queues = area("Paste a queues.yaml, or drop a file here", "8");
+  const drain = field("node-names", "node", query.get("drain") ?? "");
+  const gone = field("application-names", "application", query.get("delete") ?? "");
+  const like = field("node-names", "the largest");
+  const more = h("input", { type: "number", min: "1", max: "1000", placeholder: "0" });
   const go = h("button", { type: "submit", class: "main" }, "Forecast");
   const answer = h("div", { "aria-live": "polite" });
-  let kind = first;
   let map = null;
-  const pick = (chosen) => {
-    kind = chosen;
-    fill(field, ...fields[kind]);
-    query.set("kind", kind);
-    if (kind !== "drain") query.delete("drain");
-    setQuery(query);
-  };
-  for (const [value, says] of Object.entries(KINDS)) {
-    const input = h("input", { type: "radio", name: "kind", value, checked: value === kind });
-    input.addEventListener("change", () => pick(value));
-    kinds.append(h("label", {}, input, says));
-  }
   for (const box of [manifest, queues]) droppable(box, answer);
-  const asked = { manifest: () => ({ manifest: manifest.value }), drain: () => ({ drain: drain.value.trim() }), add: () => ({ addNodes: more.valueAsNumber, like: like.value.trim() }), queues: () => ({ queues: queues.value }) };
-  const form = h("form", { class: "what-if" }, kinds, field, nodes, go);
+  drain.addEventListener("change", () => keep("drain", drain.value.trim()));
+  gone.addEventListener("change", () => keep("delete", gone.value.trim()));
+  function keep(name, value) {
+    if (value) query.set(name, value);
+    else query.delete(name);
+    setQuery(query);
+  }
+  const asked = () => {
+    const question = {};
+    if (manifest.value.trim()) question.manifest = manifest.value;
+    if (more.value) question.addNodes = more.valueAsNumber;
+    if (more.value && like.value.trim()) question.like = like.value.trim();
+    if (drain.value.trim()) question.drain = drain.value.trim();
+    if (gone.value.trim()) question.delete = gone.value.trim().split(/[\s,]+/);
+    if (queues.value.trim()) question.queues = queues.value;
+    return question;
+  };
+  const form = h("form", { class: "what-if" },
+    h("label", { class: "block" }, "Submit this manifest", manifest),
+    h("div", { class: "line" }, h("label", {}, "Add ", more, " nodes"), h("label", {}, "like ", like)),
+    h("div", { class: "line" }, h("label", {}, "Drain ", drain), h("label", {}, "Delete ", gone)),
+    h("label", { class: "block" }, "Apply these queues", queues),
+    nodes, applications, go);
   form.addEventListener("submit", async (event) => {
     event.preventDefault();
-    const request = asked[kind]();
-    const lacks = Object.entries(request).find(([, value]) => !value);
-    if (lacks) return fill(answer, h("p", { class: "warn" }, "Something is missing: fill the form first."));
+    const request = asked();
+    if (!Object.keys(request).length) return fill(answer, h("p", { class: "warn" }, "What would be changed? Fill in one of these, or several."));
     go.disabled = true;
     text(go, "Forecasting…");
     try {
@@ -64,14 +71,14 @@ export function whatIf({ live, query, setQuery }) {
     const names = (title, rows, titles, numbers) => rows?.length && parts.push(h("h2", {}, title), smallTable(titles, rows, { numbers }));
     for (const one of found.starts ?? []) for (const place of one.places ?? []) marks.set(place.nodeID, "used");
     for (const one of found.evicted ?? []) marks.set(one.nodeID, "evicts");
-    if (kind === "drain") marks.set(drain.value.trim(), "ink");
+    if (drain.value.trim()) marks.set(drain.value.trim(), "ink");
     const named = (one) => (one.isNew ? one.applicationID : to("applications", one.applicationID));
     names("Would start", found.starts?.map((one) => [named(one), one.queueName, `${count(one.placed)} of ${count(one.wanted)}`, one.afterEvictions ? count(one.afterEvictions) : "–", nodesOf(one.places)]),
       ["Application", "Queue", "At once", "Once room is made", "On"], [2, 3]);
     names("Would wait", found.waits?.map((one) => [named(one), one.queueName, count(one.wanted - one.placed - one.afterEvictions), one.reason ? reason(one.reason) : "", one.message, startOf(one)]),
       ["Application", "Queue", "Pods", "Reason", "", "Expected start"], [2]);
     names("Would be evicted", found.evicted?.map((one) => [one.victimName || one.victim, to("applications", one.applicationID), to("nodes", one.nodeID), one.winner || "its queue’s max", one.law]),
-      ["Pod", "Application", "Node", "For", "Law"]);
+      ["Pod", "Application", "Node", "For", "Policy"]);
     names("Queues", found.queues?.map((one) => [one.queueName || "the partition", one.change, count(one.applications), one.changed.join(", ")]),
       ["Queue", "", "Applications", "Changed"], [2]);
     names("Would be rejected", found.rejected?.map((one) => [one.applicationID, one.message]), ["Application", "Why"]);
@@ -82,10 +89,9 @@ export function whatIf({ live, query, setQuery }) {
     picture?.layOut();
     return picture;
   }
-  pick(kind);
   return {
     title: "What if",
-    element: h("div", {}, h("h1", {}, "What if"), h("p", { class: "note" }, "Would it start now, where, and who would make way? Nothing is changed by asking."), form, answer),
+    element: h("div", {}, h("h1", {}, "What if"), h("p", { class: "note" }, "What would start, wait or be evicted after these changes, any of them together? Nothing is changed by asking."), form, answer),
     update: (changed) => map?.update(changed),
     dispose: () => map?.dispose(),
   };
