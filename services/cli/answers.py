@@ -43,7 +43,8 @@ if TYPE_CHECKING:
 class Listing:
     """Rows of a table. ``key`` is their name's; ``whole`` is the answer where it is no list.
 
-    ``beside`` is said after the table, on a terminal and in a pipe.
+    ``beside`` is said after the table, on a terminal and in a pipe. ``most`` is how wide the table
+    may be on a wider terminal, so that a long text is folded; 0: as wide as that.
     """
 
     rows: "list[Row]"
@@ -52,6 +53,7 @@ class Listing:
     whole: Any = None
     empty: str = ""
     beside: "Sequence[RenderableType]" = ()
+    most: int = 0
 
 
 @dataclass(slots=True)
@@ -271,7 +273,8 @@ def _table_of(listing: Listing, shape: Shape) -> "list[RenderableType]":
         return [f"{listing.empty}{chosen}", *listing.beside]
     if shape.is_wide or not sys.stdout.isatty():
         return [*plain_lines(rows, columns), *listing.beside]
-    return [terminal_table(rows, columns, console().width), *listing.beside]
+    width = console().width
+    return [terminal_table(rows, columns, min(width, listing.most or width)), *listing.beside]
 
 
 def table(rows: "list[Row]", columns: "Sequence[Column]") -> "RenderableType":

@@ -11,6 +11,7 @@ from services.cli.table import Column, Row
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
 
 BAR = 14
+WIDEST = 110  # columns of a terminal that a trace takes; what was decided is folded
 _WAITED, _HANDLED = "░", "█"
 _MOST_PAUSE = 4  # of what happened, together, at most a pause is a quarter
 _SHORT = {"shim_adapter": "shim"}  # where there is little room

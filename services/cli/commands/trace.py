@@ -19,7 +19,7 @@ def trace(client: Client, name: ApplicationName, partition: AnyPartition = "") -
     A pale bar is time in an inbox, a full one handling; long pauses are folded. A step stands
     after what caused it; "-o json" has each one's cause, and what else led to it.
     """
-    from services.cli.waterfall import waterfall_columns
+    from services.cli.waterfall import WIDEST, waterfall_columns
 
     entries = client.get("/v1/trace" + path_of(name), asking(partition))
-    return Listing(entries, waterfall_columns(entries), "messageID")
+    return Listing(entries, waterfall_columns(entries), "messageID", most=WIDEST)

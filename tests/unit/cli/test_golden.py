@@ -92,3 +92,10 @@ def test_a_long_pause_is_folded_and_a_wait_is_told_from_the_handling():
     lengths = [len(bars[step]) for step in "sudrfge"]
     assert lengths == sorted(lengths)
     assert lengths[-1] == waterfall.BAR
+
+
+def test_a_trace_is_folded_on_a_wide_terminal(api, muster):
+    api.says("GET /v1/trace/mpi-next", answers.trace())
+    lines = muster("trace", "mpi-next", width=240).out.splitlines()
+    assert max(map(len, lines)) <= waterfall.WIDEST
+    assert "memory left of its 640 GiB memory" in " ".join(" ".join(lines).split())
