@@ -4,6 +4,8 @@ Rule 1: a rule is cited as ``docs/rules/queues.md#amounts``: the page and its he
 Rule 2: nothing cites a document outside of the repository ("contract section 6.3").
 Rule 3: no document names an issue.
 Rule 4: of our old words the worst do not come back: ``WORDS`` has the better ones.
+Rule 5: of what people read, words that make them stumble are counted, each with a better one, and
+        shown with ``--hints``. They are no error.
 """
 
 import re
@@ -36,6 +38,18 @@ TIDY = (
     "services/core/scheduler/intake", "services/core/scheduler/queues",
     "services/core/scheduler/model",
 )  # fmt: skip
+HINTS = {  # in pages, help and the live page: a pattern, and what reads better
+    r"\b(?:some|no|any)body\b": "the noun: a user, no pod, any client",
+    r"\bwhoever\b": "the noun: the caller, the reader",
+    r"\bkept for\b": "reserved for",
+    r"\bdoes not hold\b": "is invalid",
+    r"\banew\b": "again",
+    r"\b(?:is|was|are|were|be) told\b": "is reported, is published, reads",
+    r"\bput aside\b": "dead-lettered",
+}
+_READ = ("docs/", "deploy/", "README.md", "services/api/page/", "services/cli/commands/")
+_NOT_READ = ("docs/adr/", "docs/rules/", "docs/asyncapi.yaml", "docs/messages.md")
+_HINTS = [(re.compile(pattern, re.IGNORECASE), better) for pattern, better in HINTS.items()]
 _TIDY = [(re.compile(pattern, re.IGNORECASE), better) for pattern, better in TIDY_WORDS.items()]
 _WORDS = [(re.compile(pattern, re.IGNORECASE), better) for pattern, better in WORDS.items()]
 
@@ -49,7 +63,23 @@ def main() -> int:
     ]
     for line in found:
         print(line)
+    hints = [hint for path in _files() for hint in hints_of(path)]
+    if "--hints" in sys.argv:
+        print("\n".join(hints))
+    elif hints:
+        print(f"{len(hints)} words might read better: scripts/check_words.py --hints")
     return 1 if found else 0
+
+
+def hints_of(path: Path) -> Iterator[str]:
+    """Yield a line for each word of a page, or of the page, that has a better one."""
+    name = path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
+    if not name.startswith(_READ) or name.startswith(_NOT_READ):
+        return
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        for pattern, better in _HINTS:
+            if word := pattern.search(line):
+                yield f"{name}:{number}: {word[0]!r} might be {better}"
 
 
 def _files() -> Iterator[Path]:

@@ -27,8 +27,8 @@ class Exit(IntEnum):
 
 
 EXITS = {
-    Exit.DONE: "done; what was judged holds",
-    Exit.REFUSED: "refused: it is not there, may not be, or does not hold; the sentence says why",
+    Exit.DONE: "done; what was checked is valid",
+    Exit.REFUSED: "refused: it is not there, not allowed, or not valid; the sentence says why",
     Exit.USAGE: "typed wrong: an option, a name, or a scenario file that is malformed",
     Exit.NO_ANSWER: "no answer: nothing at the API's address, or behind it in time, or no Muster; "
     "or a service is away, and what is shown is the last known state, with its age",

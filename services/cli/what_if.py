@@ -56,7 +56,7 @@ EVICTED = (
     Column("OF", lambda row: row["applicationID"]),
     Column("ON", lambda row: row["nodeID"]),
     Column("FOR", lambda row: row["winner"] or "its queue's max"),
-    Column("LAW", lambda row: row["law"]),
+    Column("POLICY", lambda row: row["law"]),
 )
 QUEUES = (
     Column("QUEUE", lambda row: row["queueName"] or "the partition"),

@@ -45,7 +45,7 @@ EVICTIONS = (
     Column("OF", lambda row: row["victimApplication"], drop=3),
     Column("ON", lambda row: row["nodeID"], drop=4),
     Column("FOR", lambda row: row["winner"]),
-    Column("LAW", lambda row: row["law"]),
+    Column("POLICY", lambda row: row["law"]),
 )
 
 

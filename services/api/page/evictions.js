@@ -12,7 +12,7 @@ const LINE = 30;
 export function arrows(rows) {
   const pairs = new Map();
   for (const row of rows) {
-    const winner = row.winner || (row.law === "quota" ? "the quota" : "nobody");
+    const winner = row.winner || (row.law === "quota" ? "the quota" : "none");
     const key = `${row.victimApplication}\n${winner}\n${row.law}`;
     if (!pairs.has(key)) pairs.set(key, { victim: row.victimApplication, winner, law: row.law, pods: 0, isApplication: Boolean(row.winner) });
     pairs.get(key).pods++;

@@ -188,7 +188,7 @@ def expressions():
             yield f"board: {panel['title']}", target["expr"]
     alerts = yaml.safe_load((DEPLOY / "prometheus" / "alerts.yaml").read_text())
     for rule in alerts["groups"][0]["rules"]:
-        assert rule["annotations"].keys() == {"summary", "description"}, rule["alert"]
+        assert rule["annotations"].keys() == {"summary", "description", "runbook"}, rule["alert"]
         yield f"alert: {rule['alert']}", rule["expr"]
 
 

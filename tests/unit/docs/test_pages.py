@@ -1,5 +1,6 @@
 """The generated pages: what the code has and nobody has said a word about is found."""
 
+import re
 import sys
 from pathlib import Path
 
@@ -12,9 +13,14 @@ from tests.table import each_row
 ROOT = Path(__file__).parents[3]
 sys.path.insert(0, str(ROOT / "scripts"))
 
+import check_docs  # noqa: E402
 import limits_page  # noqa: E402
 import metrics_page  # noqa: E402
 import settings_page  # noqa: E402
+
+from shared.model.reasons import Law, Reason  # noqa: E402
+from shared.model.scheduler_settings import PRESETS  # noqa: E402
+from shared.queueconfig import load_schedulable  # noqa: E402
 
 
 def tree(tmp_path, text):
@@ -112,3 +118,37 @@ def test_operations_says_what_to_do_at_every_alert():
     page = (ROOT / "docs" / "operations.md").read_text().partition("## Alerts")[2]
     rows = [line.split("|")[1] for line in page.splitlines() if line.startswith("| Muster")]
     assert {name.strip() for row in rows for name in row.split(",")} == alerts
+
+
+TROUBLESHOOTING = (ROOT / "docs" / "troubleshooting.md").read_text()
+
+
+def test_every_alert_has_its_section_of_troubleshooting():
+    rules = yaml.safe_load((ROOT / "deploy" / "prometheus" / "alerts.yaml").read_text())
+    headings = check_docs.headings(TROUBLESHOOTING)
+    for rule in rules["groups"][0]["rules"]:
+        page, _, heading = rule["annotations"]["runbook"].partition("#")
+        assert (page, heading in headings) == ("docs/troubleshooting.md", True), rule["alert"]
+
+
+def test_troubleshooting_has_every_reason_and_every_policy_of_an_eviction():
+    assert not [reason for reason in Reason if f"| `{reason}` |" not in TROUBLESHOOTING]
+    assert not [law for law in Law if f"| `{law}` |" not in TROUBLESHOOTING]
+
+
+def test_the_recipes_are_configurations_that_hold():
+    blocks = re.findall(
+        r"^```yaml\n(.*?)^```", (ROOT / "docs" / "how-to.md").read_text(), re.MULTILINE | re.DOTALL
+    )
+    assert len(blocks) >= 3
+    for block in blocks:
+        load_schedulable(block)
+
+
+def test_the_page_of_settings_has_what_each_preset_sets():
+    page, _ = settings_page.settings_page()
+    for name, preset in PRESETS.items():
+        column = ("muster", "design", "yunikorn").index(name)
+        for key, value in preset.items():
+            (row,) = re.findall(rf"^\| `{key}` \| (.*) \| (.*) \| (.*) \|$", page, re.MULTILINE)
+            assert row[column] == f"`{value}`"
