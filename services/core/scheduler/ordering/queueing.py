@@ -110,7 +110,7 @@ def requeue(gate: Gate) -> None:
 def _to_try(gate: Gate) -> list[Bucket]:
     """Return the buckets of a waiting list that the room of its queue might hold."""
     queue = gate.queue
-    if queue is None:
+    if queue is None or queue.max_resource is None:  # without nodes the root has no max either
         return gate.buckets.to_try({})
     if queue.parent is None:  # its max is the sum of the nodes: what it does not name none has
         return gate.buckets.to_try(queue.own_room(), unnamed=0)
