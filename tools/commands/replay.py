@@ -1,11 +1,22 @@
 """`muster replay`."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from services.cli.options import Output, OutputOption
+
+
+class Goal(StrEnum):
+    """What `--tune` chooses settings by."""
+
+    MEAN = "mean"
+    P95 = "p95"
+    WIDE = "wide"
+    FAIRNESS = "fairness"
+
 
 _YEAR = 366 * 86_400
 app = typer.Typer()
@@ -25,6 +36,17 @@ Spread = Annotated[
     int,
     typer.Option(metavar="SECONDS", help="How far a seed moves a submission.", min=0, max=_YEAR),
 ]
+Tune = Annotated[
+    Goal | None,
+    typer.Option(help="Try presets and settings, and say which is best by this goal."),
+]
+Columns = Annotated[
+    str, typer.Option(metavar="OURS=THEIRS,...", help="Which column of a table is which of ours.")
+]
+JobsOut = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write what became of each job; SWF if it ends in .swf."),
+]
 
 
 def _settings(pairs: list[str] | None) -> dict[str, str]:
@@ -37,6 +59,17 @@ def _settings(pairs: list[str] | None) -> dict[str, str]:
         if name in found:
             raise typer.BadParameter(f"--scheduler {pair}: {name} is named twice")
         found[name] = value
+    return found
+
+
+def _columns(text: str) -> dict[str, str]:
+    """Return OURS=THEIRS,... as a map, or end with a usage error."""
+    found: dict[str, str] = {}
+    for pair in text.split(",") if text else ():
+        ours, equals, theirs = pair.partition("=")
+        if not (ours and equals and theirs) or ours in found:
+            raise typer.BadParameter(f"--columns {pair}: OURS=THEIRS,... was expected, each once")
+        found[ours] = theirs
     return found
 
 
@@ -57,6 +90,7 @@ def replay(
     ] = None,
     scheduler: Scheduler = None,
     compare: Compare = None,
+    tune: Tune = None,
     jobs: Annotated[int, typer.Option(help="Only the first so many; 0: all.", min=0)] = 0,
     seeds: Annotated[
         int,
@@ -67,6 +101,8 @@ def replay(
     spread: Spread = 3600,
     html: Html = None,
     snapshot: From = None,
+    columns: Columns = "",
+    jobs_out: JobsOut = None,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Replay a log of jobs: how long they wait."""
@@ -88,5 +124,8 @@ def replay(
         spread,
         html,
         snapshot,
+        jobs_out,
+        _columns(columns),
+        tune.value if tune is not None else "",
     )
     raise typer.Exit(run(wanted, output))

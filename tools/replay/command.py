@@ -2,7 +2,7 @@
 
 import gc
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,9 +22,12 @@ from tools.replay.figures import Figures, figures_of
 from tools.replay.figures_table import compared_parts, parts
 from tools.replay.formats import read
 from tools.replay.jobs import Trace, TraceError
+from tools.replay.jobs_out import write_jobs
 from tools.replay.page.page import Replayed, page_of
 from tools.replay.run import Outcome, Replay, Watch
 from tools.replay.setup import Setup, read_queues, read_setup, setup_of
+from tools.replay.too_large import warning_of
+from tools.replay.tune import TRIED, by_goal, tuned_parts, tuned_value
 
 MAX_SETUPS = 10  # setups of one `muster replay --compare`; more are an error
 _GC_THRESHOLD = 100_000  # objects; a replay makes few circles and keeps much
@@ -45,21 +48,26 @@ class Wanted:
     spread_seconds: int = 3600
     html: Path | None = None
     snapshot: Path | None = None  # what is not stated else is its
+    jobs_out: Path | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+    tune: str = ""  # the goal by which settings are chosen
 
 
 def replay(wanted: Wanted, output: Output) -> int:
     """Replay a trace on one setup, or on several; return the exit status."""
     try:
-        trace = read(wanted.trace)
+        trace = read(wanted.trace, wanted.columns)
         trace = trace.first(wanted.jobs) if wanted.jobs else trace
         setups = _setups(trace, wanted)
         for setup in setups:
             for warning in setup.warnings:
                 complain(f"muster: {setup.name}: scheduler: warning: {warning}")
-        if wanted.html is not None:
-            _judge_page(wanted.html, wanted)
+            if large := warning_of(trace, setup.nodes):
+                complain(f"muster: {setup.name}: warning: {large}")
+        _judge_files(wanted, len(setups))
         replays = [_replayed(trace, setup, wanted) for setup in setups]
-        show(lambda: _report([replayed.seeds for replayed in replays]), Shape(output))
+        seeds = [replayed.seeds for replayed in replays]
+        show(lambda: _report(seeds, wanted.tune), Shape(output))
         if wanted.html is not None:
             _write_page(wanted.html, page_of(replays, wanted.spread_seconds))
     except TraceError as error:
@@ -75,6 +83,8 @@ def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
         raise TraceError(f"--compare: at most {MAX_SETUPS} setups, found {len(files)}")
     if len(set(files)) < len(files):
         raise TraceError("--compare: a setup is named twice")
+    if wanted.tune and files:
+        raise TraceError("--tune tries setups of its own: --compare has others")
     if files:
         stems = [file.stem for file in files]
         return [
@@ -83,15 +93,17 @@ def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
         ]
     taken = _taken(wanted.snapshot)
     own_nodes = str(wanted.snapshot) if wanted.snapshot is not None else ""
+    tried: Mapping[str, Mapping[str, str]] = TRIED if wanted.tune else {"setup": {}}
     return [
         setup_of(
             trace,
-            "setup",
+            name,
             nodes=wanted.nodes or own_nodes,
             capacity=wanted.capacity,
             queues=read_queues(wanted.queues) if wanted.queues is not None else taken.text,
-            scheduler={**taken.settings, **wanted.scheduler},
+            scheduler={**taken.settings, **settings, **wanted.scheduler},
         )
+        for name, settings in tried.items()
     ]
 
 
@@ -108,6 +120,8 @@ def _taken(file: Path | None) -> QueueFile:
 def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:
     """Replay every seed; what was drawn from the first is kept, and of the others the figures."""
     outcome, figures = measured(trace, setup)
+    if wanted.jobs_out is not None:
+        write_jobs(wanted.jobs_out, outcome)
     curves = curves_of(outcome)
     del outcome  # all its jobs
     others = [
@@ -117,17 +131,28 @@ def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:
     return Replayed(setup, [figures, *others], curves)
 
 
-def _judge_page(file: Path, wanted: Wanted) -> None:
-    """Say before a replay, and not after it, where no page can be. Raises TraceError."""
+def _judge_files(wanted: Wanted, setups: int) -> None:
+    """Say before a replay, and not after it, where no file can be. Raises TraceError."""
+    if wanted.jobs_out is not None and setups > 1:
+        raise TraceError("--jobs-out is of one setup: --compare has several")
     read = (wanted.trace, *wanted.compare, *((wanted.queues,) if wanted.queues else ()))
+    files = {"--html": wanted.html, "--jobs-out": wanted.jobs_out}
+    for option, file in files.items():
+        if file is not None:
+            _judge_file(f"{option} {file}", file, read)
+    if wanted.html is not None and wanted.html == wanted.jobs_out:
+        raise TraceError(f"--html and --jobs-out are both {wanted.html}")
+
+
+def _judge_file(what: str, file: Path, read: Iterable[Path]) -> None:
     try:
         can_be = file.parent.is_dir() and not file.is_dir()
         if file.exists() and any(file.samefile(one) for one in read):
-            raise TraceError(f"--html {file}: that is read here: another file was expected")
+            raise TraceError(f"{what}: that is read here: another file was expected")
     except OSError as error:
-        raise TraceError(f"--html {file}: {error.strerror}") from error
+        raise TraceError(f"{what}: {error.strerror}") from error
     if not can_be:
-        raise TraceError(f"--html {file}: a file in a folder that is there was expected")
+        raise TraceError(f"{what}: a file in a folder that is there was expected")
 
 
 def _write_page(file: Path, page: bytes) -> None:
@@ -137,8 +162,12 @@ def _write_page(file: Path, page: bytes) -> None:
         raise TraceError(f"--html {file}: {error.strerror}") from error
 
 
-def _report(groups: Sequence[Sequence[Figures]]) -> Report:
-    """Return one replay in full, or several side by side."""
+def _report(groups: Sequence[Sequence[Figures]], tune: str) -> Report:
+    """Return one replay in full, or several side by side, by a goal where one is named."""
+    if tune:
+        found = by_goal(groups, tune)
+        names = [seeds[0]["setup"] for seeds in found]
+        return Report(tuned_value(found, tune), tuned_parts(found, tune), names)
     names = [seeds[0]["setup"] for seeds in groups]
     if len(groups) == len(groups[0]) == 1:
         return Report(groups[0][0], parts(groups[0][0]), names)

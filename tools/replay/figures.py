@@ -4,19 +4,25 @@ Waits are whole seconds from a job's submission to the start of the last of its 
 evicted counts by its first start. The bounded slowdown is (wait + run) / max(run, 10 s), at least 1
 (Feitelson et al. 1997). Utilisation and fragmentation are means over the time from the first
 submission to the last one: of the size, what is in use, and what is free on nodes partly in use.
+Jain's index of queues, and of users, is that of their jobs' mean bounded slowdowns, of those of whom
+a job started: (sum x)^2 / (n * sum x^2) (Jain, Chiu, Hawe 1984). 1: all have the same; 1/n: one has it
+all.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from statistics import fmean, median
 from typing import Any
 
 from shared.model.gpus import GPU
 from shared.model.resources import VCORE
 from shared.model.units import NANOS_PER_SECOND
-from tools.replay.run import Outcome, Run
+from tools.replay.run import NEVER_STARTED, Outcome, Run
+from tools.replay.too_large import TOO_LARGE
 
 BOUND_NS = 10 * NANOS_PER_SECOND
-PERCENTILE = 95
+PERCENTILES = (95, 99)
+MAX_REASONS = 10  # of jobs that are left out; those of the others are counted together
 WIDE = 8  # GPUs, or processors, of one node
 _UNITS = {GPU: ("GPUs", 1), VCORE: ("CPUs", 1000)}
 Figures = dict[str, Any]
@@ -27,7 +33,7 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
     name = outcome.trace.size_of
     unit, per = _UNITS.get(name, (name, 1))
     started = [run for run in outcome.runs if run.started_ns >= 0]
-    refused = [run for run in outcome.runs if run.refused]
+    refused = [run for run in outcome.runs if run.refused not in ("", TOO_LARGE)]
     until_ns = outcome.runs[-1].job.submitted_ns
     used, broken, waiting = (
         _mean(outcome.series.at_ns, values, until_ns)
@@ -46,6 +52,7 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
         "refusedFor": refused[0].refused if refused else "",
         "neverStarted": len(outcome.runs) - len(started) - len(refused),
         "neverStartedFor": outcome.waits_for,
+        "leftOut": _left_out(outcome),
         "evictions": outcome.evictions,
         "decisions": outcome.decisions,
         "cpuSeconds": round(cpu_seconds, 2),
@@ -54,6 +61,9 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
         "fragmentationPercent": round(100 * broken / size, 2),
         "meanWaiting": round(waiting, 1),
         "mostWaiting": max(outcome.series.waiting, default=0),
+        "jainOfQueues": _jain(started, lambda run: run.job.queue),
+        "jainOfUsers": _jain(started, lambda run: run.job.user),
+        "utilisationByQueue": _by_queue(outcome, until_ns),
         "all": _group(started),
         "bySize": _by_size(started, name, per),
         "byQueue": {
@@ -63,13 +73,26 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
     }
 
 
+def _left_out(outcome: Outcome) -> Figures:
+    """Return how many jobs did not run, by reason, those of lines that are no jobs too."""
+    reasons = Counter(run.left_out for run in outcome.runs if run.left_out)
+    found = {**outcome.trace.left_out, **dict(reasons.most_common(MAX_REASONS))}
+    rest = reasons.total() - sum(count for _, count in reasons.most_common(MAX_REASONS))
+    return {**found, "other reasons": rest} if rest else found
+
+
 def left_out(found: Figures) -> list[str]:
     """Return how many jobs did not run and why, of the first of each kind."""
+    lines = [
+        f"{count:,} left out: {why}"
+        for why, count in found["leftOut"].items()
+        if why not in (NEVER_STARTED, found["refusedFor"])
+    ]
     kinds = (
         (found["refused"], "refused", found["refusedFor"]),
         (found["neverStarted"], "never started", found["neverStartedFor"]),
     )
-    return [
+    return lines + [
         f"{count:,} {what}" + (f", the first: {why}" if why else "")
         for count, what, why in kinds
         if count
@@ -97,10 +120,37 @@ def _group(runs: Iterable[Run]) -> Figures:
         "jobs": len(chosen),
         "meanWaitSeconds": round(fmean(waits) / NANOS_PER_SECOND, 1),
         "medianWaitSeconds": round(median(waits) / NANOS_PER_SECOND, 1),
-        "p95WaitSeconds": round(waits[last * PERCENTILE // 100] / NANOS_PER_SECOND, 1),
+        **{
+            f"p{percent}WaitSeconds": round(waits[last * percent // 100] / NANOS_PER_SECOND, 1)
+            for percent in PERCENTILES
+        },
         "longestWaitSeconds": round(waits[-1] / NANOS_PER_SECOND, 1),
         "boundedSlowdown": round(fmean(map(slowdown, chosen)), 3),
     }
+
+
+def _jain(started: Iterable[Run], owner_of: Callable[[Run], str]) -> float | None:
+    """Return Jain's index of owners' mean bounded slowdowns, None where no job started."""
+    owned: dict[str, list[float]] = {}
+    for run in started:
+        owned.setdefault(owner_of(run), []).append(slowdown(run))
+    if not owned:
+        return None
+    means = [fmean(each) for each in owned.values()]
+    return round(sum(means) ** 2 / (len(means) * sum(mean * mean for mean in means)), 3)
+
+
+def _by_queue(outcome: Outcome, until_ns: int) -> dict[str, float]:
+    """Return how many per cent of the size each queue's jobs used, until the last submission."""
+    name, whole = outcome.trace.size_of, outcome.capacity * until_ns
+    used: dict[str, int] = {}
+    for run in outcome.runs:
+        if run.began_ns < 0:
+            continue
+        end_ns = min(run.ended_ns if run.ended_ns >= 0 else until_ns, until_ns)
+        ran_ns = max(0, end_ns - run.began_ns) + run.lost_ns
+        used[run.job.queue] = used.get(run.job.queue, 0) + ran_ns * run.job.amount(name)
+    return {queue: round(100 * used[queue] / (whole or 1), 2) for queue in sorted(used)}
 
 
 def slowdown(run: Run) -> float:

@@ -20,6 +20,7 @@ def _columns(first: str) -> tuple[Column, ...]:
         Column("MEAN WAIT S", _figure("meanWaitSeconds"), is_number=True),
         Column("MEDIAN", _figure("medianWaitSeconds"), drop=2, is_number=True),
         Column("95 %", _figure("p95WaitSeconds"), drop=1, is_number=True),
+        Column("99 %", _figure("p99WaitSeconds"), drop=4, is_number=True),
         Column("LONGEST", _figure("longestWaitSeconds"), drop=3, is_number=True),
         Column("SLOWDOWN", _figure("boundedSlowdown"), drop=1, is_number=True),
     )
@@ -28,7 +29,11 @@ def _columns(first: str) -> tuple[Column, ...]:
 def parts(found: Figures) -> list[Any]:
     """Return what is printed of one replay."""
     sizes = [{"name": name, **group} for name, group in found["bySize"].items()]
-    queues = [{"name": name, **group} for name, group in found["byQueue"].items()]
+    shares = found["utilisationByQueue"]
+    queues = [
+        {"name": name, "used": shares.get(name, 0), **group}
+        for name, group in found["byQueue"].items()
+    ]
     everything = {"name": "all", **found["all"]}
     head = (
         f"{found['trace']} on {found['nodes']} nodes, {found['capacity']} {found['unit']}: "
@@ -40,11 +45,16 @@ def parts(found: Figures) -> list[Any]:
         f"{found['fragmentationPercent']} %, waiting {found['meanWaiting']} on average, "
         f"{found['mostWaiting']} at most"
     )
-    lines: list[Any] = [head, use, *left_out(found)]
+    fair = (
+        f"Jain's index of mean slowdowns: {found['jainOfQueues']} of queues, "
+        f"{found['jainOfUsers']} of users"
+    )
+    lines: list[Any] = [head, use, fair, *left_out(found)]
     size_name = f"SIZE IN {found['unit']}"
     lines += ["", table([*sizes, everything], _columns(size_name))]
     if len(queues) > 1:
-        lines += ["", table(queues, _columns("QUEUE"))]
+        used = Column("USED %", _figure("used"), drop=5, is_number=True)
+        lines += ["", table(queues, (*_columns("QUEUE"), used))]
     return lines
 
 

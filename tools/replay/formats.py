@@ -1,11 +1,13 @@
 """The formats of traces, told apart by their first line: philly, muri, openb, SWF and our own CSV.
 
+Any other table is read as our own CSV where it is said which of its columns is which of ours.
 Lines are judged one by one (`lines.py`); the first that does not hold ends it.
 Limits: MAX_JOBS jobs, MAX_PODS pods a job, MAX_NAME characters of a name of a job or a user.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
@@ -39,7 +41,9 @@ MAX_NAME = 200  # characters of a name of a job or a user in a trace; a longer o
 GPUS_A_NODE = 8
 PHILLY_NODES, MURI_NODES = 75, 8
 PROCESSOR = 1000  # in vcore
-CSV_COLUMNS = ("name", "submit", "run", "queue", "user", "pods", "cpu", "memory", "gpu", "stated")
+CSV_COLUMNS = (
+    "name", "submit", "run", "queue", "user", "pods", "cpu", "memory", "gpu", "gpus", "stated",
+)  # fmt: skip
 _NODE_COLUMNS = ("sn", "cpu_milli", "memory_mib", "gpu")
 # The 18 fields of a line of the Standard Workload Format, as its definition calls them.
 SWF_FIELDS = (
@@ -54,8 +58,11 @@ _WHERE_TO_READ = "docs/replay.md has the formats, such as a heading of submit,ru
 Lines = Iterator[tuple[str, str]]
 
 
-def read(file: Path) -> Trace:
-    """Return a trace. Raises TraceError."""
+def read(file: Path, ours: Mapping[str, str] | None = None) -> Trace:
+    """Return a trace; ``ours`` names columns of a table for those of our own CSV.
+
+    Raises TraceError.
+    """
     with opened(file) as text:
         lines = numbered(file, text)
         where, first = next(lines, ("", ""))
@@ -64,10 +71,32 @@ def read(file: Path) -> Trace:
         if first.startswith(";") or len(first.split()) == len(SWF_FIELDS):
             return _swf(file, chain([(where, first)], lines))
         names = columns(where, first)
+        if ours:
+            return _own(file, by_column(_renamed(where, names, ours), lines))
         for _, known, make in _FORMATS:
             if set(known) <= set(names):
                 return make(file, by_column(names, lines))
         raise _no_format(where, names)
+
+
+def _renamed(where: str, names: tuple[str, ...], ours: Mapping[str, str]) -> tuple[str, ...]:
+    """Return the names of the columns by which our own CSV is read; what is not named keeps its.
+
+    A column that has a name of ours, where that is said of another, is not read.
+    """
+    unknown = [name for name in ours if name not in CSV_COLUMNS]
+    if unknown:
+        there_are = ", ".join(CSV_COLUMNS)
+        raise TraceError(f"--columns: {unknown[0]!r} is no column of ours; there are {there_are}")
+    lacking = [theirs for theirs in ours.values() if theirs not in names]
+    if lacking:
+        raise TraceError(f"{where}: there is no column {lacking[0]!r}")
+    by_theirs = {theirs: name for name, theirs in ours.items()}
+    found = tuple(by_theirs.get(name, f"({name})" if name in ours else name) for name in names)
+    missing = [name for name in ("submit", "run") if name not in found]
+    if missing:
+        raise TraceError(f"{where}: --columns must say which column is {missing[0]}")
+    return found
 
 
 def _no_format(where: str, names: tuple[str, ...]) -> TraceError:
@@ -80,14 +109,25 @@ def _no_format(where: str, names: tuple[str, ...]) -> TraceError:
     return TraceError(f"{where}: no format has these columns: {more}; {_WHERE_TO_READ}")
 
 
+@dataclass(slots=True)
+class _Jobs:
+    """The jobs of a trace in order, and how many lines are none, by reason."""
+
+    ordered: tuple[Job, ...]
+    left_out: dict[str, int]
+
+
 def _jobs(
-    file: Path, lines: Iterator[Line], job_of: Callable[[int, Line], Job | None]
-) -> tuple[Job, ...]:
+    file: Path, lines: Iterator[Line], job_of: Callable[[int, Line], Job | str]
+) -> _Jobs:
+    """Return the jobs of all lines; a line that is none says why. Raises TraceError."""
     jobs: list[Job] = []
+    left_out: dict[str, int] = {}
     names: set[str] = set()
     for at, line in enumerate(lines):
         job = job_of(at, line)
-        if job is None:
+        if isinstance(job, str):
+            left_out[job] = left_out.get(job, 0) + 1
             continue
         _judge(job, line.where)
         if job.name in names:
@@ -104,7 +144,13 @@ def _jobs(
             f"{file}: {ordered[-1].name} is submitted more than {MAX_SECONDS} s after "
             f"{ordered[0].name}, the first"
         )
-    return ordered
+    return _Jobs(ordered, left_out)
+
+
+def _trace(
+    file: Path, jobs: _Jobs, size_of: str, nodes: int = 0, capacity: Resource | None = None
+) -> Trace:
+    return Trace(file.name, jobs.ordered, size_of, nodes, capacity or {}, jobs.left_out)
 
 
 def _judge(job: Job, where: str) -> None:
@@ -124,7 +170,7 @@ def _judge(job: Job, where: str) -> None:
 
 
 def _philly(file: Path, lines: Iterator[Line]) -> Trace:
-    def job_of(at: int, line: Line) -> Job | None:
+    def job_of(at: int, line: Line) -> Job | str:
         groups = pods_of(line.count("num_gpus"), GPUS_A_NODE, GPU)
         run_ns = line.seconds_ns("duration")
         return Job(
@@ -132,22 +178,22 @@ def _philly(file: Path, lines: Iterator[Line]) -> Trace:
         )
 
     capacity = {GPU: GPUS_A_NODE, PODS: PODS_A_NODE}
-    return Trace(file.name, _jobs(file, lines, job_of), GPU, PHILLY_NODES, capacity)
+    return _trace(file, _jobs(file, lines, job_of), GPU, PHILLY_NODES, capacity)
 
 
 def _muri(file: Path, lines: Iterator[Line]) -> Trace:
-    def job_of(_: int, line: Line) -> Job | None:
+    def job_of(_: int, line: Line) -> Job | str:
         groups = pods_of(line.count("num_gpu"), GPUS_A_NODE, GPU)
         at_ns = line.count("submit_time") * NANOS_PER_MILLI
         run_ns = line.count("duration") * NANOS_PER_MILLI
         return Job(f"job-{line.text('job_id')}", at_ns, run_ns, "jobs", "user", groups)
 
     capacity = {GPU: GPUS_A_NODE, PODS: PODS_A_NODE}
-    return Trace(file.name, _jobs(file, lines, job_of), GPU, MURI_NODES, capacity)
+    return _trace(file, _jobs(file, lines, job_of), GPU, MURI_NODES, capacity)
 
 
 def _openb(file: Path, lines: Iterator[Line]) -> Trace:
-    def job_of(at: int, line: Line) -> Job | None:
+    def job_of(at: int, line: Line) -> Job | str:
         pod: Resource = {
             VCORE: line.count("cpu_milli"),
             MEMORY: line.count("memory_mib") * _MIB,
@@ -166,7 +212,7 @@ def _openb(file: Path, lines: Iterator[Line]) -> Trace:
                 raise line.wrong("deletion_time", "a time that is not before creation_time")
         return Job(line.text("name"), at_ns, run_ns, "jobs", "user", ((1, pod),))
 
-    return Trace(file.name, _jobs(file, lines, job_of), GPU)
+    return _trace(file, _jobs(file, lines, job_of), GPU)
 
 
 def read_nodes(file: Path) -> tuple[NodeRecord, ...]:
@@ -196,7 +242,7 @@ def _openb_node(line: Line) -> NodeRecord:
 
 
 def _own(file: Path, lines: Iterator[Line]) -> Trace:
-    def job_of(at: int, line: Line) -> Job | None:
+    def job_of(at: int, line: Line) -> Job | str:
         pod: Resource = {
             VCORE: line.quantity("cpu", VCORE),
             MEMORY: line.quantity("memory", MEMORY),
@@ -204,21 +250,26 @@ def _own(file: Path, lines: Iterator[Line]) -> Trace:
         }
         asked = {name: amount for name, amount in pod.items() if amount}
         count = line.count("pods", "1")
-        if not asked or not count:
+        groups: tuple[tuple[int, Resource], ...] = ((count, {**asked, PODS: 1}),)
+        if line.has("gpus"):
+            groups = pods_of(line.count("gpus"), GPUS_A_NODE, GPU)
+            if not groups:
+                return "asks for no GPU"
+        elif not asked or not count:
             raise line.wrong("pods", "a pod that asks for something")
         return Job(
             line.text("name", f"job-{at}"),
-            line.seconds_ns("submit"),
+            line.time_ns("submit"),
             line.seconds_ns("run"),
             line.text("queue", "jobs"),
             line.text("user", "user"),
-            ((count, {**asked, PODS: 1}),),
+            groups,
             line.seconds_ns("stated", "0"),
         )
 
     jobs = _jobs(file, lines, job_of)
-    has_gpus = any(job.amount(GPU) for job in jobs)
-    return Trace(file.name, jobs, GPU if has_gpus else VCORE)
+    has_gpus = any(job.amount(GPU) for job in jobs.ordered)
+    return _trace(file, jobs, GPU if has_gpus else VCORE)
 
 
 def _swf(file: Path, lines: Lines) -> Trace:
@@ -233,12 +284,14 @@ def _swf(file: Path, lines: Lines) -> Trace:
         """Return how many processors a node has; what is said of it all comes before the jobs."""
         return max(1, said.get("MaxProcs", 0) // max(1, said.get("MaxNodes", MAX_SECONDS)))
 
-    def job_of(_: int, line: Line) -> Job | None:
+    def job_of(_: int, line: Line) -> Job | str:
         requested = line.known("Requested Number of Processors")
         count = int(requested or line.known("Number of Allocated Processors") or 0)
         run_s = line.known("Run Time")
-        if not count or run_s is None:
-            return None
+        if not count:
+            return "asks for no processors"
+        if run_s is None:
+            return "has no run time"
         queue, user = line.known("Queue Number"), line.known("User ID")
         return Job(
             f"job-{line.text('Job Number')}",
@@ -251,9 +304,10 @@ def _swf(file: Path, lines: Lines) -> Trace:
         )
 
     jobs = _jobs(file, _swf_lines(lines, said), job_of)
-    most = max(job.amount(VCORE) for job in jobs) // PROCESSOR
+    most = max(job.amount(VCORE) for job in jobs.ordered) // PROCESSOR
     nodes = -(-said.get("MaxProcs", most) // a_node())
-    return Trace(file.name, jobs, VCORE, nodes, {VCORE: a_node() * PROCESSOR, PODS: PODS_A_NODE})
+    capacity = {VCORE: a_node() * PROCESSOR, PODS: PODS_A_NODE}
+    return _trace(file, jobs, VCORE, nodes, capacity)
 
 
 def _swf_lines(lines: Lines, said: dict[str, int]) -> Iterator[Line]:

@@ -3,7 +3,7 @@
 Times are whole nanoseconds from the first submission on; amounts are those of a pod.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from random import Random
 
 from shared.model.resources import Resource
@@ -48,7 +48,8 @@ class Trace:
     """The jobs of a trace in the order of their submission, and what it says of its cluster.
 
     ``size_of`` is the resource by which a job's size is told; ``nodes`` how many nodes of which
-    ``capacity`` there are where nothing else is said (0: the trace does not say).
+    ``capacity`` there are where nothing else is said (0: the trace does not say). ``left_out`` says
+    how many lines of it are no jobs, by reason.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Trace:
     size_of: str
     nodes: int = 0
     capacity: Resource = field(default_factory=dict)
+    left_out: dict[str, int] = field(default_factory=dict)
 
     def seeded(self, seed: int, spread_seconds: int) -> "Trace":
         """Return it with every submission moved by chance, up to so far either way; 0: as it is."""
@@ -67,11 +69,11 @@ class Trace:
             _moved(job, max(0, job.submitted_ns + drawn.randint(-spread_ns, spread_ns)))
             for job in self.jobs
         ]
-        return Trace(self.name, in_order(moved), self.size_of, self.nodes, self.capacity)
+        return replace(self, jobs=in_order(moved))
 
     def first(self, count: int) -> "Trace":
         """Return the first jobs alone."""
-        return Trace(self.name, self.jobs[:count], self.size_of, self.nodes, self.capacity)
+        return replace(self, jobs=self.jobs[:count])
 
 
 def _moved(job: Job, submitted_ns: int) -> Job:

@@ -99,6 +99,11 @@ class Line:
             raise self.wrong(name, "a moment like 2017-10-09 07:01:55") from None
         return int(at.timestamp()) * NANOS_PER_SECOND
 
+    def time_ns(self, name: str) -> int:
+        """Return a time in seconds from any moment, or a date with its time, as nanoseconds."""
+        text = self.text(name)
+        return self.moment_ns(name) if "-" in text and ":" in text else self.seconds_ns(name)
+
     def quantity(self, name: str, kind: str) -> int:
         """Return an amount as Kubernetes writes it; nothing there is none of it."""
         text = self.text(name, "0")

@@ -4,6 +4,7 @@ Rule 1: all that is due at a moment is handed in at once: first who ends, then w
         that the scheduler armed fires when it is due. Nothing takes time but the jobs.
 Rule 2: a job of one pod is an application with one ask. A job of several is a gang: placeholders
         first; when all have a place the real pods take it, and the job runs from then on.
+        A gang that empty nodes could not hold is not submitted (``too_large.py``).
 Rule 3: who is evicted starts again, as a new application of a later submission; what ran is lost.
 Limit: a job waits for as long as the trace goes on: the placeholder timeout is MAX_DURATION_NS,
         which is never reached: with jobs that would end later a replay is an error.
@@ -50,10 +51,12 @@ from shared.model.resources import add_into, multiply
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, NANOS_PER_SECOND
 from tools.replay.jobs import FOREVER_NS, Job, Trace, TraceError
 from tools.replay.setup import Setup
+from tools.replay.too_large import TOO_LARGE, Room, sentence_of
 
 START_NS = 1_767_225_600 * NANOS_PER_SECOND  # 2026-01-01
 RM_ID = "replay"
 BATCH = 1_000  # nodes in one message
+NEVER_STARTED = "never started"
 Watch = Callable[[int], None]  # told how many jobs have ended since last time
 
 
@@ -72,8 +75,16 @@ class Run:
     refused: str = ""
     is_waiting: bool = False
     held: dict[str, tuple[str, int]] = field(default_factory=dict)  # by pod: node, size
+    nodes: tuple[str, ...] = ()  # of its last beginning
+    began_ns: int = -1  # its last beginning
+    lost_ns: int = 0  # what it had run when it was evicted
     places: int = 0  # of its placeholders that were bound
     real: int = 0  # of its real pods that are bound
+
+    @property
+    def left_out(self) -> str:
+        """Return why it did not run, in a word or in the scheduler's words; "": it did."""
+        return self.refused or ("" if self.started_ns >= 0 else NEVER_STARTED)
 
 
 @dataclass(slots=True)
@@ -116,6 +127,7 @@ class Replay:
         self.evictions = 0
         self.series = Series()
         self._watch = watch
+        self._room = Room(setup.nodes)
         self._of: dict[str, Run] = {}
         self._ends: list[tuple[int, int, int, Run]] = []  # a heap: when, number, beginning
         self._timers: dict[str, TimerSet] = {}
@@ -161,10 +173,16 @@ class Replay:
 
     def _why_waiting(self) -> str:
         """Return why the first of the jobs that never started waits, or ""."""
-        left = (run for run in self.runs if run.is_waiting and run.started_ns < 0)
+        left = (
+            run
+            for run in self.runs
+            if run.started_ns < 0 and (run.is_waiting or run.refused == TOO_LARGE)
+        )
         waiting = next(left, None)
         if waiting is None:
             return ""
+        if waiting.refused:
+            return sentence_of(waiting.job)
         projection = Projection(RM_ID)
         snapshot = self.scheduler.snapshot()
         told = Envelope("state", type(snapshot).__name__, snapshot, CORE, RM_ID, epoch=1)
@@ -271,6 +289,9 @@ class Replay:
 
     def _submit(self, request: "_Request", run: Run) -> None:
         job = run.job
+        if job.pods > 1 and not self._room.could_hold(job):
+            run.refused = TOO_LARGE
+            return
         self._of[run.application_id] = run
         run.is_waiting = True
         self._waiting += 1
@@ -322,6 +343,8 @@ class Replay:
     def _start(self, run: Run) -> None:
         run.is_waiting = False
         run.began += 1
+        run.began_ns = self.now_ns
+        run.nodes = tuple(dict.fromkeys(node for node, _ in run.held.values()))
         self._waiting -= 1
         if run.started_ns < 0:
             run.started_ns = self.now_ns
@@ -369,6 +392,8 @@ class Replay:
         self.evictions += 1
         if run.is_waiting:
             self._waiting -= 1
+        else:
+            run.lost_ns += self.now_ns - run.began_ns
         self._leave(run, answer)
         run.application_id = f"{run.job.name}.{self.evictions}"
         run.places = run.real = 0

@@ -142,7 +142,7 @@ def test_the_figures_of_three_jobs():
     found = figures_of(replayed(trace_of((0, 10, 1, 8), (0, 20, 1, 8), (30, 3, 1, 8)))[0], 1.5)
     assert found["all"] == {
         "jobs": 3, "meanWaitSeconds": 3.3, "medianWaitSeconds": 0.0, "p95WaitSeconds": 0.0,
-        "longestWaitSeconds": 10.0, "boundedSlowdown": 1.167,
+        "p99WaitSeconds": 0.0, "longestWaitSeconds": 10.0, "boundedSlowdown": 1.167,
     }  # fmt: skip
     assert (found["utilisationPercent"], found["mostWaiting"], found["meanWaiting"]) == (
         100,
@@ -384,7 +384,7 @@ def test_what_never_started_is_said_with_why_in_a_table_side_by_side_and_on_a_pa
     jobs = "submit,run,queue,pods,gpu\n0,60,train,4,8\n5,60,train,1,9\n6,60,train,2,9\n"
     file, page = written(tmp_path, jobs), tmp_path / "page.html"
     on = ("--nodes", "2", "--capacity", "nvidia.com/gpu=8", "--html", str(page))
-    said = "3 never started, the first: application job-0 waits: "
+    said = "3 never started, the first: application job-0 can never fit: "
     printed = muster("replay", str(file), *on).out
     assert "0 of 3 jobs started" in printed
     assert said in printed
