@@ -12,7 +12,8 @@ from dataclasses import dataclass, field
 HEADS, ASKS, GANG, NONE = "heads", "asks", "gang", "none"
 RESERVATIONS = (HEADS, ASKS, GANG, NONE)
 ENABLED, DISABLED, SHORTEST_FIRST = "enabled", "disabled", "shortestFirst"
-BACKFILLS = (DISABLED, ENABLED, SHORTEST_FIRST)
+STATED = "stated"
+BACKFILLS = (DISABLED, STATED, ENABLED, SHORTEST_FIRST)
 FAIR_LEAF_GANGS, STATE_AWARE = "fairLeafGangs", "stateAware"
 SCORE_WINDOW, REMAKE_PLACEHOLDERS = "nodeScoreWindow", "remakePlaceholders"
 PRESETS = {
@@ -24,7 +25,12 @@ PRESETS = {
         "reservations": ASKS,
         REMAKE_PLACEHOLDERS: DISABLED,
     },
-    "muster": {"gangAdmission": "cluster", "reservations": GANG, FAIR_LEAF_GANGS: ENABLED},
+    "muster": {
+        "gangAdmission": "cluster",
+        "reservations": GANG,
+        "backfill": STATED,
+        FAIR_LEAF_GANGS: ENABLED,
+    },
 }
 RETIRED = {
     FAIR_LEAF_GANGS: "preset: muster enables it",

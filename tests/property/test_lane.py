@@ -158,7 +158,7 @@ def test_with_the_shortest_first_a_log_is_scheduled_as_in_the_textbook(make, see
 # --- what is promised ---------------------------------------------------------------------------
 
 
-SHORTEST = {"backfill": "shortestFirst"}
+SHORTEST = {"backfill": "shortestFirst", "maxReservedNodes": "100%"}  # which hold all the time
 SETTINGS = [{"backfill": "enabled"}, {"backfill": "disabled"}, SHORTEST]
 SIZES_OF_NODES = [(0, 1), (1, 4), (2, 8), (3, 4)]
 EACH_ONCE = [(1, 4, SETTINGS[0]), (2, 8, SETTINGS[1]), (3, 4, SETTINGS[2]), (0, 1, SETTINGS[0])]

@@ -117,9 +117,7 @@ class _Jobs:
     left_out: dict[str, int]
 
 
-def _jobs(
-    file: Path, lines: Iterator[Line], job_of: Callable[[int, Line], Job | str]
-) -> _Jobs:
+def _jobs(file: Path, lines: Iterator[Line], job_of: Callable[[int, Line], Job | str]) -> _Jobs:
     """Return the jobs of all lines; a line that is none says why. Raises TraceError."""
     jobs: list[Job] = []
     left_out: dict[str, int] = {}

@@ -11,6 +11,7 @@ from shared.messages.interface import (
     NodeInfo,
     TerminationType,
 )
+from shared.messages.protocol import TimerKind
 from shared.model.names import RUN_SECONDS
 from shared.model.sentences import text_of
 from shared.model.units import MAX_DURATION_NS, seconds
@@ -156,6 +157,81 @@ def test_with_backfill_what_the_gang_leaves_of_a_node_is_for_whoever_runs_for_lo
     pod(core, "two", amount=2)
     pod(core, "three", amount=3)
     assert (runs(core, "two"), runs(core, "three")) == (1, 0)
+
+
+# --- what is stated, and what is only predicted -------------------------------------------------
+
+STATED = (*LANE, ("backfill", "stated"))
+
+
+@pytest.mark.parametrize(("settings", "starts"), [(STATED, False), (EASY, True)])
+def test_who_states_nothing_passes_by_a_prediction_only_where_that_is_set(settings, starts):
+    core = cluster(settings=settings)
+    end(core, "full-0", 10)
+    pod(core, "filler", run=190, queue="root.a")
+    gang(core, "wide", 2)
+    end(core, "full-1", 20)  # those of its kind have run for 10 and 20 s
+    pod(core, "other", queue="root.a")
+    assert runs(core, "other") == starts
+    pod(core, "stated", run=30)
+    assert runs(core, "stated") != starts
+
+
+def test_who_is_older_but_states_nothing_does_not_take_what_is_held_where_only_the_stated_pass():
+    core = cluster(settings=STATED)
+    pod(core, "old")
+    core.now_ns += seconds(1)
+    gang(core, "wide", 2)
+    end(core, "full-0", 10)
+    assert runs(core, "old") == 0
+    pod(core, "brief", run=5)
+    assert runs(core, "brief") == 1
+
+
+# --- how long nodes may stand idle --------------------------------------------------------------
+
+
+def idle(percent: str, runs: tuple = (0, 0, 0, 0), members: int = 3) -> Core:
+    """Return three nodes that run pods of 1,000 s, by prediction, one that is empty, and a gang."""
+    core = cluster(settings=(*STATED, ("maxReservedNodes", percent)), runs=runs)
+    for at in range(4):
+        end(core, f"full-{at}", 1_000)
+    for at in range(3):
+        pod(core, f"new-{at}", queue="root.a", run=runs[at])
+    gang(core, "wide", members)
+    return core
+
+
+@pytest.mark.parametrize(("percent", "is_held"), [("0%", False), ("1%", False), ("5%", True)])
+def test_nodes_are_held_while_what_they_may_stand_idle_lasts(percent, is_held):
+    """Expected are 8 GPUs for 1,024 s; half of 1 % of 32 GPUs in a week is 1,512 s of them."""
+    core = idle(percent)
+    assert bool(held(core)) == (percent != "0%")
+    pod(core, "other")
+    assert runs(core, "other") == (percent == "0%")
+    core.now_ns += seconds(7_000)  # all that was predicted is outlived
+    core.update()
+    assert bool(held(core)) == is_held
+
+
+def test_what_rests_on_stated_ends_is_held_whatever_it_costs():
+    core = idle("0%", (9_000, 9_000, 9_000, 9_000), 4)
+    assert len(held(core)) == 4
+    core.now_ns += seconds(5_000)
+    core.update()
+    pod(core, "other")
+    assert (len(held(core)), runs(core, "other")) == (4, 0)
+
+
+def test_a_timer_ends_what_may_stand_idle_no_longer():
+    core = idle("1%")
+    assert core.partition.reservations_due_ns > 0
+    pod(core, "other")
+    assert runs(core, "other") == 0
+    due_ns = core.partition.reservations_due_ns
+    core.now_ns = due_ns
+    core.fire_own(TimerKind.RESERVATION)
+    assert (held(core), runs(core, "other")) == ([], 1)
 
 
 # --- the shortest first -------------------------------------------------------------------------
@@ -338,11 +414,11 @@ def test_nobody_gets_a_node_for_its_age_while_there_is_a_lane():
 
 def test_presets_are_defaults_and_a_lane_needs_gangs_with_places():
     muster = settings_from([("preset", "muster")])
-    assert (muster.reservations, muster.gang_admission, muster.backfill) == (
-        "gang",
-        "cluster",
-        False,
-    )
+    assert (muster.reservations, muster.gang_admission) == ("gang", "cluster")
+    assert (muster.backfill, muster.passes_predicted) == (True, False)
+    assert muster.idle_share(50) == (2, 100)
+    assert settings_from([("maxReservedNodes", "7%")]).idle_share(50) == (7, 100)
+    assert settings_from([("maxReservedNodes", "3")]).idle_share(50) == (3, 50)
     assert settings_from([("preset", "muster"), ("reservations", "none")]).reservations == "none"
     yunikorn = settings_from([("preset", "yunikorn")])
     assert yunikorn.reservations == "asks"

@@ -25,7 +25,8 @@ def ends(partition: Partition, node: Node) -> Iterator[End]:
         is_going = key in application.released and key not in application.replacing
         at_ns = partition.now_ns + 1
         if not is_going or key in application.covering or application.moved(key) is not None:
-            at_ns = end_ns(partition.run_times, application, allocation, partition.now_ns)
+            times, guesses = partition.run_times, partition.settings.reserves_for_gang
+            at_ns = end_ns(times, application, allocation, partition.now_ns, guesses=guesses)
         yield at_ns, allocation
 
 

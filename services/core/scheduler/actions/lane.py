@@ -13,7 +13,8 @@ Rule 3: it is tried, on all nodes, as soon as they have the room.
 Rule 4: others never use such a node; with ``backfill`` those may that come before the gang, whose
         run time is stated or predicted and over before the start that is expected, or that take no
         more of the node than the gang leaves of it then (EASY, Lifka 1995). Of those that are free
-        in time the last are claimed then: what runs for long may have the others.
+        in time the last are claimed then, if all ends are stated: what runs for long may have the
+        others. With ``backfill: stated`` what states nothing passes nobody, however old.
 Rule 5: by ``backfill: shortestFirst`` those that come after the gang are tried in the order of
         their run times while it waits, in leaves that go by arrival: predicted ones, but never more
         than stated.
@@ -21,6 +22,9 @@ Rule 5: by ``backfill: shortestFirst`` those that come after the gang are tried 
         2007).
 Rule 6: so the expected start is never later than it was but where a pod runs for longer than was
         stated or predicted, or a node goes.
+Rule 7: nodes are held on account of ends that nobody has stated only while the allowance for what
+        they stand idle lasts (``model/held_idle.py``), and begun to be while it covers what that is
+        expected to be. Without it nobody has nodes held, and everybody may use any.
 Not for a gang whose members ask about other pods, or need one node by name: where those may go no
 sum of room can say.
 Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
@@ -37,7 +41,7 @@ from services.core.scheduler.actions.expected_room import ends, fits_times, is_s
 from services.core.scheduler.actions.gang_places import amount, could_be_held
 from services.core.scheduler.model.lane import Lane, Moments
 from services.core.scheduler.model.queue_settings import FAIR
-from services.core.scheduler.model.reservations import rank_of
+from services.core.scheduler.model.reservations import rank_of, rank_of_gang
 from services.core.scheduler.model.rows import (
     BY_ASK,
     BY_HEAD_GANG,
@@ -46,7 +50,6 @@ from services.core.scheduler.model.rows import (
     Members,
     Node,
     Queue,
-    Rank,
 )
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
@@ -57,10 +60,19 @@ from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.reasons import Fact, HeldNodes, Kind, Reason
-from shared.model.resources import Resource, add_into, fits_room, multiply, subtract_into
+from shared.model.resources import (
+    MEMORY,
+    VCORE,
+    Resource,
+    add_into,
+    fits_room,
+    multiply,
+    subtract_into,
+)
 
 MAX_TOLD = 3  # nodes that are named to users; of the others their number is reported
 LATER_NS = NEVER_NS // 2  # beyond all moments: what is put off by so much comes after the others
+MEASURES = (GPU, VCORE, MEMORY)  # what idle nodes are counted by: the first that is asked for
 MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
 
 
@@ -81,7 +93,7 @@ def _is_its_turn(partition: Partition, application: Application) -> bool:
     is_taken = lane is not None and (
         lane.application is application
         or lane.since_ns < partition.now_ns
-        or lane.rank < _rank(application)
+        or lane.rank < rank_of_gang(application)
     )
     return not is_taken and _may_have_it(partition, application)
 
@@ -92,11 +104,26 @@ def _give(partition: Partition, application: Application) -> None:
     for claim in list(last.claims.values()) if last is not None else ():
         partition.claims.inherit(claim, application)
     needs = application.placeholder_needs()
-    lane = Lane(application, partition.now_ns, needs, _rank(application))
+    lane = Lane(application, partition.now_ns, needs, rank_of_gang(application))
     partition.give_lane(lane)
+    _size_allowance(partition, lane)
     _look(partition, lane)
     if last is not None and last.rank < lane.rank:  # more asks come before it than before the last
         _requeue_for(partition, lane.nodes)
+
+
+def _size_allowance(partition: Partition, lane: Lane) -> None:
+    """Count what the gang asks for first of GPUs, vcore and memory, else any type of its."""
+    nodes, held = partition.nodes, partition.held_idle
+    asked = {
+        name
+        for shape in lane.needs
+        for name, value in shape.resource.items()
+        if value > 0 and nodes.total.get(name, 0) > 0
+    }
+    name = next((name for name in (*MEASURES, *sorted(asked)) if name in asked), "")
+    share = partition.settings.idle_share(nodes.columns.schedulable_count())
+    held.count(name, nodes.total.get(name, 0), share)
 
 
 def _may_have_it(partition: Partition, application: Application) -> bool:
@@ -119,10 +146,6 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
     return not fits_one and could_be_held(nodes, application)
 
 
-def _rank(application: Application) -> Rank:
-    return min(rank_of(application.queue, ask) for ask in application.asks())
-
-
 def judge_anew(partition: Partition) -> None:
     """Make a gang that the nodes could hold by now the head gang, where there is none.
 
@@ -135,17 +158,17 @@ def judge_anew(partition: Partition) -> None:
 
 def _choose(partition: Partition) -> None:
     """Make the first of those that wait the head gang, or none."""
-    waiting = [
-        application
-        for application in partition.waiting_gangs.all()
-        if application.is_refused_for(Reason.GANG_PLACES)
-        and application.waits_in is not None
-        and _may_have_it(partition, application)
-    ]
-    if waiting:
-        _give(partition, min(waiting, key=_rank))
+    first = partition.waiting_gangs.first(
+        partition.nodes.columns.facts,
+        lambda application: (
+            application.is_refused_for(Reason.GANG_PLACES) and _may_have_it(partition, application)
+        ),
+    )
+    if first is not None:
+        _give(partition, first)
     elif partition.lane is not None:
         lane = partition.lane
+        partition.held_idle.pass_time(partition.now_ns)
         partition.give_lane(None)
         partition.nodes.head_gang.backfill_ns = 0
         _requeue_for(partition, _hold(partition, lane, {}))
@@ -184,10 +207,11 @@ def _tell(partition: Partition, lane: Lane) -> None:
 
 def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:
     """Return whether the lane's gang comes after an ask, which then backfills nothing (EASY)."""
-    lane = partition.lane
+    lane, settings = partition.lane, partition.settings
     return (
         lane is not None
-        and partition.settings.backfill
+        and settings.backfill
+        and (settings.passes_predicted or ask.shape.run_ns > 0)
         and rank_of(application.queue, ask) < lane.rank
     )
 
@@ -256,6 +280,7 @@ def _look(partition: Partition, lane: Lane) -> None:
     What nodes that were claimed, or still are, may take by now and did not before is requeued.
     """
     nodes, now_ns = partition.nodes, partition.now_ns
+    partition.held_idle.pass_time(now_ns)
     improved: dict[Node, None] = {}
     longest_ns = nodes.head_gang.backfill_ns
     changed = nodes.order.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
@@ -265,7 +290,7 @@ def _look(partition: Partition, lane: Lane) -> None:
     else:
         late = np.flatnonzero(lane.next_end_ns <= now_ns).tolist()
         found = dict.fromkeys([*changed, *(nodes.rows[row] for row in late)])
-        is_other = False
+        is_other = not lane.is_known and lane.planned_ns < now_ns  # what it costs has changed
         for node in found:
             is_other |= _count(partition, lane, node) or node.is_held
     lane.seen = nodes.order.changes
@@ -295,7 +320,11 @@ def _is_somebody_before(partition: Partition, lane: Lane) -> bool:
     buckets = chain(by_nodes, partition.root.gate.buckets)  # the root's max is the nodes' sum
     firsts = (bucket.first() for bucket in buckets)
     heads = ((entry[1].bucket.leaf, entry[1].head()) for entry in firsts if entry is not None)
-    return any(head is not None and rank_of(leaf, head) < lane.rank for leaf, head in heads)
+    is_any = partition.settings.passes_predicted
+    return any(
+        head is not None and (is_any or head.shape.run_ns) and rank_of(leaf, head) < lane.rank
+        for leaf, head in heads
+    )
 
 
 def _count_all(partition: Partition, lane: Lane) -> None:
@@ -304,6 +333,7 @@ def _count_all(partition: Partition, lane: Lane) -> None:
     lane.facts = partition.nodes.columns.facts
     lane.next_end_ns = np.full(len(rows), NEVER_NS, dtype=np.int64)
     lane.gathers = np.zeros(len(rows), dtype=np.bool_)
+    lane.guessed = np.zeros(len(rows), dtype=np.bool_)
     for shape, count in lane.needs.items():
         width = max(1, min(count, MAX_A_NODE, _most(partition, shape)))
         lane.rooms[shape] = np.full((len(rows), width), NEVER_NS + 1, dtype=np.int64)
@@ -322,7 +352,9 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
     """
     going = sorted(ends(partition, node), key=lambda end: end[0])
     lane.next_end_ns[node.row] = going[0][0] if going else NEVER_NS
-    lane.gathers[node.row] = _gathers(partition, lane, [ended for _, ended in going])
+    is_known = all(is_stated(partition, ended) for _, ended in going)
+    lane.guessed[node.row] = not is_known
+    lane.gathers[node.row] = not (is_known or _ends_at_once(lane, [ended for _, ended in going]))
     is_sooner = False
     for shape, known in lane.rooms.items():
         moments = np.full(known.shape[1], NEVER_NS + 1, dtype=np.int64)
@@ -342,12 +374,11 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
     return is_sooner
 
 
-def _gathers(partition: Partition, lane: Lane, going: Sequence[Allocation]) -> bool:
-    """Return whether a node becomes free bit by bit, at moments that are not stated."""
-    is_one = len(going) == 1 and all(
+def _ends_at_once(lane: Lane, going: Sequence[Allocation]) -> bool:
+    """Return whether a node becomes free with one pod, and not bit by bit."""
+    return len(going) == 1 and all(
         fits_room(going[0].resource_per_alloc, shape.resource) for shape in lane.needs
     )
-    return not is_one and not all(is_stated(partition, ended) for ended in going)
 
 
 def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
@@ -357,6 +388,7 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
     others may use more than before.
     """
     rows = partition.nodes.rows
+    lane.planned_ns = partition.now_ns
     chosen: dict[Node, Members] = {}
     start_ns = 0
     for shape, count in lane.needs.items():
@@ -365,7 +397,7 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
             rooms = rooms.copy()
             rooms[[node.row for node in chosen]] = NEVER_NS + 1
         later = (rooms < NEVER_NS) & lane.gathers[:, None]
-        at_ns, found = _first(partition, rooms + later * LATER_NS, count)
+        at_ns, found = _first(partition, lane, rooms + later * LATER_NS, count)
         if LATER_NS <= at_ns < NEVER_NS:
             at_ns = max(int(rooms[row, times - 1]) for row, times in found.items())
         start_ns = max(start_ns, at_ns)
@@ -374,7 +406,23 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
     if before_ns < start_ns:
         start_ns, chosen = before_ns, lane.nodes
     lane.start_ns = 0 if start_ns >= NEVER_NS else max(start_ns, partition.now_ns)
+    lane.is_known = not any(lane.guessed[node.row] for node in chosen)
+    if not (lane.is_known or _is_covered(partition, lane, chosen)):
+        lane.start_ns, chosen = 0, {}
     return _hold(partition, lane, chosen)
+
+
+def _is_covered(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> bool:
+    """Return whether what nodes would stand idle until the start is within the allowance (rule 7).
+
+    Where nothing is known of the start, any that is left will do.
+    """
+    held, expected = partition.held_idle, 0
+    for node, (shape, times) in chosen.items() if lane.start_ns else ():
+        free_ns = max(int(lane.rooms[shape][node.row, times - 1]), partition.now_ns)
+        amount = times * shape.resource.get(held.name, 0)
+        expected += max(0, lane.start_ns - free_ns) * amount
+    return held.covers(expected)
 
 
 def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> int:
@@ -392,7 +440,9 @@ def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) 
     return start_ns if needs == lane.needs else NEVER_NS + 1
 
 
-def _first(partition: Partition, rooms: Moments, count: int) -> tuple[int, dict[int, int]]:
+def _first(
+    partition: Partition, lane: Lane, rooms: Moments, count: int
+) -> tuple[int, dict[int, int]]:
     """Return when so many members have the room, and on which rows how many."""
     moments = rooms.ravel()
     if moments.size < count:
@@ -405,7 +455,8 @@ def _first(partition: Partition, rooms: Moments, count: int) -> tuple[int, dict[
     held = (partition.nodes.columns.claimed[rows] & BY_HEAD_GANG) != 0
     ranks = partition.nodes.order.ranks.of(rows)
     last = rooms[rows, np.maximum(in_time[rows] - 1, 0)]
-    if partition.settings.backfill and at_ns < NEVER_NS:
+    is_known = at_ns < NEVER_NS and not lane.guessed[rows].any()
+    if partition.settings.backfill and is_known:
         order = np.lexsort((ranks, ~held, -last))
     else:
         order = np.lexsort((ranks, ~held, last))
@@ -430,7 +481,18 @@ def _hold(partition: Partition, lane: Lane, chosen: dict[Node, Members]) -> dict
         leaves = _leaves(partition, lane, node, members)
         if claims.hold(lane.application, node, members, leaves):
             improved[node] = None
+    _count_idle(partition, lane)
     return improved
+
+
+def _count_idle(partition: Partition, lane: Lane) -> None:
+    """Count what stands idle on the nodes that are held from now on, and look when it must end."""
+    held = partition.held_idle
+    idle = sum(max(0, node.available.get(held.name, 0)) for node in lane.nodes)
+    held.hold(idle, is_charged=not lane.is_known)
+    ends_ns = held.ends_in_ns()
+    if ends_ns:
+        partition.look_at_lane_at(partition.now_ns + ends_ns)
 
 
 def _leaves(partition: Partition, lane: Lane, node: Node, members: Members) -> Resource:
@@ -439,7 +501,8 @@ def _leaves(partition: Partition, lane: Lane, node: Node, members: Members) -> R
         return {}
     room: Resource = dict(node.available)
     for at_ns, ended in ends(partition, node):
-        if at_ns <= lane.start_ns:
+        is_sure = partition.settings.passes_predicted or is_stated(partition, ended)
+        if at_ns <= lane.start_ns and is_sure:
             add_into(room, ended.resource_per_alloc)
     shape, times = members
     subtract_into(room, multiply(shape.resource, times))

@@ -19,8 +19,9 @@ class Lane:
     ``start_ns`` is when its nodes are expected to be free (0: not known), ``told_ns`` the same if
     no earlier gang waited as well; ``rooms``, by shape, when each node has the room for how many
     members; ``next_end_ns``, by row, when the first of its pods is expected to end; ``gathers``, by
-    row, whether it becomes free bit by bit, at times that are not known. ``seen`` is how many
-    changes of nodes are in them.
+    row, whether it becomes free bit by bit, at times that are not known; ``guessed``, by row,
+    whether a pod of it states no end, ``is_known`` whether none does on the claimed nodes. ``seen``
+    is how many changes of nodes are in them.
     """
 
     application: Application
@@ -32,6 +33,9 @@ class Lane:
     rooms: dict[Shape, Moments] = field(default_factory=dict)
     next_end_ns: Moments = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     gathers: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    guessed: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
+    is_known: bool = True
+    planned_ns: int = -1  # when the nodes were chosen last
     seen: int = -1
     facts: int = -1
     tried: int = -1  # how many changes there were when it was tried last

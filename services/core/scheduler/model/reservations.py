@@ -3,7 +3,7 @@
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
 
-from services.core.scheduler.model.rows import Claim, Purpose, Queue, Rank
+from services.core.scheduler.model.rows import Application, Claim, Purpose, Queue, Rank
 from services.core.scheduler.model.shapes import Ask, Shape
 
 
@@ -60,3 +60,11 @@ def rank_of(leaf: Queue, ask: Ask) -> Rank:
         if queue.parent is not None:
             priority = queue.shown(priority)
     return (-priority, ask.created_ns, ask.sequence)
+
+
+def rank_of_gang(application: Application) -> Rank:
+    """Return the rank of the first of a gang's asks, of any; one waits at least."""
+    if len(application.ask_priorities) > 1:
+        return min(rank_of(application.queue, ask) for ask in application.asks())
+    heads = (group.head() for group in application.groups.values())
+    return min(rank_of(application.queue, head) for head in heads if head is not None)

@@ -6,6 +6,8 @@ Rule 1: a pod ends when its time is up, counted from when it was placed: what it
 Rule 2: what states nothing is predicted to run for the mean of the last two of the same queue, user
         and size: of a gang the size is all of it (Tsafrir, Etsion, Feitelson 2007). Predictions are
         rounded up to a quarter of a power of two, so that there are few of them.
+        Where nodes are held for a gang, what is of a kind that nobody has run yet is guessed: as
+        the last two of the same queue and user, else of the queue, else of all.
 Rule 3: what has outlived what was stated or predicted ends at now + max(60 s, its age).
 Limit: MAX_KEYS kinds are remembered; of more, the one that ended longest ago is forgotten.
 """
@@ -47,23 +49,35 @@ class RunTimes:
 
     def ended(self, application: Application, pod: Mapping[str, int], run_ns: int) -> None:
         """Take in that a pod has run to its end; of one application its longest counts."""
-        key = _key(application, pod)
+        for key in _keys(application, pod):
+            self._remember(key, application.id, run_ns)
+
+    def _remember(self, key: Key, name: str, run_ns: int) -> None:
         last = self._last.pop(key, ())
-        if last and last[-1][0] == application.id:
+        if last and last[-1][0] == name:
             last, run_ns = last[:-1], max(run_ns, last[-1][1])
         elif len(self._last) >= MAX_KEYS:
             del self._last[next(iter(self._last))]
-        self._last[key] = (*last[-1:], (application.id, run_ns))
+        self._last[key] = (*last[-1:], (name, run_ns))
 
     def predicted_ns(self, application: Application, pod: Mapping[str, int]) -> int:
         """Return for how long a pod would run, by what is known of others; 0: nothing is."""
-        last = self._last.get(_key(application, pod), ())
+        return self._mean_ns(_keys(application, pod)[0])
+
+    def guessed_ns(self, application: Application, pod: Mapping[str, int]) -> int:
+        """Return the same, or what is known of others the most like it; 0: nobody has run."""
+        return next(filter(None, map(self._mean_ns, _keys(application, pod))), 0)
+
+    def _mean_ns(self, key: Key) -> int:
+        last = self._last.get(key, ())
         return _rounded_up(sum(run for _, run in last) // len(last)) if last else 0
 
 
-def _key(application: Application, pod: Mapping[str, int]) -> Key:
+def _keys(application: Application, pod: Mapping[str, int]) -> tuple[Key, ...]:
+    """Return the kinds that a pod is of, the narrowest first."""
     size = application.request.placeholder_ask or pod
-    return application.queue.path, application.request.ugi.user, tuple(sorted(size.items()))
+    path, user = application.queue.path, application.request.ugi.user
+    return (path, user, tuple(sorted(size.items()))), (path, user), (path,), ()
 
 
 def _rounded_up(run_ns: int) -> int:
@@ -72,12 +86,23 @@ def _rounded_up(run_ns: int) -> int:
     return seconds(-(-whole // step) * step)
 
 
-def end_ns(times: RunTimes, application: Application, allocation: Allocation, now_ns: int) -> int:
-    """Return when an allocation is expected to end, after now; NEVER_NS: nothing is known."""
+def end_ns(
+    times: RunTimes,
+    application: Application,
+    allocation: Allocation,
+    now_ns: int,
+    *,
+    guesses: bool = False,
+) -> int:
+    """Return when an allocation is expected to end, after now; NEVER_NS: nothing is known.
+
+    With ``guesses`` little is not known: the last of the queue, or of all, are looked at too.
+    """
     since_ns = application.placed_ns.get(allocation.allocation_key, now_ns)
+    predicted = times.guessed_ns if guesses else times.predicted_ns
     run_ns = stated_ns(
         application, allocation.allocation_tags, allocation.exec_timeout_milli_seconds, since_ns
-    ) or times.predicted_ns(application, allocation.resource_per_alloc)
+    ) or predicted(application, allocation.resource_per_alloc)
     if not run_ns:
         return NEVER_NS
     if since_ns + run_ns <= now_ns:

@@ -22,6 +22,7 @@ from shared.model.scheduler_settings import (
     SCORE_WINDOW,
     SHORTEST_FIRST,
     STATE_AWARE,
+    STATED,
     named,
     preset_of,
     topology_levels,
@@ -44,6 +45,7 @@ UNLESS_NAMED = {
 }
 RESERVATION_DELAY_NS = seconds(2)
 RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
+IDLE_PERCENT = 2  # of the cluster in a day, for the head gang
 RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 STALENESS_GRACE_NS = seconds(60)
@@ -128,7 +130,7 @@ class Settings:
     ``reserved_nodes_percent``: of how many nodes, the larger of the two, where that is stated; else
     for heads ``RESERVED_FOR_HEADS_PERCENT``, one at least. ``backfill``: small asks may use a
     reserved node where that takes nothing the reservation lacks, and short ones those that the head
-    gang has. ``shortest_first``: of those that come after the head gang the shortest is tried first
+    gang has: by what they state, or with ``passes_predicted`` by what is predicted as well. ``shortest_first``: of those that come after the head gang the shortest is tried first
     (``lane.py``).
     ``fair_leaf_gangs``: leaves sorted ``fair`` take gangs, which YuniKorn rejects.
     ``node_score_window``: of how many asks the mix is that node scores look at.
@@ -155,6 +157,7 @@ class Settings:
     reserved_nodes_percent: int = RESERVED_NODES_PERCENT
     is_bound_stated: bool = False
     backfill: bool = False
+    passes_predicted: bool = False
     shortest_first: bool = False
     fair_leaf_gangs: bool = False
     node_score_window: int = NODE_SCORE_WINDOW
@@ -189,6 +192,14 @@ class Settings:
             return max(1, schedulable * RESERVED_FOR_HEADS_PERCENT // 100)
         return max(self.reserved_nodes_least, schedulable * self.reserved_nodes_percent // 100)
 
+    def idle_share(self, schedulable: int) -> tuple[int, int]:
+        """Return which share of so many nodes may stand idle for the head gang, as (a, of b)."""
+        if not self.is_bound_stated:
+            return IDLE_PERCENT, 100
+        if self.reserved_nodes_percent or not self.reserved_nodes_least:
+            return self.reserved_nodes_percent, 100
+        return self.reserved_nodes_least, max(1, schedulable)
+
     def is_for_heads(self, schedulable: int) -> bool:
         """Return whether only heads get a node: on a few nodes each ask may, as in YuniKorn."""
         return self.reservations == HEADS and schedulable > RESERVED_NODES_LEAST
@@ -219,7 +230,8 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         reserved_nodes_least=least,
         reserved_nodes_percent=percent,
         is_bound_stated=_count_or_share(values.get("maxReservedNodes", "")) is not None,
-        backfill=backfill in (ENABLED, SHORTEST_FIRST),
+        backfill=backfill in (STATED, ENABLED, SHORTEST_FIRST),
+        passes_predicted=backfill in (ENABLED, SHORTEST_FIRST),
         shortest_first=is_by_length and reservations == GANG,
         fair_leaf_gangs=values.get(FAIR_LEAF_GANGS) == ENABLED,
         node_score_window=_window(values.get(SCORE_WINDOW, "")) or NODE_SCORE_WINDOW,

@@ -1,9 +1,12 @@
 """Gangs without places on the nodes, and which of them a change of the nodes could help."""
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from heapq import heappop, heappush
+from itertools import count
 
 from services.core.scheduler.model.needs import NeedTable
-from services.core.scheduler.model.rows import BY_ASK, Application, EquivalenceClass, Node
+from services.core.scheduler.model.reservations import rank_of_gang
+from services.core.scheduler.model.rows import BY_ASK, Application, EquivalenceClass, Node, Rank
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.ordering import queueing
@@ -25,6 +28,11 @@ class WaitingGangs:
         self._lacking_of: dict[EquivalenceClass, dict[Shape, int]] = {}
         self._by_shape: dict[Shape, dict[int, dict[EquivalenceClass, None]]] = {}
         self._needs: NeedTable[Shape] = NeedTable()  # of the same shapes
+        self._by_rank: list[tuple[Rank, int, Application]] = []  # a heap of those that were judged
+        self._place_of: dict[Application, int] = {}  # the number of its entry that counts
+        self._to_judge: dict[Application, None] = {}
+        self._judged_for = -1  # the facts of nodes when they were
+        self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._lacking)
@@ -34,11 +42,36 @@ class WaitingGangs:
         application.waiting_among = self
         application.refused_needs = application.placeholder_needs()
         self._lacking[application] = lacking
+        self._to_judge[application] = None
 
     def remove(self, application: Application) -> None:
         """Remove a gang; one that does not wait is no error."""
         application.waiting_among = application.refused_needs = None
         self._lacking.pop(application, None)
+        self._to_judge.pop(application, None)
+        self._place_of.pop(application, None)
+
+    def first(self, facts: int, may_be: Callable[[Application], bool]) -> Application | None:
+        """Return the first by rank of those that may be it; each is judged once for the same facts.
+
+        ``facts`` is how often what nodes are has changed. One that is being tried does not wait.
+        """
+        if facts != self._judged_for:
+            self._judged_for = facts
+            self._by_rank.clear()
+            self._place_of.clear()
+            self._to_judge = dict.fromkeys(self._lacking)
+        for application in [each for each in self._to_judge if each.refusal is not None]:
+            del self._to_judge[application]
+            if application.waits_in is not None and may_be(application):
+                number = self._place_of[application] = next(self._numbers)
+                heappush(self._by_rank, (rank_of_gang(application), number, application))
+        while self._by_rank:
+            _, number, application = self._by_rank[0]
+            if self._place_of.get(application) == number:
+                return application
+            heappop(self._by_rank)
+        return None
 
     def class_of(self, application: Application, refusal: Refusal) -> EquivalenceClass | None:
         """Return the class of gangs that lack the same places; None if no node can help.
@@ -55,9 +88,9 @@ class WaitingGangs:
         if self._lacking_of.get(found) != lacking:
             self._forget_lacking(found)
             self._lacking_of[found] = lacking
-            for shape, count in lacking.items():
+            for shape, members in lacking.items():
                 self._needs.add(shape, shape.resource)
-                self._by_shape.setdefault(shape, {}).setdefault(count, {})[found] = None
+                self._by_shape.setdefault(shape, {}).setdefault(members, {})[found] = None
         return found
 
     def forget(self, waiting: EquivalenceClass) -> None:
@@ -66,11 +99,11 @@ class WaitingGangs:
         self._forget_lacking(waiting)
 
     def _forget_lacking(self, waiting: EquivalenceClass) -> None:
-        for shape, count in self._lacking_of.pop(waiting, {}).items():
+        for shape, members in self._lacking_of.pop(waiting, {}).items():
             by_count = self._by_shape[shape]
-            del by_count[count][waiting]
-            if not by_count[count]:
-                del by_count[count]
+            del by_count[members][waiting]
+            if not by_count[members]:
+                del by_count[members]
             if not by_count:
                 del self._by_shape[shape]
                 self._needs.discard(shape)
@@ -99,8 +132,8 @@ class WaitingGangs:
         found: dict[EquivalenceClass, None] = {}
         for shape in shapes:
             room = int(nodes.room.places(shape, backfill=backfill).sum())
-            for count, waiting in self._by_shape[shape].items():
-                if count <= room:
+            for members, waiting in self._by_shape[shape].items():
+                if members <= room:
                     found.update(waiting)
         for like in found:
             queueing.requeue_class(like)

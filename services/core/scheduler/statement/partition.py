@@ -12,6 +12,7 @@ from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.fruitless import FruitlessSearches
 from services.core.scheduler.model.hooks import Hooks
+from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
@@ -128,6 +129,7 @@ class Partition:
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
     waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # that have no place
     lane: Lane | None = None
+    held_idle: HeldIdle = field(default_factory=HeldIdle)
     run_times: RunTimes = field(default_factory=RunTimes)
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty
@@ -273,7 +275,7 @@ class Partition:
             return 0, 0
         timeout_ms = request.exec_timeout_milli_seconds
         stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
-        if stated and not self.settings.shortest_first:
+        if not self.settings.passes_predicted or (stated and not self.settings.shortest_first):
             return stated, 0
         predicted = self.run_times.predicted_ns(application, request.resource_per_alloc)
         run_ns = stated or predicted
@@ -799,8 +801,14 @@ class Partition:
 
     def look_for_old_asks_at(self, due_ns: int) -> None:
         """Have asks that get old enough for a reservation looked for at a moment."""
-        if not self.settings.reserves_for_asks or due_ns <= self.now_ns:
-            return
+        if self.settings.reserves_for_asks and due_ns > self.now_ns:
+            self._look_at(due_ns)
+
+    def look_at_lane_at(self, due_ns: int) -> None:
+        """Have the nodes that are held for the head gang looked at at a moment to come."""
+        self._look_at(due_ns)
+
+    def _look_at(self, due_ns: int) -> None:
         if self.reservations_due_ns and self.reservations_due_ns <= due_ns:
             return
         self.reservations_due_ns = due_ns
