@@ -29,7 +29,7 @@ FAILED = 0.33  # of the jobs end before their time
 LONGEST_S = {True: 21_600, False: 86_400}  # of a wide gang, and of others
 NARROW = {1: 60, 2: 12, 4: 13, 8: 15}  # GPUs, and how often
 WIDE = {2: 52, 3: 5, 4: 28, 6: 3, 8: 10, 16: 2}  # nodes, and how often
-NIGHT, NIGHT_HOURS = 0.5, range(0, 8)
+NIGHT, NIGHT_HOURS = 0.5, range(8)
 DAY_S = 86_400
 
 

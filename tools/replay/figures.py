@@ -4,9 +4,9 @@ Waits are whole seconds from a job's submission to the start of the last of its 
 evicted counts by its first start. The bounded slowdown is (wait + run) / max(run, 10 s), at least 1
 (Feitelson et al. 1997). Utilisation and fragmentation are means over the time from the first
 submission to the last one: of the size, what is in use, and what is free on nodes partly in use.
-Jain's index of queues, and of users, is that of their jobs' mean bounded slowdowns, of those of whom
-a job started: (sum x)^2 / (n * sum x^2) (Jain, Chiu, Hawe 1984). 1: all have the same; 1/n: one has it
-all.
+Jain's index of queues, and of users, is that of their jobs' mean bounded slowdowns, of those of
+whom a job started: (sum x)^2 / (n * sum x^2) (Jain, Chiu, Hawe 1984). 1: all have the same; 1/n:
+one has it all.
 """
 
 from collections import Counter

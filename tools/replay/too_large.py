@@ -1,7 +1,7 @@
 """Which jobs of a trace the nodes could not hold if they were empty.
 
-A gang that is so is not submitted: where its placeholders start one by one they would hold what there
-is for ever. A single pod is: it holds nothing while it waits.
+A gang that is so is not submitted: where its placeholders start one by one they would hold what
+there is for ever. A single pod is: it holds nothing while it waits.
 """
 
 from collections.abc import Sequence

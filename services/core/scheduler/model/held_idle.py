@@ -1,9 +1,9 @@
 """For how long nodes that are held for the head gang stand idle, and for how long they may.
 
-Counted is an amount of what the gang asks for first of GPUs, vcore, memory and others, times ns: of
-that type what is free on the nodes that are held. There are two allowances, each a share of the cluster
-times a period; both fill with time, up to the whole of it, and only idle time on account of ends
-that nobody has stated is taken from them. What is stated is a promise, and is kept.
+Counted is an amount of what the gang asks for first of GPUs, vcore, memory and others, times ns:
+of that type what is free on the nodes that are held. There are two allowances, each a share of the
+cluster times a period; both fill with time, up to the whole of it, and only idle time on account
+of ends that nobody has stated is taken from them. What is stated is a promise, and is kept.
 Rule: in a DAY no more than the share that is set, in a WEEK no more than a WEEKLY of that.
 """
 
@@ -100,7 +100,7 @@ class HeldIdle:
         What is expected is more often too long than too short, as those who wait long are told.
         """
         left = min(self.day.left, self.week.left)
-        return 0 < left and expected * _PARTS <= 2 * left
+        return left > 0 and expected * _PARTS <= 2 * left
 
     def ends_in_ns(self) -> int:
         """Return for how long it may go on as it is; 0: for ever."""

@@ -130,7 +130,8 @@ class Settings:
     ``reserved_nodes_percent``: of how many nodes, the larger of the two, where that is stated; else
     for heads ``RESERVED_FOR_HEADS_PERCENT``, one at least. ``backfill``: small asks may use a
     reserved node where that takes nothing the reservation lacks, and short ones those that the head
-    gang has: by what they state, or with ``passes_predicted`` by what is predicted as well. ``shortest_first``: of those that come after the head gang the shortest is tried first
+    gang has: by what they state, or with ``passes_predicted`` by what is predicted as well.
+    ``shortest_first``: of those that come after the head gang the shortest is tried first
     (``lane.py``).
     ``fair_leaf_gangs``: leaves sorted ``fair`` take gangs, which YuniKorn rejects.
     ``node_score_window``: of how many asks the mix is that node scores look at.

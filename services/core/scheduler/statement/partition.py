@@ -11,8 +11,8 @@ from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.fruitless import FruitlessSearches
-from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.held_idle import HeldIdle
+from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
