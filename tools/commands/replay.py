@@ -36,6 +36,13 @@ Spread = Annotated[
     int,
     typer.Option(metavar="SECONDS", help="How far a seed moves a submission.", min=0, max=_YEAR),
 ]
+Queues = Annotated[
+    Path | None, typer.Option(help="A queues.yaml; else a fifo leaf for each queue.")
+]
+Seeds = Annotated[
+    int,
+    typer.Option(help="So many runs; but for the first, submissions are moved.", min=1, max=1000),
+]
 Tune = Annotated[
     Goal | None,
     typer.Option(help="Try presets and settings, and say which is best by this goal."),
@@ -85,19 +92,12 @@ def replay(
     capacity: Annotated[
         str, typer.Option(metavar="LIST", help="Of each node: cpu=64,nvidia.com/gpu=8.")
     ] = "",
-    queues: Annotated[
-        Path | None, typer.Option(help="A queues.yaml; else a fifo leaf for each queue.")
-    ] = None,
+    queues: Queues = None,
     scheduler: Scheduler = None,
     compare: Compare = None,
     tune: Tune = None,
     jobs: Annotated[int, typer.Option(help="Only the first so many; 0: all.", min=0)] = 0,
-    seeds: Annotated[
-        int,
-        typer.Option(
-            help="So many runs; but for the first, submissions are moved.", min=1, max=1000
-        ),
-    ] = 1,
+    seeds: Seeds = 1,
     spread: Spread = 3600,
     html: Html = None,
     snapshot: From = None,
