@@ -22,7 +22,7 @@ demo: .runtime-stamp ## A simulated cluster on which users submit gangs, live; A
 
 # What is compiled is kept for the tests: pytest rewrites every test file, and every service that a
 # test starts compiles its own modules. It is in __pycache__, which git does not see.
-test test-kubernetes test-containers soak: export PYTHONDONTWRITEBYTECODE :=
+test test-kubernetes test-containers soak names: export PYTHONDONTWRITEBYTECODE :=
 test: setup ## All tests: on RabbitMQ against a real broker, the live page in Chromium
 	@scripts/ensure_broker.sh
 	@scripts/ensure_browser.sh
@@ -43,7 +43,7 @@ test-upgrade: setup ## Services of the previous version replaced one by one by t
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.chaos.rolling $(ARGS)
 
-check: setup lint types arrows sizes docs lock ## What every commit passes
+check: setup lint types arrows sizes names docs lock ## What every commit passes
 
 lint: setup
 	@.venv/bin/ruff check .
@@ -58,6 +58,9 @@ arrows: setup
 sizes: setup
 	@$(PYTHON) scripts/check_sizes.py
 	@PYTHONPATH=. $(PYTHON) scripts/shape.py --check
+
+names: setup
+	@$(PYTHON) -m pytest -n 0 -p no:cacheprovider --collect-only -qq >/dev/null
 
 shape: setup ## How often the core does one thing, how large its classes are; ARGS=--which says which
 	@PYTHONPATH=. $(PYTHON) scripts/shape.py $(ARGS)

@@ -44,7 +44,7 @@ if settings().derandomize:
 set_up_logs(level="error")  # before pytest has handlers: what libraries say takes our form
 
 MAX_TEXT_IN_NAME = 24
-MAX_PARAMETERS = 100  # characters, in the name of a test
+MAX_NAME = 100  # characters of a test's, with its parameters: fewer
 ROOT = Path(__file__).parent.parent
 SHARED = ROOT.parent / "shared"
 NO_DATA = "real manifests, queue files, traces, tables (../shared) are not beside this checkout"
@@ -71,11 +71,27 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
 
 
+_room = {"each": MAX_TEXT_IN_NAME}  # parameter of the test that is being collected has so much
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> Generator[None, object, object]:
+    """Share out what a test's name leaves its parameters."""
+    marks = [mark.args[0] for mark in metafunc.definition.iter_markers("parametrize")]
+    amount = sum(names.count(",") + 1 if isinstance(names, str) else len(names) for names in marks)
+    left = MAX_NAME - len("[]") - len(metafunc.definition.name)
+    _room["each"] = min(MAX_TEXT_IN_NAME, left // max(1, amount) - 2)
+    return (yield)
+
+
 def pytest_make_parametrize_id(val: object) -> str | None:
-    """Cut what a long text is called in the name of its test: the number of its row tells them."""
-    text = val.decode(errors="replace") if isinstance(val, bytes) else val
-    if isinstance(text, str) and len(text) > MAX_TEXT_IN_NAME:
-        return f"{text[: MAX_TEXT_IN_NAME - 1].strip()}~"
+    """Cut what a long value is called in the name of its test: the number of its row tells them."""
+    text = val.encode("unicode_escape") if isinstance(val, str) else val
+    if isinstance(text, bytes):
+        text = text.decode("ascii", "backslashreplace")
+    room = _room["each"]
+    if isinstance(text, str | int | float) and len(str(text)) > room:
+        return f"{str(text)[: room - 1].strip()}~"
     return None
 
 
@@ -85,9 +101,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
     What reads real data is skipped where there is none, all for the same reason: that is one line.
     """
-    long = [item.nodeid[:200] for item in items if len(_parameters_of(item)) >= MAX_PARAMETERS]
+    long = [item.nodeid for item in items if len(item.name) >= MAX_NAME]
     if long:
-        raise pytest.UsageError("give these parameters ids that people can read:", *long)
+        raise pytest.UsageError("give these tests shorter names, or their parameters ids:", *long)
     if not is_real_asked(config):
         items[:] = [item for item in items if not _is_on_a_real_server(item)]
     skip = None if HAS_DATA else pytest.mark.skip(reason=NO_DATA)
@@ -111,10 +127,6 @@ def _group(item: pytest.Item) -> None:
         item.add_marker(pytest.mark.xdist_group("processes"))
     elif item.get_closest_marker("broker"):
         item.add_marker(pytest.mark.xdist_group("broker"))
-
-
-def _parameters_of(item: pytest.Item) -> str:
-    return item.name.partition("[")[2]
 
 
 def _is_on_a_real_server(item: pytest.Item) -> bool:

@@ -173,7 +173,7 @@ async def test_a_manifest_runs_to_its_end_or_is_refused_by_reason(tmp_path, file
 @pytest.mark.parametrize(
     ("name", "application"),
     [(name, app) for name, apps in GANGS.items() for app in apps],
-    ids=lambda value: value.removesuffix(".yaml"),
+    ids=[app[:30] for apps in GANGS.values() for app in apps],
 )
 async def test_a_gang_starts_with_all_its_members_or_with_none(tmp_path, name, application):
     """Another scheduler's pod leaves room for one member less than the gang has; then it goes."""

@@ -214,7 +214,7 @@ async def test_an_event_without_a_reader_is_nobody_s_error(kit):
         ("Heartbeat", b"\x80", "missing"),
     ],
 )
-async def test_poison_is_put_aside_with_its_reason_and_stops_nothing(kit, kind, body, reason):
+async def test_poison_is_put_aside_and_stops_nothing(kit, kind, body, reason):
     bus = await kit.bus()
     subscription = await bus.subscribe(SHIM_ADAPTER)
     await kit.put_raw(SHIM_ADAPTER, kind, body)

@@ -552,9 +552,7 @@ async def test_volcano_so_many_of_every_task_start_at_once(muster, kinds):
         ({"subGroupPolicy": [{"name": "a"}]}, "spec.subGroupPolicy"),
     ],
 )
-async def test_volcano_what_is_not_supported_has_the_pods_wait_and_say_so(
-    muster, kinds, spec, words
-):
+async def test_volcano_what_is_not_supported_waits_and_says_so(muster, kinds, spec, words):
     await kinds.serve(*groups.VOLCANO)
     await make(muster.kubectl, VOLCANO, "v", **spec)
     await muster.kubectl.pod(of_volcano("w"))

@@ -157,7 +157,7 @@ async def test_a_watch_that_is_cut_every_moment_and_a_history_that_is_gone_lose_
 
 @pytest.mark.parametrize("victim", ["core", "shim"])
 @pytest.mark.parametrize("moment", ["reserving", "binding", "replacing", "running"])
-async def test_a_service_killed_in_the_middle_of_a_gang_leaves_every_pod_bound_once(
+async def test_a_service_killed_in_mid_gang_leaves_every_pod_bound_once(
     server, muster, victim, moment
 ):
     """Ten members; the moment is when so many placeholders, or real pods, are there."""

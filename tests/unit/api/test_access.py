@@ -258,7 +258,9 @@ async def streamed(knows, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    "then", [None, guard.TokenError("gone"), Identity("somebody", Role.OPEN)], ids=str
+    "then",
+    [None, guard.TokenError("gone"), Identity("somebody", Role.OPEN)],
+    ids=["nobody", "gone", "another"],
 )
 async def test_a_stream_ends_when_its_token_holds_no_longer(monkeypatch, then):
     knows = Fickle()

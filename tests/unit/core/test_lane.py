@@ -359,7 +359,7 @@ def test_pods_of_which_nothing_is_known_end_last_and_no_start_is_told():
     ("is_stated", "leaves", "start"),
     [(True, ["one", "several"], 300), (False, ["one", "one"], 310)],
 )
-def test_a_node_that_one_pod_leaves_is_held_before_one_that_several_do_if_ends_are_only_predicted(
+def test_a_node_that_one_pod_leaves_is_held_first_if_ends_are_only_predicted(
     is_stated, leaves, start
 ):
     """Of several pods one outlives its prediction (150 s: 160); what the others leave is empty."""

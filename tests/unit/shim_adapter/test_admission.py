@@ -188,9 +188,7 @@ def test_an_application_that_is_named_stays_and_the_old_labels_say_the_same(
         ({}, None, {"schedulingGroup": {"podGroupName": "g"}}),
     ],
 )
-def test_a_pod_that_names_a_pod_group_is_given_no_application_its_gang_is_one(
-    labels, annotations, spec
-):
+def test_a_pod_of_a_pod_group_is_given_no_application_its_gang_is_one(labels, annotations, spec):
     after = decided(pod(labels, annotations, **spec))
     assert after["spec"]["schedulerName"] == "yunikorn"
     assert after["metadata"]["labels"] == labels
