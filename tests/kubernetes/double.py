@@ -93,7 +93,7 @@ class Double:
     ) -> None:
         has_generation = versions.minor_of(version) >= versions.POD_GENERATION
         self.store = Store(journal, (pods.PODS,) if has_generation else ())
-        self.built_in = BuiltIn(self.store, schemas.Schemas(version)) if by_schemas else None
+        self.built_in = BuiltIn(self.store, schemas.of_version(version)) if by_schemas else None
         self.faults: list[Fault] = []
         self.requests: dict[str, int] = {}
         self.uses: dict[str, set[Right]] = {}

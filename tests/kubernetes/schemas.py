@@ -6,7 +6,7 @@ unless said a set or a map by keys.
 """
 
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any
 
 import jsonschema_rs
@@ -18,6 +18,12 @@ Schema = dict[str, Any] | None
 OPENAPI_2_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
 OPENAPI_2 = b"\n\x032.0"  # a document without definitions: kubectl has its own for built-in kinds
 _GROUP_VERSION_KIND = "x-kubernetes-group-version-kind"
+
+
+@cache
+def of_version(version: str) -> "Schemas":
+    """Return the definitions of a version, which all servers of it share."""
+    return Schemas(version)
 
 
 class Schemas:

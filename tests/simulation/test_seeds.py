@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -65,6 +66,12 @@ SEED_41254 = [  # of those that came later, since it was found
 ]
 
 
+@lru_cache(maxsize=32)
+def outcome_of(seed, partitions):
+    """Return what came of a seed with all of its faults: several tests ask for the same."""
+    return run(seed, partitions=partitions)
+
+
 @pytest.fixture(autouse=True)
 def _quiet():
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(50))
@@ -82,7 +89,7 @@ def replay(outcome):
 @pytest.mark.parametrize("first", range(0, RUNS, A_TEST))
 def test_whatever_fails_nothing_is_lost_nothing_is_doubled(first):
     for seed in range(first, first + A_TEST):
-        outcome = run(seed)
+        outcome = outcome_of(seed, partitions_of(seed))
         assert outcome.holds, replay(outcome)
 
 
@@ -108,7 +115,7 @@ def test_the_same_seed_is_the_same_run_to_the_byte_in_every_process():
         ).stdout.splitlines()[0]
         for hashes in ("1", "2")
     }  # fmt: skip
-    assert said == {f"seed 7 holds, digest {run(7).digest}"}
+    assert said == {f"seed 7 holds, digest {outcome_of(7, partitions_of(7)).digest}"}
 
 
 def test_the_page_names_every_kind_of_fault():
@@ -132,13 +139,13 @@ def test_kinds_that_came_later_leave_the_faults_of_a_seed_as_they_were():
 
 @pytest.mark.parametrize("seed", [*IN_TWO, *IN_ONE])
 def test_what_a_seed_has_found_with_every_fault_stays_mended(seed):
-    outcome = run(seed, partitions=2 if seed in IN_TWO else 1)
+    outcome = outcome_of(seed, 2 if seed in IN_TWO else 1)
     assert outcome.holds, replay(outcome)
 
 
 @pytest.mark.parametrize("seed", TWO)
 def test_in_two_partitions_the_same_holds_with_every_fault(seed):
-    alone, two = run(seed, partitions=1), run(seed, partitions=2)
+    alone, two = outcome_of(seed, 1), outcome_of(seed, 2)
     assert two.holds, replay(two)
     assert two.digest != alone.digest
     assert two.published > alone.published
@@ -164,8 +171,8 @@ def test_how_many_partitions_a_seed_has_says_nothing_of_its_faults_and_its_first
 
 
 def test_two_seeds_are_two_runs_and_so_are_other_faults():
-    every = run(8)
+    every, other = (outcome_of(seed, partitions_of(seed)) for seed in (8, 9))
     some = run(8, {fault.index for fault in every.faults[1:]})
     none = run(8, set())
-    assert len({run(9).digest, every.digest, some.digest, none.digest}) == 4
+    assert len({other.digest, every.digest, some.digest, none.digest}) == 4
     assert [fault.index for fault in none.faults] == []
