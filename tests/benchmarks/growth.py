@@ -514,6 +514,40 @@ def node_relabelled(size: int) -> Made:
     return driver, turn
 
 
+def behind_the_head_gang(size: int) -> Made:
+    """A pod ends while a gang has nodes held and so many jobs wait that state how long they run."""
+    settings = ("gangAdmission", "cluster"), ("reservations", "gang"), ("backfill", "enabled")
+    driver = Driver(config_of(1), settings)
+    driver.nodes(100, {"vcore": 4_000, "memory": 256 * GIB, "pods": 110})
+
+    def jobs(names: list[str], hours: int) -> None:
+        for at, batch in enumerate(batches(names)):
+            made = [
+                AddApplicationRequest(
+                    name,
+                    "root.team.leaf0",
+                    execution_timeout_milli_seconds=3_600_000 * hours + 1_000 * n + at,
+                    placeholder_timeout_milli_seconds=1_000,
+                )
+                for n, name in enumerate(batch)
+            ]
+            driver.update(new_applications=tuple(made), asks=tuple(ask(f"{n}-0", n) for n in batch))
+
+    jobs([f"r{at}" for at in range(400)], 1)
+    driver.applications([("gang", "root.team.leaf0")], placeholder_ask=multiply(ONE, 160))
+    more = {"placeholder": True, "task_group_name": "tg"}
+    wide = multiply(ONE, 4)
+    driver.applications([("head", "root.team.leaf0")], placeholder_ask=multiply(wide, 40))
+    hand_in(driver, [ask(f"h{n}", "head", wide, **more) for n in range(40)])
+    jobs([f"w{at}" for at in range(size)], 24)
+
+    def turn(at: int) -> None:
+        driver.now_ns += seconds(1)
+        driver.update(releases=(ended(f"r{at}", f"r{at}-0"),))
+
+    return driver, turn
+
+
 @dataclass(frozen=True)
 class Axis:
     """A core of a size and an operation on it. ``turns`` are made; ``by_size``: it does so many."""
@@ -542,6 +576,7 @@ AXES = {
     "ends at once": Axis(ends_at_once, turns=5, by_size=True),
     "a snapshot": Axis(snapshot, turns=3, by_size=True),
     "a node relabelled": Axis(node_relabelled, sizes=(100, 1_000, 10_000)),
+    "behind the head gang": Axis(behind_the_head_gang),
     "leaves, one of them": Axis(leaves, sizes=(10, 100, 1_000, 5_000)),
     "leaves, all at once": Axis(all_leaves, sizes=(10, 100, 1_000, 5_000), turns=5, by_size=True),
     "one max among queues": Axis(one_max, sizes=(10, 100, 1_000, 5_000), turns=6),

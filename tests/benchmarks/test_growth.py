@@ -22,6 +22,10 @@ HELD = (
     "leaves, one of them",
     "node terms",
     "shapes on a full cluster",
+    "behind the head gang",
+    "gangs that wait",
+    "limits",
+    "foreign pods",
 )
 
 

@@ -88,6 +88,8 @@ def run(partition: Partition) -> int:
             unschedulable.mark(partition)
             break
     kai_turns.end(partition)
+    if partition.lane is None:
+        partition.root.take_blocked_lately()  # which only it reads
     return decisions
 
 

@@ -47,6 +47,7 @@ from services.core.scheduler.model.rows import (
     BY_HEAD_GANG,
     Application,
     AskGroup,
+    Bucket,
     Members,
     Node,
     Queue,
@@ -316,14 +317,34 @@ def _is_somebody_before(partition: Partition, lane: Lane) -> bool:
     """Return whether an ask waits for a node that comes before the gang, and may use any (EASY)."""
     if not partition.settings.backfill:
         return False
-    by_nodes = chain.from_iterable(partition.root.blocked_buckets.values())
-    buckets = chain(by_nodes, partition.root.gate.buckets)  # the root's max is the nodes' sum
-    firsts = (bucket.first() for bucket in buckets)
-    heads = ((entry[1].bucket.leaf, entry[1].head()) for entry in firsts if entry is not None)
-    is_any = partition.settings.passes_predicted
-    return any(
-        head is not None and (is_any or head.shape.run_ns) and rank_of(leaf, head) < lane.rank
-        for leaf, head in heads
+    root, before = partition.root, lane.before
+    news = root.take_blocked_lately()
+    if not lane.has_read:
+        lane.has_read = True
+        by_nodes = chain.from_iterable(root.blocked_buckets.values())
+        news = [*by_nodes, *root.gate.buckets]  # the root's max is the nodes' sum
+    may_be_any = partition.settings.passes_predicted
+    found = (bucket for bucket in news if _is_before(bucket, lane, may_be_any=may_be_any))
+    before.update(dict.fromkeys(found))
+    while before:
+        bucket = next(iter(before))
+        if _is_before(bucket, lane, may_be_any=may_be_any):
+            return True
+        del before[bucket]
+    return False
+
+
+def _is_before(bucket: Bucket, lane: Lane, *, may_be_any: bool) -> bool:
+    """Return whether the first of some asks waits for a node, and comes before the gang.
+
+    Not ``may_be_any``: it states how long it runs.
+    """
+    entry = bucket.first() if bucket.waits_for_nodes else None
+    head = entry[1].head() if entry is not None else None
+    return (
+        head is not None
+        and (may_be_any or head.shape.run_ns > 0)
+        and rank_of(bucket.leaf, head) < lane.rank
     )
 
 

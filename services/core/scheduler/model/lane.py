@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from services.core.scheduler.model.rows import Application, Claim, Members, Node, Purpose, Rank
+from services.core.scheduler.model.rows import (
+    Application,
+    Bucket,
+    Claim,
+    Members,
+    Node,
+    Purpose,
+    Rank,
+)
 from services.core.scheduler.model.shapes import Shape
 
 Moments = NDArray[np.int64]  # a row a node: when it has the room for its first member, second ...
@@ -38,6 +46,8 @@ class Lane:
     planned_ns: int = -1  # when the nodes were chosen last
     seen: int = -1
     facts: int = -1
+    before: dict[Bucket, None] = field(default_factory=dict)  # who waited for nodes, and came first
+    has_read: bool = False  # who did so before it was the head gang
     tried: int = -1  # how many changes there were when it was tried last
 
     @property

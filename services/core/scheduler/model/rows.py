@@ -411,6 +411,12 @@ class Bucket:
         return self.refusal is not None and self.blocked_at is None
 
     @property
+    def waits_for_nodes(self) -> bool:
+        """Return whether room on the nodes is lacking: the root's max is the sum of that."""
+        at = self.blocked_at
+        return self.refusal is not None and (at is None or at is self.leaf.root.gate)
+
+    @property
     def owner(self) -> "Owner":
         """Return the user and group of the asks, where a limit concerns them."""
         return self.key[1] or ()
@@ -429,6 +435,8 @@ class Bucket:
         """Enter a group, or renew its entry after its order changed; without asks it leaves."""
         group.version += 1
         head = group.head()
+        if self.waits_for_nodes:
+            self.leaf.root.blocked_lately[self] = None
         if head is not None:
             self._pushed += 1
             application = group.application
@@ -770,6 +778,8 @@ class Queue(QueueLedger):
     requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
     # withdrawn, which is not in the journal yet
     changed_buckets: dict[Bucket, None] = field(default_factory=dict)  # what is published of them
+    blocked_lately: dict[Bucket, None] = field(default_factory=dict)  # by the nodes or the root, or
+    # with other asks since then
     to_watch: dict["Application", None] = field(default_factory=dict)  # gangs that were let start,
     # hold nothing and have changed
     starter: "Application | None" = None  # the one that is let start, where one at a time is
@@ -846,10 +856,17 @@ class Queue(QueueLedger):
         bucket.refused_since_ns = now_ns
         bucket.blocked_at = at
         self.root.changed_buckets[bucket] = None
+        if at is None or at is self.root.gate:
+            self.root.blocked_lately[bucket] = None
         if at is not None:
             at.block(bucket, by_need=by_need)
         else:
             self.root.blocked_buckets.setdefault(bucket.shape, {})[bucket] = None
+
+    def take_blocked_lately(self) -> list[Bucket]:
+        """Return, at the root, who has begun to wait for nodes since this was asked last."""
+        found, self.blocked_lately = list(self.blocked_lately), {}
+        return found
 
     def drop(self, bucket: Bucket) -> None:
         """Forget a bucket whose last group has gone."""

@@ -36,6 +36,7 @@ from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
 from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.model.user_table import UserTable
 from services.core.scheduler.nodes.columns import When
+from services.core.scheduler.nodes.filters.claims import leaves_enough
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.nodes.pod_topology import has_label
 from services.core.scheduler.nodes.victim_index import VictimIndex
@@ -712,15 +713,27 @@ class Partition:
             reservation.retry()
         if not node.claimed & BY_ASK or self.settings.backfill:
             for shape in self.blocked_shapes.fitting(node.available):
-                is_open = not node.is_held or self.settings.backfill
                 if (
-                    is_open
+                    (not node.is_held or self._may_pass_head_gang(node, shape))
                     and not self.nodes.pods.waiting.are_in_the_way(shape, node.row)
                     and self.nodes.filters.fits.holds(node, shape)
                 ):
                     self.requeue_shape(shape)
         self.waiting_gangs.requeue_for_node(self.nodes, node, backfill=self.settings.backfill)
         self.retry_replacements()
+
+    def _may_pass_head_gang(self, node: Node, shape: Shape) -> bool:
+        """Return whether a shape may have room on a node that the head gang claims.
+
+        It ends in time, takes what the gang leaves, or asks of it come before the gang.
+        """
+        if not self.settings.backfill:
+            return False
+        if self.nodes.head_gang.may_backfill(shape) or leaves_enough(node, shape):
+            return True
+        lately, before = self.root.blocked_lately, self.lane.before if self.lane else {}
+        buckets = self.root.blocked_buckets.get(shape, ())
+        return any(bucket in before or bucket in lately for bucket in buckets)
 
     def take_unplaced(self) -> list[Bucket]:
         """Return the buckets that no node took since this was asked last."""
