@@ -7,6 +7,7 @@ Properties are text; a value that does not hold is the default, never an error
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import lru_cache
 from typing import TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
@@ -27,6 +28,7 @@ STATE_AWARE = "stateaware"
 FENCE = "fence"
 DISABLED = "disabled"
 DIVISION_PRIORITY = 100
+MAX_SETTINGS = 256  # sets of properties that are remembered as read; the oldest is forgotten
 Value = TypeVar("Value", int, Fraction)
 DEFAULT_BACKOFF_NS = seconds(30)
 DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
@@ -95,6 +97,12 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         reclaim_by_queue=properties.get("reclaim.min.runtime.of", "").lower() == "queue",
         preempt_min_runtime_ns=parse_go_duration(properties.get("preempt.min.runtime", "")),
     )
+
+
+@lru_cache(maxsize=MAX_SETTINGS)
+def settings_as_stated(stated: tuple[tuple[str, str], ...]) -> QueueSettings:
+    """Return what properties mean that many queues state alike: they are read once."""
+    return settings_of(dict(stated))
 
 
 def settings_of_root(properties: dict[str, str]) -> QueueSettings:

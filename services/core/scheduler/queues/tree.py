@@ -17,7 +17,7 @@ from services.core.scheduler.model.queue_settings import (
     Limit,
     QueueConfig,
     inheritable,
-    settings_of,
+    settings_as_stated,
     settings_of_root,
 )
 from services.core.scheduler.model.rows import Application, Queue, depth_first
@@ -191,8 +191,10 @@ def _apply(
         group_limits=config.group_limits,
         template=config.template or (above.template if above is not None else None),
     )
-    read = settings_of if above is not None else settings_of_root
-    queue.configure(read(queue.properties))
+    if above is None:
+        queue.configure(settings_of_root(queue.properties))
+    else:
+        queue.configure(settings_as_stated(tuple(queue.properties.items())))
     wanted = {child.name for child in config.children}
     for child in queue.children.values():
         if child.name not in wanted and child.is_managed:
