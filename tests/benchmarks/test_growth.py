@@ -6,10 +6,11 @@ has little of it and on one that has sixteen times as much.
 
 import math
 import statistics
+from dataclasses import replace
 
 import pytest
 
-from tests.benchmarks.growth import AXES
+from tests.benchmarks.growth import AXES, rows
 from tests.work import steps
 
 MOST = 0.3  # the exponent: sixteen times as much of something costs at most 2.3 times
@@ -40,3 +41,11 @@ def test_one_operation_costs_the_same_on_a_larger_cluster(name):
     small, large = SIZES.get(name, (FEW, MANY))
     few, many = cost(name, small), cost(name, large)
     assert math.log(many / few) / math.log(large / small) <= MOST, (few, many)
+
+
+@pytest.mark.parametrize("name", AXES)
+def test_every_axis_has_its_line_at_its_smallest_sizes(name):
+    axis = replace(AXES[name], turns=1)
+    (line,) = rows({name: axis}, small=True)
+    assert line.startswith(name)
+    assert all(f"{size:,}:" in line for size in axis.sizes[:2])
