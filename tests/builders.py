@@ -5,6 +5,7 @@ from itertools import count
 from typing import Any
 
 from services.core.configuration import parse_configuration
+from services.core.scheduler.actions import cycle
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import CORE, Envelope, Outgoing
 from shared.messages.interface import (
@@ -63,7 +64,7 @@ class Core:
         self.epoch = epoch
         self.now_ns = START_NS
         self.answers: list[Outgoing] = []
-        self.goes_on = True  # with searches that it has cut, as its host does
+        self.goes_on = True  # with what it has cut, as its host does, but for tests of the cut
         self._ids = count(1)
         self.send(Heartbeat("t"), epoch=0)
         self.send(SyncBegin(config, settings))
@@ -82,8 +83,8 @@ class Core:
         self.answers += out
         found = [item.message for item in out if isinstance(item.message, UpdateResponse)]
         for note in [item.message for item in out if isinstance(item.message, ContinueCycle)]:
-            is_cut = self.partition.searches is not None
-            found += self.send(note) if self.goes_on and is_cut else []
+            is_own = self.partition.searches is not None or cycle.MAX_DECISIONS >= 1_000
+            found += self.send(note) if self.goes_on and is_own else []
         return found
 
     def update(self, **sections: Any) -> list[UpdateResponse]:

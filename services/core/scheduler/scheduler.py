@@ -253,7 +253,7 @@ class Scheduler:
         if not self.is_synced:
             return outgoing + [_refused(asked, RECOVERING) for asked in questions]
         with self._timings.cycle:
-            decisions = cycle.run(self.partition)
+            decisions, is_cut = cycle.run(self.partition)
         self.decisions += decisions
         if decisions:
             self.partition.fruitless.changed()
@@ -261,21 +261,20 @@ class Scheduler:
         live_actions.look_for_what_follows(self.partition)
         self._reports.read(self.partition.journal.trim())
         outgoing += self._reports.orders(self._epoch, timers_of(self.name))
-        outgoing += self._to_go_on(decisions)
+        outgoing += self._to_go_on(is_cut=is_cut)
         outgoing += self._state_events()
-        is_cut_short = decisions >= cycle.MAX_DECISIONS
         for number, asked in enumerate(questions):
-            may_ask = number < MAX_QUESTIONS and not is_cut_short
+            may_ask = number < MAX_QUESTIONS and not is_cut
             outgoing.append(self._forecast(asked) if may_ask else _refused(asked, BUSY))
         return outgoing
 
-    def _to_go_on(self, decisions: int) -> list[Outgoing]:
+    def _to_go_on(self, *, is_cut: bool) -> list[Outgoing]:
         """Return the note to itself that a cycle, or a pass of searches, has more to do.
 
-        Of a pass there is one at a time, however many batches come in between.
+        There is one at a time, however many batches come in between.
         """
-        is_cut = self.partition.searches is not None and not self._goes_on
-        if decisions < cycle.MAX_DECISIONS and not is_cut:
+        has_more = is_cut or self.partition.searches is not None
+        if not has_more or self._goes_on:
             return []
         self._goes_on = True
         self._cycles += 1

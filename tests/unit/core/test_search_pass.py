@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.core.scheduler.actions import live_actions
-from shared.messages.interface import AllocationRelease, TerminationType
+from services.core.scheduler.actions import cycle, live_actions
+from shared.messages.interface import AllocationAsk, AllocationRelease, TerminationType
 from shared.messages.protocol import ContinueCycle, Heartbeat, SyncBegin, SyncEnd
 from tests.builders import Core, config_of, section
 
@@ -136,3 +136,35 @@ def test_a_pass_ends_with_its_epoch():
 def _confirmed(core, key):
     owner = next(app.id for app in core.partition.applications.values() if key in app.allocations)
     return AllocationRelease(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER)
+
+
+def test_a_cycle_that_refuses_many_is_cut_too_and_those_left_are_refused_in_the_next(monkeypatch):
+    monkeypatch.setattr(cycle, "MAX_REFUSALS", 5)
+    core = Core(config_of("{name: a}", "{name: b}"))
+    core.goes_on = False
+    core.node("n", vcore=1_000, pods=10)
+    core.application("x", "root.a")
+    since = len(core.answers)
+    asks = [AllocationAsk(f"x{at}", "x", {"vcore": 2_000 + at}) for at in range(12)]
+    core.update(asks=tuple(asks))
+    (note,) = notes(core, since)
+    told = len(refused(core))
+    assert 0 < told < 12
+    core.application("y", "root.b")
+    placed = section(core.asks("y", ["now"], ONE, priority=1), "new_allocations")
+    assert [item.allocation_key for item in placed] == ["now"]
+    core.send(note)
+    for _ in range(4):
+        core.send(Heartbeat("t"))
+    assert len(refused(core)) == 12
+    core.check()
+
+
+def refused(core):
+    """Return the shapes in root.a that were told to be refused."""
+    return {
+        item.asks
+        for answer in core.answers
+        for item in getattr(answer.message, "refusals", ())
+        if item.path == "root.a" and item.why is not None
+    }

@@ -6,9 +6,12 @@ onto the first node in node order.
 An ask that is refused takes its whole bucket, or its application, out of the cycle; it comes back
 when whatever refused it has changed. So a cycle costs what it places and what it newly refuses.
 
-Limit: MAX_DECISIONS a cycle, and as many more as a gang has that is placed as a whole. At the limit
+Limit: MAX_DECISIONS a cycle, and as many more as a gang has that is placed as a whole; and
+MAX_REFUSALS, which cost as much as many decisions. At the limit
 the cycle asks for another one, so that other messages are heard in between.
 """
+
+from typing import NamedTuple
 
 from services.core.scheduler.actions import (
     asked_again,
@@ -57,27 +60,33 @@ from shared.model.resources import ResourceView
 from shared.model.states import ApplicationEvent, ApplicationState
 
 MAX_DECISIONS = 4_000
+MAX_REFUSALS = 1_000
 BY_QUEUE, BY_USER = "queue", "user"  # who has no headroom for an ask
 
 
-def run(partition: Partition) -> int:
-    """Place what can be placed; return the number of decisions.
+class Ran(NamedTuple):
+    """How many decisions a cycle made, and whether it was cut short: there may be more to place."""
 
-    Of MAX_DECISIONS, or more, there may be more to place: the cycle was cut short.
-    """
-    decisions = 0
+    decisions: int
+    is_cut: bool
+
+
+def run(partition: Partition) -> Ran:
+    """Place what can be placed."""
+    decisions = refusals = 0
     asked_again.look(partition)
     if partition.root.max_resource is None:
-        return 0
+        return Ran(0, is_cut=False)
     lane.judge_anew(partition)
     patience.judge_anew(partition)
     patience.judge_started(partition)
     kai_turns.begin(partition)
     looked = 0  # how many decisions there were when plugins were last asked again
-    while decisions < MAX_DECISIONS:
+    while not (is_cut := decisions >= MAX_DECISIONS or refusals >= MAX_REFUSALS):
         made = _decide(partition, MAX_DECISIONS - decisions)
         if made is not None:
             decisions += made
+            refusals += not made
         elif partition.hooks is not None and decisions > looked:
             looked = decisions
             asked_again.look(partition)
@@ -90,7 +99,7 @@ def run(partition: Partition) -> int:
     kai_turns.end(partition)
     if partition.lane is None:
         partition.root.take_blocked_lately()  # which only it reads
-    return decisions
+    return Ran(decisions, is_cut)
 
 
 def _decide(partition: Partition, most: int) -> int | None:

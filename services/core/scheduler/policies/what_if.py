@@ -308,11 +308,11 @@ class _Forecaster:
 
     def _run(self) -> int:
         """Run the cycle until it has nothing to decide; return how many decisions it made."""
-        partition, before, made = self._partition, self._left, cycle.MAX_DECISIONS
+        partition, before, is_cut = self._partition, self._left, True
         partition.fruitless.changed()
         patience.look(partition)
-        while made >= cycle.MAX_DECISIONS and self._left > 0:
-            made = cycle.run(partition)
+        while is_cut and self._left > 0:
+            made, is_cut = cycle.run(partition)
             self._left -= made
         return before - self._left
 
