@@ -25,16 +25,19 @@ class QueueFile:
     """A queue configuration. ``settings`` are Muster's scheduler settings beside it.
 
     ``where`` is its place in the file, "" where it is the file; its first line is the file's line
-    ``before`` + 1.
+    ``before`` + 1, or all of it stands in that line (``is_in_a_line``), as in JSON.
     """
 
     text: str
     settings: Mapping[str, str] = field(default_factory=dict)
     where: str = ""
     before: int = 0
+    is_in_a_line: bool = False
 
     def line(self, own: int) -> int:
         """Return the file's line for a line of the configuration; 0 is not known."""
+        if self.is_in_a_line:
+            return self.before + 1
         return own + self.before if own else own
 
 
@@ -46,11 +49,15 @@ class _Map:
     where: str
     data: dict[str, str] = field(default_factory=dict)
     lines: dict[str, int] = field(default_factory=dict)
+    blocks: set[str] = field(default_factory=set)  # keys whose text has lines of its own
 
     def put(self, key: str, node: yaml.Node) -> None:
         if isinstance(node, yaml.ScalarNode):
             self.data[key] = node.value
-            self.lines[key] = node.start_mark.line + (1 if node.style in ("|", ">") else 0)
+            is_block = node.style in ("|", ">")
+            self.lines[key] = node.start_mark.line + is_block
+            if is_block:
+                self.blocks.add(key)
 
 
 def queue_file(text: str) -> QueueFile:
@@ -77,7 +84,13 @@ def _chosen(maps: list[_Map]) -> QueueFile:
     key = _key(said)
     holder = said[key]
     where = f"{key} of {holder.where}"
-    return QueueFile(holder.data[key], together.scheduler_settings, where, holder.lines[key])
+    return QueueFile(
+        holder.data[key],
+        together.scheduler_settings,
+        where,
+        holder.lines[key],
+        key not in holder.blocks,
+    )
 
 
 def _key(said: Mapping[str, _Map]) -> str:
@@ -120,6 +133,10 @@ def _values(top: Mapping[str, yaml.Node]) -> Iterator[_Map]:
         for key, node in _items(top["yunikornDefaults"]).items():
             found.put(key, node)
         yield found
+    if "configuration" in top and _text(top["configuration"]).strip():  # of its older versions
+        older = _Map(DEFAULTS, "configuration")
+        older.put("queues.yaml", top["configuration"])
+        yield older
     own = _Map(CONFIGS, "the chart's values")
     if isinstance(top.get("queues"), yaml.ScalarNode) and _text(top["queues"]).strip():
         own.put("queues.yaml", top["queues"])

@@ -56,8 +56,8 @@ _ROUND: tuple[tuple[int, _Job | None], ...] = (  # at which second of it; None: 
     (20, _Job("features", "root.batch", 8, 2, 25, is_gang=True)),
     (26, _Job("llm", "root.research", 12, 7, 15, is_gang=True, note=_WIDE)),
     (32, _Job("eval", "root.ml", 10, 2, 20)),
-    (38, None),
-    (46, _Job("report", "root.batch", 24, 2, 15)),
+    (38, _Job("report", "root.batch", 24, 2, 15)),
+    (44, None),
 )
 _AWAY_SECONDS = 12  # that a failed node is away
 

@@ -10,6 +10,7 @@ from services.cli.exits import Exit
 from services.cli.snapshot_file import SnapshotError, read_snapshot
 from shared.messages.commands import PlaceForeignPods, SubmitManifests
 from tests.unit.cli import answers
+from tests.unit.cli.test_up import Process
 
 QUEUES = """\
 partitions:
@@ -166,3 +167,12 @@ def test_it_goes_without_what_it_has_itself(muster, taken):
     result = muster("up", "--port", "0", "--from", str(taken()), "--demo")
     assert result.status == Exit.CONFIGURATION
     assert "--from goes without --demo, --config and --kubeconfig" in result.err
+
+
+def test_muster_up_runs_on_it(taken):
+    run = Process("--from", str(taken()))
+    assert "2 nodes" in run.until("Muster is up: ")
+    assert "running 1" in run.until("train            Running")
+    assert not [line for line in run.lines if line.startswith("refused")]
+    status, _ = run.interrupt()
+    assert status == 0

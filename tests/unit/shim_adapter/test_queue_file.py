@@ -1,5 +1,6 @@
 """The files in which people have their queues: all of them are read, with the lines of the file."""
 
+import json
 import textwrap
 
 import pytest
@@ -68,6 +69,13 @@ def test_each_form_holds_the_queues_and_says_on_which_line(text, where, before):
     assert (found.where, found.before) == (where, before)
     assert leaf(found) == "a"
     assert "name: default" in text.splitlines()[found.line(2) - 1]
+
+
+def test_what_kubectl_prints_as_json_and_what_older_charts_had_is_read():
+    printed = {"kind": "ConfigMap", "metadata": {"name": "x"}, "data": {"queues.yaml": QUEUES}}
+    found = queue_file(json.dumps(printed, indent=2))
+    assert (leaf(found), found.line(3), found.line(7)) == ("a", 7, 7)  # all of it stands there
+    assert leaf(queue_file(f"replicaCount: 1\nconfiguration: |\n{indented(QUEUES, 2)}")) == "a"
 
 
 def test_of_the_two_config_maps_the_second_wins_key_by_key():
