@@ -20,7 +20,7 @@ WIDTHS = {"wide": 1440, "terminal": 720, "phone": 360}
 VIEWS = {
     "overview": "", "queues": "queues", "queue": "queues/root.ml", "applications": "applications",
     "application": "applications/train-4", "nodes": "nodes?group=rackname", "node": "nodes/node-0001",
-    "evictions": "evictions", "events": "events", "what-if": "what-if?drain=node-0001",
+    "users": "users", "evictions": "evictions", "events": "events", "what-if": "what-if?drain=node-0001",
 }  # fmt: skip
 
 

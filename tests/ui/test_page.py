@@ -27,6 +27,8 @@ VIEWS = (
     "applications/train-4",
     "nodes",
     "nodes/node-0001",
+    "users",
+    "users/ada",
     "evictions",
     "events",
     "what-if",
@@ -508,3 +510,15 @@ async def test_several_changes_are_forecast_together(page):
     await page.page.get_by_role("button", name="Forecast").click()
     await expect(page.text(".sentence")).to_have_text(FORECAST["sentence"])
     assert asked == [{"manifest": "kind: Job", "addNodes": 30, "delete": ["train-1", "train-2"]}]
+
+
+async def test_users_are_shown_by_what_they_use_and_one_with_their_applications(page):
+    await page.open("users")
+    row = page.text("tbody tr").first
+    user = await row.locator("a").inner_text()
+    mine = [page.cluster.application(n) for n in range(6)]
+    own = [item for item in mine if item.user == user]
+    await expect(row.locator("td").nth(1)).to_have_text(str(len(own)))
+    await row.locator("a").click()
+    await expect(page.page.get_by_role("heading", level=1)).to_have_text(user)
+    await expect(page.text(ROWS)).to_have_count(len(own))

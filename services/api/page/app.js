@@ -17,6 +17,7 @@ const VIEWS = {
   queues: { plain: later("queues", "queueTree"), named: later("queues", "queuePage") },
   applications: { plain: later("applications", "applicationList"), named: later("application", "applicationPage") },
   nodes: { plain: later("nodes", "nodeList"), named: later("nodes", "nodePage") },
+  users: { plain: later("users", "userList"), named: later("users", "userPage") },
   evictions: { plain: later("evictions", "evictionsView") },
   events: { plain: later("events", "eventsView") },
   "what-if": { plain: later("whatif", "whatIf") },

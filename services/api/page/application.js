@@ -43,7 +43,7 @@ export function applicationPage({ live, name, query, setQuery }) {
     text(state, item.state);
     state.dataset.state = item.state;
     const until = ENDED.has(item.state) && item.finished ? item.finished : live.now();
-    fill(facts, to("queues", item.queue), ` · ${item.user || "nobody"} · `, h("span", { title: exact(item.submitted) }, `submitted ${lasting(live.now() - item.submitted)} ago`),
+    fill(facts, to("queues", item.queue), " · ", item.user ? to("users", item.user) : "no user", " · ", h("span", { title: exact(item.submitted) }, `submitted ${lasting(live.now() - item.submitted)} ago`),
       ENDED.has(item.state) ? ` · took ${lasting(until - item.submitted)}` : "",
       item.running + item.held ? ` · holds ${resource(Object.fromEntries(live.types.map((type) => [type, live.amount(item.allocated, type)]).filter(([, value]) => value > 0)))}` : "");
     text(why, explained?.sentence ?? sentence(live, item));
