@@ -90,6 +90,12 @@ def test_its_commands_run(installed):
     assert installed.run("muster", "scenario", "run", str(SCENARIO)).startswith("ok ")
 
 
+def test_muster_up_runs_outside_of_the_checkout(installed):
+    said = installed.run("muster", "up", "--once", "--nodes", "3", "--port", "0")
+    assert "Muster is up: 3 nodes" in said
+    assert "There is nothing to do" in said
+
+
 def test_a_source_distribution_is_built_without_our_backend(tmp_path):
     sys.path.insert(0, str(ROOT / "scripts"))
     import wheel_backend
