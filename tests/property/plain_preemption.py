@@ -18,7 +18,7 @@ from services.core.scheduler.nodes.victim_kinds import rank_of
 from services.core.scheduler.policies.preemption_choice import NoChoice
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import allocation_of
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, TerminationType
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -213,6 +213,21 @@ def plain_taking_over(partition: Partition, node: Node) -> list[Allocation]:
     ]
 
 
+def leaving(partition: Partition, queue: Queue, name: str) -> int:
+    """Return what goes from a queue for other reasons than preemption, less what takes over."""
+    total = 0
+    for application in partition.applications.values():
+        for key, why in application.released.items():
+            if queue not in application.queue.lineage() or key in application.covering:
+                continue
+            if why is not TerminationType.PREEMPTED_BY_SCHEDULER:
+                total += application.allocations[key].resource_per_alloc.get(name, 0)
+                if key in application.replacing:
+                    real = application.replacing[key].allocation
+                    total -= real.resource_per_alloc.get(name, 0)
+    return total
+
+
 def guarantees_hold(leaf: Queue, ask: Ask, victims: "list[PlainVictim]") -> bool:
     """Return whether the ask's queue is owed what it asks for, if need be once victims went."""
     ledger = Ledger()
@@ -405,7 +420,7 @@ class _Attempt:
             ledger.remove(victim.leaf, victim.allocation.resource_per_alloc)
         ledger.add(self._leaf, self._ask.shape.resource)
         return all(
-            ledger.used(queue).get(name, 0) <= most
+            ledger.used(queue).get(name, 0) - leaving(self._partition, queue, name) <= most
             for queue in self._leaf.lineage()
             for name, most in (queue.max_resource or {}).items()
             if self._ask.shape.resource.get(name, 0) > 0

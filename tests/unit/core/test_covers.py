@@ -278,6 +278,24 @@ def test_5_preemption_does_not_count_on_the_room(policy):
     assert placed(confirm(core, victims)) == [("n", "n1")]
 
 
+@pytest.mark.parametrize("policy", ["yunikorn", "kai"])
+def test_5_what_a_placeholder_leaves_beside_its_real_pod_is_expected(policy):
+    config = config_of(
+        "{name: default}",
+        "{name: owed, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 6m}}}",
+    )
+    core = Core(config, settings=(("policy", policy),))
+    add_node(core, "n1", {"vcore": 8})
+    core.gang("app", 2, {"vcore": 4})
+    responses = core.asks("app", ["small"], {"vcore": 1}, task_group_name="tg")
+    swap = section(responses, "released_allocations")
+    core.application("needy", "root.owed")
+    core.asks("needy", ["n"], {"vcore": 3})
+    core.now_ns += 10**10
+    assert section(core.fire_own("preemption"), "released_allocations") == []
+    assert sorted(placed(confirm(core, swap))) == [("n", "n1"), ("small", "n1")]
+
+
 def test_5_nor_does_a_pod_that_must_have_the_node():
     core = full_core(4, {"vcore": 2})
     releases = real(core, "big", {"vcore": 4})

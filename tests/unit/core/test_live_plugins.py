@@ -790,6 +790,27 @@ def test_a_gang_that_is_owed_its_room_is_let_start_only_if_a_plugin_lets_it():
         assert preempted(core) == gone
 
 
+def test_nobody_goes_for_a_gang_of_which_a_plugin_closes_the_free_node_to_a_member():
+    is_closed = []
+
+    def closed(policy):
+        policy.feasible.append(lambda node, shape: not (is_closed and node.id == "free"))
+
+    leaves = "{name: owed, properties: {preemption.delay: 1s}, resources: {guaranteed: {vcore: 3}}}"
+    above = "{name: p, resources: {max: {vcore: 3}}, queues: [%s, {name: over}]}" % leaves
+    for gone, closes in ((["old-0", "old-1"], []), ([], ["free"])):
+        core = core_with(config=config_of(above), closed=closed)
+        node(core, "n", vcore=2000)
+        core.application("old", queue="root.p.over")
+        for at in range(2):
+            core.asks("old", [f"old-{at}"], {"vcore": 1000})
+        node(core, "free", vcore=1000)
+        is_closed[:] = closes
+        core.gang("new", 3, {"vcore": 1000}, queue="root.p.owed")
+        assert why(core, "new").reason is Reason.GANG_HEADROOM
+        assert preempted(core) == gone
+
+
 def test_of_gangs_that_are_alike_a_plugin_may_let_one_preempt():
     def for_the_second(policy):
         policy.victim.append(lambda action, victim, preemptor: preemptor.id == "second")

@@ -1,8 +1,8 @@
 """Which of the eligible victims are taken: enough for one node and the queues, and no more.
 
 Rule 1: a set of victims helps on a node if, once they have gone, the node has the room and is open
-        to the ask, and the queues on its path have the room. What is free there already nobody
-        need give. No victim's queue falls below what it is guaranteed.
+        to the ask, and the queues on its path have the room. What is free there already, or goes
+        for another reason, nobody need give. No victim's queue falls below what it is guaranteed.
 Rule 2: of the sets that help on a node the smallest is taken (``nodes/victim_sets.py``): ordinary
         victims, few, the newest. Those on other nodes are for the queues, and only for a node that
         has the room already; its own go first.
@@ -103,7 +103,7 @@ class _Choice:
         self._need: Amounts = np.array([*wanted.values()], dtype=np.int64)[:, None]
         self._bounds = partition.victims.bounds(tuple(wanted), victims.takeable)
         self._limits = [
-            (queue, name, most - wanted[name])
+            (queue, name, most - wanted[name] + trial.leaving.get(queue, {}).get(name, 0))
             for queue in leaf.lineage()
             for name, most in (queue.max_resource or {}).items()
             if name in wanted

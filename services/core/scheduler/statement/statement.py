@@ -29,7 +29,7 @@ on. At most one statement is open at a time.
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum
-from functools import partial
+from functools import cached_property, partial
 
 from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.rows import Application, Node, Queue
@@ -38,9 +38,9 @@ from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.tentative import Noted, Tentative
 from shared.messages.conversions import allocation_of
-from shared.messages.interface import Allocation, AllocationAsk
+from shared.messages.interface import Allocation, AllocationAsk, TerminationType
 from shared.model.gpus import Devices
-from shared.model.resources import ResourceView, add_into, subtract_into
+from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 
 class Place(IntEnum):
@@ -201,6 +201,26 @@ class Statement(Tentative):
         """Return why a pod was evicted last, and by which action."""
         whys = self._whys.get(_key(pod))
         return whys[-1] if whys else ("", "")
+
+    @cached_property
+    def leaving(self) -> dict[Queue, Resource]:
+        """Return what goes from each queue that is not preempted; as of when it is first asked.
+
+        Of a placeholder that goes for a real pod that is what it has more. Where it goes with
+        others for one pod nothing is counted.
+        """
+        found: dict[Queue, Resource] = {}
+        for key, application in self.partition.releasing.items():
+            why = application.released[key]
+            if why is TerminationType.PREEMPTED_BY_SCHEDULER or key in application.covering:
+                continue
+            swap = application.replacing.get(key)
+            for level in application.queue.lineage():
+                total = found.setdefault(level, {})
+                add_into(total, application.allocations[key].resource_per_alloc)
+                if swap is not None:
+                    subtract_into(total, swap.allocation.resource_per_alloc)
+        return found
 
     # --- the end --------------------------------------------------------------------------------
 
