@@ -5,13 +5,17 @@ import sys
 
 import pytest
 
+from services.shim_adapter.backends.simulated import SimulatedCluster
 from services.shim_adapter.backends.simulated.store import (
     ClusterStore,
     FolderInUseError,
     StaleWorldError,
 )
 from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import PodPhase, PodRecord
 from services.shim_adapter.service import ShimOptions, ShimService
+from shared.messages.commands import PodSpec
+from shared.model.units import seconds
 
 
 def test_a_second_shim_adapter_is_refused_with_a_sentence_until_the_first_has_gone(tmp_path):
@@ -22,6 +26,19 @@ def test_a_second_shim_adapter_is_refused_with_a_sentence_until_the_first_has_go
     first.make_machine()  # one that starts over stays
     first.close()
     ShimService(ShimOptions(state_dir=tmp_path)).close()
+
+
+def test_a_pod_that_was_bound_and_not_started_runs_for_its_time_after_a_restart():
+    world = World()
+    spec = PodSpec("p", "app", {"vcore": 1}, run_ns=seconds(60))
+    pod = PodRecord("uid", spec, seconds(1_000), 1, node="node", bound_ns=seconds(1_001))
+    world.add_pod(pod)
+    cluster = SimulatedCluster(world, start_delay_ns=seconds(2))
+    assert cluster.advance(seconds(1_005)) == []
+    assert (pod.phase, pod.started_ns) == (PodPhase.RUNNING, seconds(1_003))
+    assert cluster.advance(seconds(1_062)) == []
+    (ended,) = cluster.advance(seconds(1_063))
+    assert ended.pod is pod
 
 
 def test_a_second_process_ends_with_the_sentence_and_the_status_of_a_bad_environment(tmp_path):

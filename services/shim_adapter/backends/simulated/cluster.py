@@ -347,7 +347,7 @@ class SimulatedCluster:
         elif pod.phase is PodPhase.RUNNING:
             self._schedule_end(pod)
         elif pod.node and pod.phase is PodPhase.PENDING:
-            self._schedule(0, "start", pod.uid)
+            self._schedule(pod.bound_ns + self.start_delay_ns, "start", pod.uid)
 
     def _schedule(self, due_ns: int, what: str, uid: str) -> None:
         self._entered += 1
