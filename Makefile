@@ -87,6 +87,9 @@ site: setup ## The documentation as a site, into build/site
 
 bench: bench-gang bench-core bench-growth bench-actions bench-what-if bench-bus bench-api bench-partitions ## Every figure of docs/performance.md (a quarter of an hour)
 
+bench-smallest: setup ## Every bench to its end, as small as it can be: that none is broken unseen
+	@$(PYTHON) -m tests.benchmarks.smallest $(ARGS)
+
 bench-gang: setup ## Throughput and latency of one large gang, in memory and on RabbitMQ
 	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.gang $(ARGS)

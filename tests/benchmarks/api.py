@@ -29,6 +29,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, ClassVar
 
+from shared.bus.rabbitmq import RabbitBus
 from tests.benchmarks.bus import Driver, Services, as_bytes, paced, raw, sweep
 from tests.broker import broker
 
@@ -163,7 +164,7 @@ async def part(driver: Driver, services: Services, options: Any) -> dict[str, fl
 
 async def measure(services: Services, url: str, prefix: str, options: Any) -> dict[str, Any]:
     """Fill the cluster, and return the figures of each part and of its clients."""
-    driver = Driver(url, prefix, options.applications)
+    driver = Driver(RabbitBus(url, prefix=prefix, name="bench-driver"), options.applications)
     await driver.start()
     each = max(1, options.allocations // options.applications)
     for at in range(0, options.applications, 500):

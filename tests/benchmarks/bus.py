@@ -2,6 +2,7 @@
 
     make bench-bus                              the curve by pods a submission, some minutes
     make bench-bus ARGS="--bursts 10 --pods 10000 --applications 5"     one row
+    make bench-bus ARGS="--one-process"         all services in this process, no broker, a state file
     make bench-bus ARGS="--profile FOLDER"      writes what each service spends its time on
 
 Pods of some applications are created through the shim adapter's inbox, so many with each message,
@@ -21,6 +22,7 @@ import multiprocessing
 import os
 import platform
 import re
+import resource
 import runpy
 import signal
 import statistics
@@ -29,13 +31,17 @@ import tempfile
 import time
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from pathlib import Path
 from typing import Any
 
 import msgpack
 
+from services.cli.launcher import LocalCluster
+from services.shim_adapter.service import ShimOptions
 from shared.bus import codec
+from shared.bus.base import Bus
+from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.bus.rabbitmq import RabbitBus
 from shared.messages.commands import PodSpec, SubmitPods
 from shared.messages.conversions import allocation_of
@@ -43,6 +49,7 @@ from shared.messages.envelope import API_ALL, CORE, SHIM_ADAPTER, Address, Envel
 from shared.messages.interface import AllocationAsk, UpdateRequest, UpdateResponse
 from shared.messages.state import AllocationState, AskState, StateDelta
 from shared.model.ids import derived_id
+from shared.runtime.clock import SystemClock
 from tests.broker import broker
 from tests.integration.processes import Deployment
 
@@ -115,8 +122,8 @@ def profiled(service: str, folder: str) -> None:
 class Driver:
     """Creates pods through the bus and hears from the state events which are placed."""
 
-    def __init__(self, url: str, prefix: str, applications: int) -> None:
-        self._bus = RabbitBus(url, prefix=prefix, name="bench-driver")
+    def __init__(self, bus: Bus, applications: int) -> None:
+        self._bus = bus
         self._applications = applications
         self._sent = 0
         self._run = uuid.uuid4().hex[:8]
@@ -182,7 +189,9 @@ def submission(name: str, application: int, count: int) -> SubmitPods:
 
 
 def keys_in(body: object) -> list[str]:
-    """Return the keys of the allocations that a state event tells of."""
+    """Return the keys of the allocations that a state event tells of, decoded or as bytes."""
+    if isinstance(body, StateDelta):
+        return [item.allocation_key for item in body.allocations if not item.removed]
     section = body.get("allocations") if isinstance(body, dict) else None
     if section is None:
         return []
@@ -233,18 +242,23 @@ async def paced(driver: Driver, seconds: float, rate: int, burst: int) -> None:
     await driver.settle()
 
 
+async def warmed(driver: Driver, options: Any, burst: int) -> None:
+    """Begin, with every application there, and some pods placed at the pace that is measured."""
+    await driver.start()
+    for _ in range(options.applications):
+        await driver.submit(20)
+    await driver.settle()
+    await paced(driver, 1.0, options.rate, burst)
+    driver.latencies.clear()
+
+
 async def measure(
     services: Services, url: str, prefix: str, options: Any, burst: int
 ) -> dict[str, float]:
     """Run the services against the driver; return the figures."""
-    driver = Driver(url, prefix, options.applications)
-    await driver.start()
-    for _ in range(options.applications):  # so that every application is there
-        await driver.submit(20)
-    await driver.settle()
+    driver = Driver(RabbitBus(url, prefix=prefix, name="bench-driver"), options.applications)
+    await warmed(driver, options, burst)
     rate = options.rate
-    await paced(driver, 1.0, rate, burst)
-    driver.latencies.clear()
     services.profile()
     before = services.cpu()
     await paced(driver, options.seconds, rate, burst)
@@ -414,6 +428,42 @@ def row(url: str, options: Any, burst: int) -> dict[str, float]:
     return figures
 
 
+async def in_one_process(options: Any, burst: int, folder: Path) -> dict[str, float]:
+    """Return the figures of a row with all services, and the driver, in this process."""
+    memory = MemoryBroker()
+    capacity = {"vcore": 64_000, "memory": 2**40, "pods": 1_000}
+    simulated = ShimOptions(
+        state_dir=folder, nodes=options.nodes, node_capacity=capacity, default_run_ns=0
+    )
+    cluster = LocalCluster(lambda: MemoryBus(memory), SystemClock(), simulated)
+    await cluster.start()
+    driver = Driver(MemoryBus(memory), options.applications)
+    await warmed(driver, options, burst)
+    began = time.process_time()
+    await paced(driver, options.seconds, options.rate, burst)
+    in_paced = (time.process_time() - began) / options.seconds / options.rate * 1e6
+    cuts = statistics.quantiles(driver.latencies, n=100)
+    began, pods = time.process_time(), options.pods // burst * burst
+    took = await sustained(driver, pods, burst, max(options.window, 2 * burst))
+    spent = time.process_time() - began
+    await driver.stop()
+    await cluster.stop()
+    return {
+        "pods": burst,
+        "/s": pods / took,
+        "CPU µs": spent / pods * 1e6,
+        "p50 ms": cuts[49] * 1e3,
+        "p99 ms": cuts[98] * 1e3,
+        "paced µs": in_paced,
+        "MiB at most": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }
+
+
+def row_in_one_process(options: Any, burst: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(in_one_process(options, burst, Path(folder)))
+
+
 def machine() -> str:
     """Return on which kind of machine this runs, and how busy it is with other things."""
     found = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
@@ -435,13 +485,14 @@ def main() -> None:
     parser.add_argument("--profile", type=Path)
     parser.add_argument("--state", action="store_true", help="keep the cluster in a file")
     parser.add_argument("--no-floor", action="store_true")
+    parser.add_argument("--one-process", action="store_true", help="as `muster up` runs them")
     options = parser.parse_args()
     print(machine())
     print(f"/s, CPU µs a pod: sustained; ms, paced µs: at {options.rate}/s")
     names: list[str] = []
-    with broker() as url:
+    with nullcontext("") if options.one_process else broker() as url:
         for burst in map(int, options.bursts.split(",")):
-            figures = row(url, options, burst)
+            figures = row(url, options, burst) if url else row_in_one_process(options, burst)
             if not names:
                 names = list(figures)
                 print("".join(f"{name:>13}" for name in names))
