@@ -226,6 +226,11 @@ class RabbitBus:
         self._closed = True
         await self._drop()
 
+    @property
+    def is_closed(self) -> bool:
+        """Return whether it was closed for good, by its owner."""
+        return self._closed
+
     async def subscribe(self, inbox: Address) -> "RabbitSubscription":
         """Take a place at an inbox, connecting first where needed."""
         await self.connect()
@@ -811,7 +816,8 @@ class RabbitSubscription:
         for message in waiting:
             if message is None or self._is_lost:
                 self._arrived.put_nowait(None)
-                raise BusUnavailableError(f"the place at {self._inbox.routing_key} is lost")
+                error = BusClosedError if self._bus.is_closed else BusUnavailableError
+                raise error(f"the place at {self._inbox.routing_key} is lost")
             after = "" if message.redelivered else str(message.headers.get(AFTER) or "")
             found += self._order.take(message.message_id or "", after, message, now())
         return found

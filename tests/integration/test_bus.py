@@ -335,6 +335,15 @@ async def test_a_closed_bus_says_so(kit):
         await bus.publish([beat(1)])
 
 
+async def test_a_reader_whose_own_bus_is_closed_has_not_lost_its_place_to_a_fault(rabbit_kit):
+    bus = await rabbit_kit.bus()
+    reading = asyncio.create_task((await bus.subscribe(CORE)).receive(10))
+    await asyncio.sleep(0)
+    await bus.close()
+    with pytest.raises(BusClosedError):
+        await reading
+
+
 async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
     monkeypatch.setattr(topology, "MAX_INBOX_MESSAGES", 2)
     monkeypatch.setattr(rabbitmq, "PREFETCH", 5)
