@@ -234,14 +234,13 @@ class RabbitBus:
     async def subscribe(self, inbox: Address) -> "RabbitSubscription":
         """Take a place at an inbox, connecting first where needed."""
         await self.connect()
-        assert self._consuming is not None
-        connections = self._connections
+        connections, reading = self._connections, self._reading()
         try:
             with _away(f"cannot read {inbox.routing_key}"):
                 async with self._answer_within(CONNECT_SECONDS):
                     if not self._is_given:
                         await self._declare_partition(inbox)
-                    channel = await self._consuming.channel()
+                    channel = await reading.channel()
                     await read_at_most(channel, readable)
                     await channel.set_qos(prefetch_count=PREFETCH)
                     queues = await self._queues_of(channel, inbox)
@@ -419,8 +418,12 @@ class RabbitBus:
     # --- connecting -----------------------------------------------------------------------------
 
     def _reading(self) -> AbstractConnection:
-        """Return the connection on which the broker answers while it blocks publishers."""
-        assert self._consuming is not None
+        """Return the connection on which the broker answers while it blocks publishers.
+
+        Raises BusUnavailableError where another's call has found it lost meanwhile.
+        """
+        if self._consuming is None:
+            raise BusUnavailableError("the connection was closed meanwhile")
         return self._consuming
 
     def _is_connected(self) -> bool:
@@ -562,6 +565,8 @@ class RabbitBus:
     async def _declare_partition(self, inbox: Address) -> None:
         """Declare the inbox of a further partition, once a connection."""
         item = None if inbox in self._declared else topology.partition_queue(self._prefix, inbox)
+        if item is not None and not self._connections:
+            raise BusUnavailableError("the connection was closed meanwhile")
         if item is not None:
             queue = await _declare_queue(self._connections[0], item.name, item.arguments)
             await queue.bind(item.exchange, routing_key=item.key)

@@ -26,6 +26,7 @@ FRAMES = int(os.environ.get("PEER_FRAMES", "4"))  # of those that open a session
 FRAMES_OF_A_START = 240  # until all of a deployment read
 FOUND = {
     2: "what was injected in the moment in which a place was lost was lost with it",
+    15: "a member ended that took a place while another had found the connection lost",
     18: "a standby whose consumer the broker had cancelled stood in line no more, and never knew",
     87: "whoever wrote on a connection that its client gave up waited until their own limit",
 }
