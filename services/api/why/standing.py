@@ -157,7 +157,7 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
     is_over = view.has_ended or bool(summary.rejected_message)
     if is_over and summary.application_id not in model.pods_held:
         answer = _ended(answer, view)
-    elif refused and summary.state != ApplicationState.FAILING:
+    elif refused and (summary.state != ApplicationState.FAILING or _comes_again(refused[0])):
         answer = _explain(model, view, answer, refused[0])
         answer.sentence += overtaken(model, view)
     else:
@@ -171,6 +171,11 @@ def _with_annotations(answer: Why) -> Why:
         if item.reason in _OF_ANNOTATIONS:
             answer.sentence += f" What its annotations say does not hold: {item.message}."
     return answer
+
+
+def _comes_again(refused: _Asks) -> bool:
+    """Return whether what waits is there to start the application again, once it has ended."""
+    return refused.waiting is not None and refused.waiting.reason == Reason.APPLICATION_ENDING
 
 
 def _ended(answer: Why, view: ApplicationView) -> Why:
