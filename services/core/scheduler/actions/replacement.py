@@ -4,9 +4,9 @@ Rule 1: a placeholder is released once, for one real ask; node, queue and applic
         the resource manager has confirmed, in one step.
 Rule 2: a real ask that is larger than every placeholder of its group has as many go as cover it
         (``covers.py``); it starts when the last of them has gone.
-Rule 3: the node is looked at again when the placeholder has gone. If it takes the real ask no
-        more another one does; if none, the ask waits again where it stood, and the resource
-        manager hears at once that no node takes it.
+Rule 3: the node is checked again when the placeholder has gone. If it takes the real ask no more
+        another one does; if none, the ask waits again where it stood, and it is reported at once
+        to the resource manager that no node takes it.
 Source: docs/rules/gangs.md#replacement; cases G-01 to G-08, N-10.
 """
 
@@ -157,7 +157,7 @@ def _fitting(
 ) -> tuple[Allocation | None, Node | None]:
     """Return a placeholder that is large enough for an ask, and its node if it takes the ask.
 
-    The first whose node takes it, else the first; one that goes already and is for nobody comes
+    The first whose node takes it, else the first; one that is being released for no ask comes
     before those that would have to be released.
     """
     first: Allocation | None = None
@@ -180,7 +180,7 @@ def _is_enough(placeholder: Allocation, ask: Ask) -> bool:
 def _leave_unplaced(
     partition: Partition, application: Application, group: AskGroup, ask: Ask, refusal: Refusal
 ) -> None:
-    """Let a group wait; if nodes would help, as many are told as have a placeholder."""
+    """Let a group wait; if nodes would help, as many are reported as have a placeholder."""
     partition.set(group, unplaced=refusal)
     partition.wait_to_replace(application)
     held = len(application.task_groups[group.task_group_name].held)
@@ -258,7 +258,7 @@ def _swap_in(
 
 
 def _start_covered(partition: Partition, application: Application, ask_key: str) -> None:
-    """Place a real ask whose placeholders have all gone; its node is looked at again."""
+    """Place a real ask whose placeholders have all gone; its node is checked again."""
     ask = application.group_of[ask_key].asks[ask_key]
     claim = partition.end_placeholder_claim(application, ask_key)
     own = partition.nodes.nodes.get(claim.node.node_id)
@@ -339,7 +339,7 @@ def _wait_again(partition: Partition, application: Application, ask: Ask) -> Non
 
 
 def _fail(partition: Partition, application: Application, ask: Ask) -> None:
-    """Say that no node takes an ask, unless its application looks for another place itself."""
+    """Report that no node takes an ask, unless its application has other placeholders to try."""
     group = application.group_of[ask.key]
     counts = application.task_groups[group.task_group_name]
     if counts.held and application.may_schedule and not application.pending_placeholders:

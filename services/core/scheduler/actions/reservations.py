@@ -100,14 +100,14 @@ def reserve_for_the_old(partition: Partition) -> None:
         last is None or partition.root.highest <= -last.rank[0]
     ):
         return  # no ask that waits is above the lowest that has a node
-    look = _Look(partition, most, is_for_heads)
-    for wanted_ask in _in_rank_order(partition, wanted, most, look.without_node):
-        if not look.serve(*wanted_ask):
+    current = _Pass(partition, most, is_for_heads)
+    for wanted_ask in _in_rank_order(partition, wanted, most, current.without_node):
+        if not current.serve(*wanted_ask):
             return  # what waits has changed: the rest in the next pass, which is due now
 
 
 @dataclass(slots=True)
-class _Look:
+class _Pass:
     """One pass: ``without_node`` are the shapes that are read no further."""
 
     partition: Partition
