@@ -188,7 +188,7 @@ def levels_of(row: dict) -> tuple[str, ...]:
     """
     topologies = row.get("topologies", [])
     levels = tuple(topologies[0]["levels"]) if len(topologies) == 1 else ()
-    named = [each for job in row["jobs"] for each in constraints_of(job)]
+    named = [each for job in row.get("jobs", ()) for each in constraints_of(job)]
     is_said = all(
         each["Topology"] == topologies[0]["name"]
         and each.get("PreferredLevel", "") in ("", *levels)
