@@ -145,12 +145,14 @@ class _InDomains:
         if not held:
             return
         (first, count), *others = held
-        tried: set[object] = set()
+        failed: set[object] = set()  # another domain like one that has failed would fail as well
         for at in spread.candidates(wish, first, count):
-            alike = first.pattern(at) if self._is_of_one_shape else at
-            if alike not in tried and all(units.of(at) >= number for units, number in others):
+            if failed and first.pattern(at) in failed:
+                continue
+            if all(units.of(at) >= number for units, number in others):
                 yield Region(self._rows_of(wish.tree, at, rows), wish, at, gaps)
-                tried.add(alike)  # another domain like it would fail as well
+                if self._is_of_one_shape:
+                    failed.add(first.pattern(at))
 
     def _wish(self, group: Group[Ask]) -> Wish | str | None:
         """Return what a group wishes; slices are of pods that are alike."""

@@ -35,6 +35,7 @@ class DomainTree:
         self._known: list[dict[Path, int]] = [{} for _ in labels]
         self._nodes: list[list[int]] = [[] for _ in labels]  # how many are in each
         self._unused: list[list[int]] = [[] for _ in labels]
+        self._above: dict[int, Amounts] = {}  # ``parents`` as arrays, until one changes
 
     @property
     def depth(self) -> int:
@@ -44,6 +45,13 @@ class DomainTree:
     def ids(self, level: int, count: int) -> Amounts:
         """Return the domain of each of so many rows at a level; -1: it is in none."""
         return self._ids[level][:count]
+
+    def above(self, level: int) -> Amounts:
+        """Return the domain above each domain of a level; -1: there is none."""
+        found = self._above.get(level)
+        if found is None:
+            found = self._above[level] = np.array(self.parents[level], dtype=np.int64)
+        return found
 
     def known(self, level: int) -> list[int]:
         """Return the ids of a level that have nodes, by the names of their paths."""
@@ -88,6 +96,7 @@ class DomainTree:
                 self.parents[level].append(above)
                 self._nodes[level].append(0)
             known[path] = found
+            self._above.pop(level, None)
         self._nodes[level][found] += 1
         return found
 
@@ -198,6 +207,9 @@ class Domains:
             self.levels = tuple(levels)
             self._trees.clear()
             self._version += 1
+            for node in self._rows:
+                node.domain = self._path(node)
+            _ = self.cluster  # which follows the nodes from now on
 
     # --- nodes ----------------------------------------------------------------------------------
 

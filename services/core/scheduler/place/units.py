@@ -4,7 +4,7 @@ Rule: a domain holds the sum of what is below it, rounded down to a slice's size
       level. So what holds enough can always be filled.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -26,6 +26,7 @@ class Units:
     whole: list[Amounts]  # in whole slices
     raw: list[Amounts]  # places
     loose: int  # of nodes that are in no domain
+    _grouped: dict[int, tuple[Amounts, Amounts]] = field(default_factory=dict)  # by what is above
 
     @property
     def everywhere(self) -> int:
@@ -38,15 +39,20 @@ class Units:
         return self.everywhere if level == EVERYWHERE else int(self.whole[level][number])
 
     def below(self, at: At) -> Amounts:
-        """Return the ids of what is in a domain, one level below it."""
+        """Return the ids of what is in a domain, one level below it, that holds anything."""
         level, number = at
         if level == EVERYWHERE:
             top: Amounts = np.flatnonzero(self.whole[0] > 0)
             return top
-        below = level + 1
-        above = _above(self.tree, below, self.raw[-1].size)
-        found: Amounts = np.flatnonzero((above == number) & (self.whole[below] > 0))
-        return found
+        grouped = self._grouped.get(level)
+        if grouped is None:
+            above = _above(self.tree, level + 1, self.raw[-1].size)
+            ids = np.flatnonzero((above >= 0) & (self.whole[level + 1] > 0))
+            ids = ids[np.argsort(above[ids], kind="stable")]
+            starts = np.searchsorted(above[ids], np.arange(len(self.tree.paths[level]) + 1))
+            grouped = self._grouped[level] = (ids, starts)
+        ids, starts = grouped
+        return ids[starts[number] : starts[number + 1]]
 
     def pattern(self, at: At) -> object:
         """Return what is the same for domains that like pods cannot tell apart."""
@@ -68,7 +74,7 @@ def _above(tree: DomainTree, level: int, rows: int) -> Amounts:
     """Return the domain above each domain of a level, or above each row; -1: none."""
     if level == tree.depth:
         return tree.ids(level - 1, rows) if level else np.zeros(rows, dtype=np.int64)
-    return np.array(tree.parents[level], dtype=np.int64)
+    return tree.above(level)
 
 
 def units_of(wish: Wish, room: Amounts, gaps: tuple[int, dict[int, int]] | None = None) -> Units:
