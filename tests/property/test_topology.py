@@ -7,7 +7,10 @@ from itertools import product
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from tests.domains import cluster, counts, gang, near
+from shared.messages.interface import AllocationRelease, NodeAction, NodeInfo, TerminationType
+from tests.domains import ONE, cluster, counts, gang, near
+
+STOPPED, REPLACED = TerminationType.STOPPED_BY_RM, TerminationType.PLACEHOLDER_REPLACED
 
 BLOCKS = st.lists(
     st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=3), min_size=1, max_size=3),
@@ -123,3 +126,71 @@ def test_unlike_pods_of_one_domain_are_all_in_it_or_none_is_placed(blocks, ones,
     assert total in ((0, ones + twos) if fits else (0,))
     assert total or not fits  # the larger first: none of so few is missed
     core.check()
+
+
+STEP = st.tuples(
+    st.sampled_from(["lose", "ask", "real", "drain", "open", "go", "come", "other", "timeout"]),
+    st.integers(0, 7),
+)
+
+
+@settings(max_examples=80)
+@given(
+    BLOCKS,
+    st.lists(STEP, max_size=25),
+    st.sampled_from(["queue", "cluster", "partial"]),
+    st.sampled_from([(), (("policy", "kai"),)]),
+)
+def test_a_required_rack_is_never_broken_whatever_fails_in_whatever_order(
+    blocks, steps, admission, more
+):
+    core = cluster(blocks, settings=(("gangAdmission", admission), *more))
+    gang(core, "gang", ("w", 3, near(required="rack")))
+    there = dict(core.partition.nodes.nodes)
+    for number, (kind, at) in enumerate(steps):
+        take_step(core, there, f"p{number}", kind, at)
+        members = core.partition.applications.get("gang")
+        if members is None:
+            return
+        nodes = {each.node_id for each in members.allocations.values()}
+        assert len({name.rsplit("-", 1)[0] for name in nodes}) <= 1
+        core.check()
+
+
+def take_step(core, there, key, kind, at):
+    """Let something happen to a gang or to its nodes."""
+    name = sorted(there)[at % len(there)]
+    if kind in ("drain", "open", "go", "come"):
+        change_node(core, there[name], kind)
+    else:
+        change_gang(core, key, kind, at)
+
+
+def change_gang(core, key, kind, at):
+    application = core.partition.applications["gang"]
+    if kind == "lose" and application.allocations:
+        lost = sorted(application.allocations)[at % len(application.allocations)]
+        core.update(releases=(AllocationRelease("gang", lost, STOPPED),))
+    elif kind == "ask":
+        core.asks("gang", [key], ONE, placeholder=True, task_group_name="w")
+    elif kind == "real":
+        core.asks("gang", [key], ONE, task_group_name="w")
+        for each in list(application.released):
+            core.update(releases=(AllocationRelease("gang", each, REPLACED),))
+    elif kind == "other":
+        core.application(key)
+        core.asks(key, [f"{key}-0"], ONE)
+    elif kind == "timeout" and any(each.startswith("placeholder") for each in application.timers):
+        core.fire("gang", "placeholder")
+
+
+def change_node(core, node, kind):
+    action = {
+        "drain": NodeAction.DRAIN_NODE,
+        "open": NodeAction.DRAIN_TO_SCHEDULABLE,
+        "go": NodeAction.DECOMISSION,
+        "come": NodeAction.CREATE,
+    }[kind]
+    news = NodeInfo(node.node_id, action, dict(node.capacity), labels=node.labels)
+    if kind != "come" or node.node_id not in core.partition.nodes.nodes:
+        core.update(nodes=(news,))
