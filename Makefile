@@ -127,6 +127,9 @@ bench-schedule: setup ## The schedule itself: traces in virtual time, the rows o
 bench-what-if: setup ## How long a what-if takes on 5,000 nodes, and who comes behind it
 	@$(PYTHON) -m tests.benchmarks.what_if $(ARGS)
 
+bench-topology: setup ## What gangs in racks cost, and whether a placement is missed (docs/topology.md)
+	@$(PYTHON) -m tests.benchmarks.topology $(ARGS)
+
 bench-kubernetes: setup ## 5,000 nodes and 50,000 pods on the double; with KUBECONFIG binds beside a raw client
 	@$(PYTHON) -m tests.benchmarks.kubernetes $(ARGS)
 

@@ -1,0 +1,129 @@
+"""What topology costs, and whether a placement is ever missed: ``make bench-topology``.
+
+CPU milliseconds of placing and of refusing a gang of 512 in slices, at growing sizes; what a tree
+costs pods that ask for none of it, in pairs; and gangs of like pods on random trees against every
+placement that there is.
+"""
+
+import argparse
+import random
+import time
+from statistics import median
+from typing import Any
+
+from services.core.scheduler.actions import domain_places
+from shared.messages.interface import NodeAction, NodeInfo
+from tests.builders import Core
+from tests.domains import HOST, LEVELS, cluster, counts, gang, near
+from tests.property.test_topology import domains, holds
+
+SIZES = ((1_000, 64, 4), (10_000, 640, 40))  # nodes, racks, blocks
+SLICES = (("block", 128), ("rack", 8))
+MEMBERS = 512
+ROUNDS = 5
+CASES = 10_000
+
+
+def large(nodes: int, racks: int, blocks: int, *, levels: Any = LEVELS) -> Core:
+    """Return a core with nodes of one place each, in racks of blocks."""
+    core = Core(settings=levels)
+    for at in range(0, nodes, 500):
+        rows = [(row, row * racks // nodes) for row in range(at, min(nodes, at + 500))]
+        news = (
+            NodeInfo(
+                f"n{row:05d}",
+                NodeAction.CREATE,
+                {"vcore": 1},
+                labels={"block": f"b{rack * blocks // racks}", "rack": f"r{rack}", HOST: f"n{row}"},
+            )
+            for row, rack in rows
+        )
+        core.update(nodes=tuple(news))
+    return core
+
+
+def cost_of_finding(core: Core, wish: Any) -> float:
+    """Return the CPU milliseconds of looking for the places of a gang."""
+    taken: list[float] = []
+    find = domain_places.find
+
+    def timed(*args: Any, **more: Any) -> Any:
+        began = time.process_time()
+        found = find(*args, **more)
+        taken.append(1_000 * (time.process_time() - began))
+        return found
+
+    domain_places.find = timed
+    try:
+        gang(core, "gang", ("w", MEMBERS, wish))
+    finally:
+        domain_places.find = find
+    return sum(taken)
+
+
+def rows_of_cost() -> None:
+    """Print what placing and refusing cost at each size."""
+    print("| nodes | racks | blocks | place | refuse |")
+    print("|---|---|---|---|---|")
+    for size in SIZES:
+        wishes = (near(slices=SLICES), near(slices=(("rack", 256),)))
+        place, refuse = (
+            median(cost_of_finding(large(*size), wish) for _ in range(ROUNDS)) for wish in wishes
+        )
+        print(f"| {' | '.join(f'{part:,}' for part in size)} | {place:.1f} | {refuse:.1f} |")
+
+
+def cost_of_plain(levels: Any) -> float:
+    """Return the CPU milliseconds of a thousand plain asks."""
+    core = large(2_000, 64, 4, levels=levels)
+    core.application("plain")
+    began = time.process_time()
+    for at in range(1_000):
+        core.asks("plain", [f"p{at}"], {"vcore": 1})
+    return 1_000 * (time.process_time() - began)
+
+
+def row_of_plain() -> None:
+    """Print what plain asks cost with a tree, of what they cost without."""
+    pairs = [(cost_of_plain(LEVELS), cost_of_plain(())) for _ in range(2 * ROUNDS)]
+    with_tree, without = (min(column) for column in zip(*pairs, strict=True))
+    print(f"plain asks with a tree: {with_tree / without:.3f} of without ({without:.0f} ms)")
+
+
+def row_of_missed(cases: int) -> None:
+    """Print how many gangs of like pods were missed that have a placement, or placed without."""
+    rng = random.Random(1)
+    missed = wrong = fitting = 0
+    for _ in range(cases):
+        blocks = [
+            [
+                [rng.randint(0, 4) for _ in range(rng.randint(1, 3))]
+                for _ in range(rng.randint(1, 3))
+            ]
+            for _ in range(rng.randint(1, 3))
+        ]
+        level = rng.choice(("block", "rack"))
+        slices = rng.choice(((), (("host", 2),), (("rack", 2),)))
+        count = 2 * rng.randint(1, 6)
+        fits = any(holds(places, slices) >= count for places in domains(blocks, level))
+        core = cluster(blocks)
+        gang(core, "gang", ("w", count, near(required=level, slices=slices)))
+        placed = sum(counts(core)) == count
+        fitting += fits
+        missed += fits and not placed
+        wrong += placed and not fits
+    print(f"of {cases:,} random trees {fitting:,} hold the gang: missed {missed}, wrong {wrong}")
+
+
+def main() -> None:
+    """Print every row."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--cases", type=int, default=CASES)
+    options = parser.parse_args()
+    rows_of_cost()
+    row_of_plain()
+    row_of_missed(options.cases)
+
+
+if __name__ == "__main__":
+    main()
