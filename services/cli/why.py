@@ -1,6 +1,7 @@
 """What `muster why` shows: the sentence, then the evidence, as far as there is any."""
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from operator import itemgetter
 from typing import Any
 
@@ -19,6 +20,7 @@ def _number(name: str) -> Column:
     return Column(name.upper(), lambda row: row[name], text, is_number=True)
 
 
+MOST_DOMAINS = 4  # of a level, in which a gang is; more are counted
 LIMITS = (
     Column("LIMIT OF", lambda row: row["owner"]),
     Column("IN", lambda row: row["queueName"], is_wide=True),
@@ -78,6 +80,14 @@ def _held_back(wait: Answer) -> str:
     return f"held back    {count} not asked for yet: {', '.join(named)}{more}"
 
 
+def _domains(item: Answer) -> str:
+    """Say in which domains of a level a gang's pods are, and how many in each."""
+    shown = list(islice(item["pods"].items(), MOST_DOMAINS))
+    rest = len(item["pods"]) - len(shown)
+    pods = ", ".join(f"{name} {count}" for name, count in shown)
+    return f"is in        {item['level']}: {pods}{f' and {rest} more' if rest else ''}"
+
+
 def _lines(answer: Answer) -> Iterator[str]:
     for item in answer["mismatches"]:
         label = "gang" if item["reason"] == PLACEHOLDER_CREATE_FAILED else "mismatch"
@@ -91,6 +101,7 @@ def _lines(answer: Answer) -> Iterator[str]:
         yield f"would help   {answer['nodes']['nearest']['cure']}"
     if answer["need"]:
         yield f"needs        {amounts_text(answer['need'])}"
+    yield from map(_domains, (answer["gang"] or {}).get("domains", ()))
     for item in answer["waitsFor"]:
         yield f"waits for    {item['kind']} {item['name']}: {item['text']}"
     for item in answer["log"]:

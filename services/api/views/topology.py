@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.api.projection.model import Model, NodeView
+from services.api.projection.topology import levels_of
 from shared.model.resources import Resource, add_into
-from shared.model.scheduler_settings import TOPOLOGY_LEVELS, topology_levels
 
 
 @dataclass(slots=True)
@@ -48,12 +48,6 @@ class _Domain:
             "free": dict(sorted(self.free.items())),
             "domains": below,
         }
-
-
-def levels_of(model: Model) -> list[str]:
-    """Return the names of the cluster's levels, the widest first."""
-    extra = model.configuration.extra if model.configuration is not None else {}
-    return [name for name, _ in topology_levels(extra.get(TOPOLOGY_LEVELS, "")) or ()]
 
 
 def topology(model: Model) -> dict[str, Any]:

@@ -112,13 +112,21 @@ class Group(_Part):
     why: str
 
 
+class Level(_Part):
+    """How many pods are in which domains of a level, by the path of each."""
+
+    level: str
+    pods: dict[str, int]
+
+
 class Gang(_Part):
-    """All task groups, and their sums."""
+    """All task groups, and their sums; ``domains`` is where its pods are, by level."""
 
     wanted: int
     held: int
     replaced: int
     groups: list[Group]
+    domains: list[Level] = []
 
 
 class Eviction(_Part):

@@ -10,10 +10,12 @@ from heapq import merge
 from operator import attrgetter
 
 from services.api.projection.model import ApplicationView, Model
+from services.api.projection.topology import pods_by_level
 from services.api.why.answer import (
     Eviction,
     Gang,
     Group,
+    Level,
     LogLine,
     Mismatch,
     Wait,
@@ -330,6 +332,7 @@ def _gang(model: Model, view: ApplicationView) -> Gang | None:
         held=sum(group.held for group in groups),
         replaced=sum(group.replaced for group in groups),
         groups=groups,
+        domains=[Level(level=name, pods=pods) for name, pods in pods_by_level(model, view)],
     )
 
 
