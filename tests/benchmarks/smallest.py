@@ -34,6 +34,7 @@ SMALLEST: dict[str, tuple[str, ...]] = {
     "page": ("--nodes", "10", "--pods", "50", "--applications", "5", "--rate", "20"),
     "partitions": ("--asks", "200", "--nodes", "20", "--seconds", "1"),
     "schedule": ("--only", "philly model, one lane"),
+    "topology": ("--small", "--cases", "20"),
     "what_if": ("--sizes", "500"),
 }  # fmt: skip
 

@@ -61,11 +61,11 @@ def cost_of_finding(core: Core, wish: Any) -> float:
     return sum(taken)
 
 
-def rows_of_cost() -> None:
+def rows_of_cost(sizes: Any) -> None:
     """Print what placing and refusing cost at each size."""
     print("| nodes | racks | blocks | place | refuse |")
     print("|---|---|---|---|---|")
-    for size in SIZES:
+    for size in sizes:
         wishes = (near(slices=SLICES), near(slices=(("rack", 256),)))
         place, refuse = (
             median(cost_of_finding(large(*size), wish) for _ in range(ROUNDS)) for wish in wishes
@@ -119,8 +119,9 @@ def main() -> None:
     """Print every row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES)
+    parser.add_argument("--small", action="store_true")
     options = parser.parse_args()
-    rows_of_cost()
+    rows_of_cost(SIZES[:1] if options.small else SIZES)
     row_of_plain()
     row_of_missed(options.cases)
 
