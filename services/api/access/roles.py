@@ -84,7 +84,6 @@ ROLES: dict[Role, tuple[str, ...]] = {
         "GET /v1/queues",
         "GET /v1/topology",
         "GET /v1/trace/{application}",
-        "GET /v1/topology",
         "GET /v1/version",
         "POST /v1/what-if",
         "GET /v1/why/{name}",
