@@ -160,7 +160,7 @@ def main() -> None:
     for name, wanted in (("plain", options.pods), ("gang", options.members)):
         if wanted and name not in seconds:
             wrong.append(f"{name}: not all of its {wanted} pods were placed")
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 def usage(pid: int) -> tuple[int, float]:

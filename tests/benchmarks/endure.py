@@ -321,7 +321,7 @@ def main() -> None:
                 print(services.heap.read_text())
         finally:
             services.stop()
-    sys.exit("\n".join(wrong))
+    sys.exit("\n".join(wrong) or 0)
 
 
 if __name__ == "__main__":
