@@ -36,6 +36,7 @@ FIGURES = {
     "is_synced": "1 while it knows everything; of the core: it schedules",
     "decisions_total": "Allocations, releases and preemptions that were decided",
     "pairs_held": "Pairs of applications that are held, for they evicted each other by turns",
+    "held_idle_ppm": "Millionths of the cluster's time that nodes held for a gang stood idle",
     "timers_ordered": "Timers that the core has ordered",
     "timers_armed": "Timers that wait",
     "timers_left_out": "Timers that there was no room for; they come late",

@@ -268,6 +268,11 @@ def _held_text(held: HeldNodes) -> str:
         if held.start_ns
         else "when it starts is not known"
     )
+    if not held.names:
+        return (
+            f"; it has the lane since {_moment(held.since_ns)}, but no nodes are held for it now: "
+            "what they may stand idle would not last (maxReservedNodes)"
+        )
     return (
         f"; it has the lane since {_moment(held.since_ns)}: held for it are "
         f"{', '.join(held.names)}{more}; {start}"

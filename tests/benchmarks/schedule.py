@@ -11,22 +11,26 @@ import argparse
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from random import Random
 from statistics import fmean, pstdev
 from time import process_time
 
 from rich.console import Console
 from rich.table import Table
 
-from shared.model.gpus import WHOLE
+from shared.model.gpus import GPU, WHOLE
+from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.service import spare_the_collector
 from tests.property import openb
+from tests.property.gpu_month import gpu_month
 from tests.property.lanes import Model
 from tests.property.openb import ALL_DEVICES, not_allocated, openb_setup
 from tests.property.rigid import Line, bounded_slowdown, drawn, repeated, starts_of
 from tests.property.wide import micro_row
 from tools.replay.command import measured
+from tools.replay.figures import WIDE
 from tools.replay.formats import read
-from tools.replay.jobs import MAX_PODS
+from tools.replay.jobs import MAX_PODS, Job, Trace, in_order
 from tools.replay.run import Replay
 from tools.replay.setup import setup_of
 
@@ -55,6 +59,74 @@ def _philly(nodes: int, settings: dict[str, str]) -> Callable[[Path], str]:
             f"{sizes['over 8']['meanWaitSeconds']:,.0f} s; of 8 "
             f"{sizes['8']['meanWaitSeconds']:,.0f} s; {found['cpuSeconds']:.0f} s of CPU"
         )
+
+    return row
+
+
+def _kth(settings: dict[str, str]) -> Callable[[Path], str]:
+    def row(traces: Path) -> str:
+        file = traces / "kth-sp2" / "kth-sp2-first-10000.swf.gz"
+        if not file.exists():
+            return f"{file} is not there"
+        trace = read(file)
+        found = measured(trace, setup_of(trace, "x", scheduler=settings))[1]
+        return (
+            f"mean wait {found['all']['meanWaitSeconds']:,.0f} s; bounded slowdown "
+            f"{found['all']['boundedSlowdown']:.0f}; held idle {found['heldIdlePercent']} %; "
+            f"{found['cpuSeconds']:.0f} s of CPU"
+        )
+
+    return row
+
+
+def _month(seeds: int) -> Callable[[Path], str]:
+    """Compare the preset with no reservation, on GPU months drawn by seed."""
+
+    def row(_: Path) -> str:
+        found = [
+            [
+                measured(trace, setup_of(trace, "x", scheduler=settings))[1]
+                for settings in (MUSTER, GREEDY)
+            ]
+            for trace in map(gpu_month, range(seeds))
+        ]
+        told = []
+        for at, name in enumerate(("muster", "no reservation")):
+            of_all = [pair[at]["all"]["meanWaitSeconds"] for pair in found]
+            wide = [pair[at]["bySize"][f"over {WIDE}"]["meanWaitSeconds"] for pair in found]
+            most = max(pair[at]["all"]["longestWaitSeconds"] for pair in found)
+            told.append(
+                f"{name}: mean wait {fmean(of_all):,.0f} s, over {WIDE} GPUs {fmean(wide):,.0f} s, "
+                f"the longest {most:,.0f} s"
+            )
+        idle = fmean(pair[0]["heldIdlePercent"] for pair in found)
+        return f"{'; '.join(told)}; held idle {idle:.2f} %; {seeds} seeds"
+
+    return row
+
+
+def _waiting(counts: tuple[int, ...]) -> Callable[[Path], str]:
+    """Return what a gang costs that starts, by how many wait."""
+
+    def row(_: Path) -> str:
+        found = []
+        for count in counts:
+            random = Random(count)
+            jobs = [
+                Job(
+                    f"gang-{at}",
+                    at,
+                    random.randint(60, 3_600) * NANOS_PER_SECOND,
+                    "jobs",
+                    "user",
+                    ((random.randint(2, 8), {GPU: 8, "pods": 1}),),
+                )
+                for at in range(count)
+            ]
+            trace = Trace("waiting", in_order(jobs), GPU, 16, {GPU: 8, "pods": 110})
+            cpu_s = measured(trace, setup_of(trace, "x", scheduler=MUSTER))[1]["cpuSeconds"]
+            found.append(f"{count:,}: {1_000 * cpu_s / count:.2f}")
+        return f"CPU ms a gang, of so many that wait at first: {', '.join(found)}"
 
     return row
 
@@ -159,6 +231,7 @@ def _growth(policy: str) -> Callable[[Path], str]:
 
 
 MUSTER = {"preset": "muster"}
+GREEDY = {**MUSTER, "reservations": "none", "starvationGuard": "876000h"}
 ROWS: dict[str, Callable[[Path], str]] = {
     "micro, muster": _micro(MUSTER),
     "micro, cluster without a lane": _micro({"gangAdmission": "cluster"}),
@@ -166,6 +239,9 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "log drawn at random, 64 processors": _log(drawn, 64, 5, "stated", "shortest first"),
     "log of people who repeat, 32 processors": _log(repeated, 32, 5, *WAYS),
     "log of people who repeat, 64 processors": _log(repeated, 64, 5, "stated", "shortest first"),
+    "KTH-SP2, 10,000 jobs, muster": _kth(MUSTER),
+    "GPU month rich in gangs, muster": _month(5),
+    "gangs that wait, cost": _waiting((100, 400, 1_600)),
     "philly 75 nodes, muster": _philly(75, MUSTER),
     "philly 72 nodes, muster": _philly(72, MUSTER),
     "philly 75 nodes, muster, backfill": _philly(75, {**MUSTER, "backfill": "enabled"}),

@@ -4,6 +4,7 @@ Waits are whole seconds from a job's submission to the start of the last of its 
 evicted counts by its first start. The bounded slowdown is (wait + run) / max(run, 10 s), at least 1
 (Feitelson et al. 1997). Utilisation and fragmentation are means over the time from the first
 submission to the last one: of the size, what is in use, and what is free on nodes partly in use.
+Held idle is what stood idle on nodes that were held for the head gang, as a share of the same.
 Jain's index of queues, and of users, is that of their jobs' mean bounded slowdowns, of those of
 whom a job started: (sum x)^2 / (n * sum x^2) (Jain, Chiu, Hawe 1984). 1: all have the same; 1/n:
 one has it all.
@@ -59,6 +60,7 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
         "makespanSeconds": max((run.ended_ns for run in started), default=0) // NANOS_PER_SECOND,
         "utilisationPercent": round(100 * used / size, 2),
         "fragmentationPercent": round(100 * broken / size, 2),
+        "heldIdlePercent": round(100 * outcome.held_idle / (size * until_ns or 1), 2),
         "meanWaiting": round(waiting, 1),
         "mostWaiting": max(outcome.series.waiting, default=0),
         "jainOfQueues": _jain(started, lambda run: run.job.queue),

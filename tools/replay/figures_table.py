@@ -43,7 +43,7 @@ def parts(found: Figures) -> list[Any]:
     use = (
         f"utilisation {found['utilisationPercent']} %, fragmentation "
         f"{found['fragmentationPercent']} %, waiting {found['meanWaiting']} on average, "
-        f"{found['mostWaiting']} at most"
+        f"{found['mostWaiting']} at most, held idle {found['heldIdlePercent']} %"
     )
     fair = (
         f"Jain's index of mean slowdowns: {found['jainOfQueues']} of queues, "

@@ -113,6 +113,7 @@ class Outcome:
     capacity: int  # of the size that jobs are told by
     evictions: int = 0
     decisions: int = 0
+    held_idle: int = 0  # what stood idle on the nodes held for the head gang, times ns
     waits_for: str = ""  # of the first job that never started, why, in the words of `muster why`
 
 
@@ -168,7 +169,7 @@ class Replay:
         waits_for = self._why_waiting()
         return Outcome(
             self.trace, self.setup, self.runs, self.series, capacity, self.evictions, decisions,
-            waits_for,
+            self.scheduler.partition.held_idle.total, waits_for,
         )  # fmt: skip
 
     def _why_waiting(self) -> str:

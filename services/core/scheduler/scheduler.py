@@ -298,6 +298,7 @@ class Scheduler:
             "epoch": {self.name: self._epoch},
             "decisions_total": self.decisions,
             "pairs_held": partition.evictions.held(partition.now_ns),
+            "held_idle_ppm": {self.name: partition.held_idle.share_ppm},
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
             + len(partition.timers),
             "is_synced": {self.name: int(self.is_synced)},

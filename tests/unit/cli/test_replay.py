@@ -534,3 +534,102 @@ def test_nodes_whose_sum_no_ledger_holds_are_refused_before_a_job_runs():
     assert len(setup_of(trace, "one", nodes="1", capacity=most).nodes) == 1
     with pytest.raises(TraceError, match=f"have {2**63} of nvidia.com/gpu in all, at most"):
         setup_of(trace, "two", nodes="2", capacity=most)
+
+
+# --- what became of each job; any table; settings -----------------------------------------------
+
+ON = ("--capacity", "nvidia.com/gpu=8", "--nodes", "2")
+
+
+def test_what_became_of_each_job_is_a_file(muster, tmp_path):
+    text = "submit,run,name,queue,user,pods,gpu\n0,60,a,x,ann,2,8\n5.5,30,b,y,bob,1,4\n9,1,c,y,bob,3,8\n"
+    file, out = written(tmp_path, text), tmp_path / "jobs.csv"
+    result = muster("replay", str(file), *ON, "--jobs-out", str(out))
+    assert result.status == 0
+    head, *rows = [line.split(",") for line in out.read_text().splitlines()]
+    a, b, c = (dict(zip(head, row, strict=True)) for row in rows)
+    assert (a["submitted"], a["started"], a["ended"], a["evictions"]) == ("0", "0", "60", "0")
+    assert len(a["nodes"].split()) == 2
+    assert (b["submitted"], b["started"], b["ended"]) == ("5.5", "60", "90")
+    assert (c["started"], c["left_out"]) == ("", "larger than the cluster")
+    assert (
+        "1 of 3 jobs are larger than the cluster and can never fit, the first c: 3 of" in result.err
+    )
+
+
+def test_a_log_of_what_became_of_jobs_is_read_again(muster, tmp_path):
+    file, out = written(tmp_path, CSV), tmp_path / "jobs.swf"
+    on = ("--nodes", "5", "--capacity", "nvidia.com/gpu=8", "--jobs-out", str(out))
+    assert muster("replay", str(file), *on).status == 0
+    again = read(out)
+    assert [(job.submitted_ns, job.run_ns, job.amount("vcore")) for job in again.jobs] == [
+        (0, 600 * S, 32_000), (30 * S, 60 * S, 1_000),
+    ]  # fmt: skip
+    assert len({job.queue for job in again.jobs}) == 2
+
+
+@pytest.mark.parametrize("where", ["{folder}", "{folder}/no/such.csv", "{trace}"])
+def test_where_no_file_can_be_is_said_before_the_replay(muster, tmp_path, where):
+    file = written(tmp_path, CSV)
+    out = where.format(folder=tmp_path, trace=file)
+    result = muster("replay", str(file), *ON, "--jobs-out", out)
+    assert result.status != 0
+    assert "--jobs-out" in result.err
+    assert file.read_text() == CSV
+
+
+def test_any_table_is_read_where_it_is_said_which_column_is_which(tmp_path):
+    text = (
+        "job_id,vc,user,gpu_num,submit_time,duration,queue\n"
+        "7,v,u,20,2020-04-01 00:00:05,90.5,33\n8,v,u,0,2020-04-01 00:00:06,9,1\n"
+    )
+    ours = {"submit": "submit_time", "run": "duration", "gpus": "gpu_num", "queue": "vc"}
+    trace = read(written(tmp_path, text), ours)
+    (job,) = trace.jobs
+    assert (job.queue, job.user, job.run_ns) == ("v", "u", 90_500_000_000)
+    assert [(count, pod[GPU]) for count, pod in job.groups] == [(2, 8), (1, 4)]
+    assert trace.left_out == {"asks for no GPU": 1}
+
+
+@pytest.mark.parametrize(
+    ("ours", "said"),
+    [
+        ({"when": "a"}, "'when' is no column of ours"),
+        ({"submit": "x"}, "there is no column 'x'"),
+        ({"submit": "a"}, "must say which column is run"),
+    ],
+)
+def test_columns_that_do_not_hold_are_said(tmp_path, ours, said):
+    with pytest.raises(TraceError, match=said):
+        read(written(tmp_path, "a,b\n1,2\n"), ours)
+
+
+def test_a_gang_that_can_never_fit_keeps_nobody_waiting_for_ever(muster, tmp_path):
+    text = "submit,run,pods,gpu\n0,60,3,8\n5,60,1,8\n"
+    for admission in ("partial", "queue", "cluster"):
+        setting = ("--scheduler", f"gangAdmission={admission}")
+        result = muster("replay", str(written(tmp_path, text)), *ON, *setting, "-o", "json")
+        found = json.loads(result.out)
+        assert (found["started"], found["leftOut"]) == (1, {"larger than the cluster": 1})
+        assert "can never fit" in found["neverStartedFor"]
+
+
+def test_jain_s_index_and_each_queue_s_share():
+    found = figures_of(
+        replayed(trace_of((0, 10, 1, 8, "a"), (0, 10, 1, 8, "b"), (40, 1, 1, 8)))[0], 0
+    )
+    assert found["jainOfQueues"] == 0.9  # of slowdowns of 1 and 2: 9 / (2 * 5)
+    assert found["utilisationByQueue"] == {"a": 25.0, "b": 25.0}
+
+
+def test_settings_are_chosen_by_a_goal(muster, tmp_path):
+    jobs = "".join(f"{at},{30 + at},{1 + 2 * (at % 2)},8\n" for at in range(12))
+    file = written(tmp_path, f"submit,run,pods,gpu\n{jobs}")
+    on = ("--nodes", "4", "--capacity", "nvidia.com/gpu=8", "--tune", "mean")
+    printed = muster("replay", str(file), *on).out
+    assert "is best by the least mean wait" in printed
+    assert "muster.scheduler.preset" in printed
+    found = json.loads(muster("replay", str(file), *on, "-o", "json").out)
+    means = [row["mean wait s"]["mean"] for row in found["compared"]]
+    assert means == sorted(means)
+    assert found["best"] == found["compared"][0]["setup"]

@@ -214,6 +214,20 @@ def test_nodes_are_held_while_what_they_may_stand_idle_lasts(percent, is_held):
     assert bool(held(core)) == is_held
 
 
+def test_why_says_that_no_nodes_are_held_for_what_they_may_stand_idle():
+    core = idle("0%")
+    said = text_of(core.partition.applications["wide"].refusal)
+    assert "no nodes are held for it now: what they may stand idle would not last" in said
+
+
+def test_how_much_stood_idle_is_counted():
+    core = idle("5%")
+    core.now_ns += seconds(1_000)
+    core.update()
+    assert core.partition.held_idle.total == 8 * seconds(1_000)
+    assert core.scheduler.figures()["held_idle_ppm"] == {"default": 250_000}  # a node of four
+
+
 def test_what_rests_on_stated_ends_is_held_whatever_it_costs():
     core = idle("0%", (9_000, 9_000, 9_000, 9_000), 4)
     assert len(held(core)) == 4
