@@ -10,6 +10,7 @@ from shared.messages.interface import (
     NodeAction,
     NodeInfo,
     TerminationType,
+    UpdateConfiguration,
 )
 from shared.messages.protocol import TimerKind
 from shared.model.names import RUN_SECONDS
@@ -107,6 +108,19 @@ def test_the_oldest_gang_has_the_lane_and_the_next_one_after_it():
     core.update(ask_releases=(gone,))
     core.check()
     assert lane_of(core) == "second"
+
+
+def test_a_reload_that_changes_priorities_changes_who_is_next():
+    core = cluster()
+    gang(core, "first", 2)
+    for name, queue in (("second", "root.a"), ("third", "root.b")):
+        core.now_ns += seconds(1)
+        gang(core, name, 2, queue)
+    higher = config_of("{name: a}", "{name: b, properties: {priority.offset: '5'}}")
+    core.send(UpdateConfiguration(higher))
+    core.update(ask_releases=(AllocationAskRelease("first", "", TerminationType.STOPPED_BY_RM),))
+    core.check()
+    assert lane_of(core) == "third"
 
 
 @pytest.mark.parametrize("members", [1, 5])

@@ -16,6 +16,7 @@ def take(partition: Partition, config: PartitionConfig) -> str:
         return error
     configure(partition, config)
     gang.withdraw_over_maxima(partition)
+    partition.waiting_gangs.rank_again()
     for queue in partition.queues.values():
         quota_preemption.max_changed(partition, queue)
     if partition.hooks is not None:

@@ -73,6 +73,10 @@ class WaitingGangs:
             heappop(self._by_rank)
         return None
 
+    def rank_again(self) -> None:
+        """Rank all anew: the priorities that queues show may have changed."""
+        self._judged_for = -1
+
     def class_of(self, application: Application, refusal: Refusal) -> EquivalenceClass | None:
         """Return the class of gangs that lack the same places; None if no node can help.
 
