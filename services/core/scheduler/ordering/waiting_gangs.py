@@ -74,7 +74,7 @@ class WaitingGangs:
         return None
 
     def rank_again(self) -> None:
-        """Rank all anew: the priorities that queues show may have changed."""
+        """Rank all again: the priorities that queues show may have changed."""
         self._judged_for = -1
 
     def class_of(self, application: Application, refusal: Refusal) -> EquivalenceClass | None:
