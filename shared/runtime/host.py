@@ -85,6 +85,7 @@ MAX_INJECTED = 1_000
 MISSED_BEATS = 3  # heartbeats in a row; a host that has handled none of them does not work
 WAY_NS = seconds(2)  # that a heartbeat may be on its way, and wait to be handled, besides
 _MOST_SHOWN = 300
+_BESIDE = -1  # of what is published beside a heartbeat: its answers are numbered from 0
 _RETRY_FIRST_SECONDS = 0.1
 _RETRY_LONGEST_SECONDS = 2.0
 _PAUSE = wait_exponential(multiplier=_RETRY_FIRST_SECONDS, max=_RETRY_LONGEST_SECONDS)
@@ -848,7 +849,7 @@ class Host:
         return [
             envelope_of(
                 Outgoing(API_ALL, AtWork(self.instance, is_ready), epoch=epoch),
-                cause=beat, index=0, source=self.inbox.service,
+                cause=beat, index=_BESIDE, source=self.inbox.service,
                 now_ns=beat.published_ns, partition=self.partition,
             )
         ]  # fmt: skip

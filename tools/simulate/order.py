@@ -18,7 +18,6 @@ from shared.messages.interface import UpdateResponse
 
 OF_EVERY_BEAT = ("Heartbeat", "PartitionsHeld", "AtWork")  # beside everything else, in no order
 IN_NO_ORDER = (*OF_EVERY_BEAT, "PartitionsRequest")  # a process asks beside what its hosts publish
-_NONE = ((0, "", ""), 0)
 Sender = tuple[int, str, str]  # a connection, the partition that it speaks of, the inbox
 Decisions = dict[tuple[str, str], list[object]]  # by partition and section of the response
 
@@ -38,29 +37,24 @@ class Order:
     def __init__(self) -> None:
         self.lives: list[Life] = []
         self.decided: Decisions = {}  # that reached the shim adapter
-        self._places: dict[str, tuple[Sender, int]] = {}  # of a message
+        self._places: dict[str, dict[Sender, int]] = {}  # of a message
         self._next: dict[Sender, int] = {}
         self._came: dict[str, None] = {}  # responses that reached the shim adapter
 
     def publish(self, connection: int, envelopes: Iterable[Envelope]) -> None:
         """Note what is published, in order; what is published again has its place.
 
-        What a successor publishes under the same identity has none: either may arrive first.
+        What a successor publishes under the same identity has a place of each: either may be first.
         """
         for envelope in envelopes:
-            if envelope.kind in IN_NO_ORDER:
-                continue
-            if envelope.message_id in self._places:
-                if self._places[envelope.message_id][0][0] != connection:
-                    self._places[envelope.message_id] = _NONE
-                continue
             sender = connection, envelope.partition, envelope.to.routing_key
-            place = self._next[sender] = self._next.get(sender, 0) + 1
-            self._places[envelope.message_id] = sender, place
+            places = self._places.setdefault(envelope.message_id, {})
+            if envelope.kind not in IN_NO_ORDER and sender not in places:
+                places[sender] = self._next[sender] = self._next.get(sender, 0) + 1
 
-    def place(self, message_id: str) -> tuple[Sender, int]:
-        """Return the sender of a message and which of his it was; 0 of what has no order."""
-        return self._places.get(message_id, _NONE)
+    def places(self, message_id: str) -> dict[Sender, int]:
+        """Return of each sender of a message which of his it was; none of what has no order."""
+        return self._places.get(message_id, {})
 
     def begin(self, instance: str, partition: str) -> Life:
         """Return the life of a new core."""

@@ -48,10 +48,11 @@ class Watched:
         if envelope.message_id in self._heard:
             self._report(f"{envelope.kind} {envelope.message_id} was handled again")
         self._heard[envelope.message_id] = None
-        sender, place = self._order.place(envelope.message_id)
-        if place < self._latest.get(sender, 0):
+        places = self._order.places(envelope.message_id)
+        if places and all(self._latest.get(who, 0) > place for who, place in places.items()):
             self._report(f"{envelope.kind} {envelope.message_id} came behind a later one")
-        self._latest[sender] = place
+        if len(places) == 1:
+            self._latest.update(places)
 
 
 class WatchedCore(Watched):

@@ -12,12 +12,13 @@ from prometheus_client import REGISTRY
 from shared.bus.base import Wanted
 from shared.bus.errors import BusUnavailableError, PoisonError
 from shared.bus.memory import MemoryBroker, MemoryBus
-from shared.messages.envelope import CORE, TIMERS, Address, Envelope, Outgoing, members_of
+from shared.messages.envelope import API_ALL, CORE, TIMERS, Address, Envelope, Outgoing, members_of
 from shared.messages.protocol import (
     ContinueCycle,
     Heartbeat,
     Partitions,
     PartitionsHeld,
+    PartitionsRequest,
     TimerKind,
     TimerOrders,
     TimerSet,
@@ -705,6 +706,24 @@ async def test_one_who_hears_no_heartbeat_of_its_own_takes_its_place_anew_and_sa
     await until(lambda: 1 in machine.seen, "it has a place again")
     assert bus.places == 2
     assert any("its place is lost" in line for line in logs)
+    await stop(task)
+
+
+async def test_what_is_published_beside_a_heartbeat_has_another_identity_than_its_answers():
+    """Whoever read both took the second for the first, handled already."""
+    broker, machine = MemoryBroker(), Echo()
+    machine.handle = lambda envelope, now_ns: [Outgoing(API_ALL, PartitionsRequest("core"))]
+    everything = await MemoryBus(broker).subscribe(Address("api", "x"))
+    options = HostOptions(heartbeat_ns=5_000_000)
+    bus, clock = MemoryBus(broker), SystemClock()
+    host = Host(CORE, lambda: machine, bus, clock, instance="h", options=options)
+    task = asyncio.create_task(host.run())
+    kind_of = {}
+    while len(kind_of) < 20:
+        for delivery in await everything.receive(10):
+            envelope = delivery.envelope
+            assert kind_of.setdefault(envelope.message_id, envelope.kind) == envelope.kind
+    assert {*kind_of.values()} >= {"AtWork", "PartitionsRequest"}
     await stop(task)
 
 
