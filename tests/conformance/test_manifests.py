@@ -136,7 +136,7 @@ def test_the_folder_is_there_and_the_lists_name_its_files():
 
 
 @pytest.mark.parametrize("file", FILES or [DATA], ids=lambda file: file.stem)
-async def test_a_manifest_runs_to_its_end_or_is_refused_by_reason(tmp_path, file):
+async def test_a_manifest_runs_or_is_refused(tmp_path, file):
     result = expansion(file)
     if file.name in REFUSED:
         field, sentence = REFUSED[file.name]
