@@ -10,7 +10,7 @@ from services.api.projection.works import Works
 from services.timers.wheel import TimerWheel
 from shared.model.units import seconds
 from tools.simulate import answers
-from tools.simulate.faults import Fault
+from tools.simulate.faults import Fault, drawn
 from tools.simulate.run import run_with
 
 SEED = 3
@@ -78,3 +78,9 @@ def test_what_is_shown_is_compared_with_the_core_that_goes_on():
     """Seed 975: a core stood still for 12.5 s, and what it had was not the truth any more."""
     stopped = Fault(0, "pause", "core", 7_723_000_000, 12_503_000_000, 1)
     assert run_with(975, [stopped]).holds
+
+
+def test_who_works_only_between_two_looks_may_be_shown_at_work():
+    """Seed 5094: a shim adapter waited for its disk, said that it worked, and died at once."""
+    faults = [fault for fault in drawn(5094) if fault.index in (4, 16, 17)]
+    assert run_with(5094, faults).holds

@@ -20,6 +20,7 @@ from shared.bus.properties import check_properties
 from shared.messages.commands import CommandResult, SubmitPods
 from shared.messages.envelope import API_TRACE, SHIM_ADAPTER, Address, Envelope
 from shared.messages.interface import UpdateResponse
+from shared.messages.protocol import AtWork
 from shared.messages.sections import contents_by_application
 from shared.model.units import NANOS_PER_SECOND
 from tools.simulate.faults import ACKNOWLEDGED, PUBLISHED, Armed, Fault
@@ -37,6 +38,10 @@ class Station(Protocol):
     """The instance at the other end of a connection."""
 
     service: str
+
+    def is_at_work(self, partition: str) -> bool:
+        """Return whether it handles its heartbeats for a partition."""
+        ...
 
     async def stand_still(self) -> None:
         """Wait while it is stopped."""
@@ -60,6 +65,7 @@ class SimulatedBroker(MemoryBroker):
         self.contradicted: list[str] = []  # who was answered twice, and not the same
         self.decided: dict[tuple[str, str], str] = {}  # what a core said, and it was confirmed
         self.order = Order()
+        self.worked_ns: dict[tuple[str, str], int] = {}  # when a service last said so, truly
         self.arrived_ns: list[int] = []  # of each message in an inbox, by its tag, from 1 on
         self.cut: dict[tuple[int, str], None] = {}  # who said not all of which step
         self._answers: dict[str, bytes] = {}
@@ -246,6 +252,7 @@ class SimulatedBus(MemoryBus):
             for envelope in envelopes
         ]
         self.broker.order.publish(self._number, envelopes)
+        self._note_work(envelopes)
         if self._is_lost:
             self._is_lost = False
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
@@ -260,6 +267,12 @@ class SimulatedBus(MemoryBus):
             self.broker.confirmed(self._number, envelopes)
         else:
             await self._faulty[fault.kind](fault, written)
+
+    def _note_work(self, envelopes: Sequence[Envelope]) -> None:
+        for envelope in envelopes:
+            if envelope.kind == AtWork.__name__ and self.station.is_at_work(envelope.partition):
+                key = self.station.service, envelope.partition
+                self.broker.worked_ns[key] = self.broker.loop.now_ns
 
     # --- what happens to it ---------------------------------------------------------------------
 

@@ -195,6 +195,11 @@ class Instance:
 
     # --- what its connections ask ---------------------------------------------------------------
 
+    def is_at_work(self, partition: str) -> bool:
+        """Return whether it handles its heartbeats for a partition."""
+        host = self.hosts.get(partition)
+        return host is not None and host.is_at_work
+
     async def stand_still(self) -> None:
         """Wait while it is stopped."""
         while not self._goes_on.is_set():

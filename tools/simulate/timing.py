@@ -194,13 +194,18 @@ class Timing:
             lasted_ns = min(now_ns - part.since_ns, now_ns - self._calm_ns(part.service))
             if shown is False and part.is_at_work and min(lasted_ns, listened_ns) > BOUND_NS:
                 self._report_once(part, f"the API shows no {part}, which works")
-            elif shown and part.unheard_ns and now_ns - part.unheard_ns > _SHOWN_AWAY_NS:
+            elif shown and part.unheard_ns and now_ns - self._heard_ns(part) > _SHOWN_AWAY_NS:
                 self._report_once(part, f"the API shows a {part} at work, where none is")
         for partition in self._deployment.partitions:
             self._judge_state(followed, partition)
         if now_ns - self._agreed_ns > AGREES_NS and self._is_calm(now_ns):
             self._agreed_ns = now_ns
             self._compare(followed.host)
+
+    def _heard_ns(self, part: Part) -> int:
+        """Return since when a part is unheard, also if it worked only between two looks."""
+        worked_ns = self._deployment.broker.worked_ns.get((part.service, part.partition), 0)
+        return max(part.unheard_ns, worked_ns)
 
     def _report_once(self, part: Part, sentence: str) -> None:
         key = part.service, part.partition, part.since_ns
