@@ -77,7 +77,12 @@ class _Search(Generic[Why]):
 def place(
     placer: Placer[Task, Where, Why], tree: Group[Task], where: Where
 ) -> list[tuple[Task, Node]] | Unplaced[Why]:
-    """Place the asks of a tree that wait, in a domain; or place none, and say why."""
+    """Place the asks of a tree that wait, in a domain; or place none, and say why.
+
+    A tree of which none waits is placed as it is: it needs no domain.
+    """
+    if not any(True for _ in _waiting(placer, tree)):
+        return []
     search: _Search[Why] = _Search()
     for found in _of_group(placer, tree, where, search):
         return found
