@@ -1,5 +1,6 @@
 """Clusters of blocks, racks and hosts, and gangs that ask for a domain of them."""
 
+from shared.messages.constraints import NO_CONSTRAINTS
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -19,9 +20,9 @@ LEVELS = (("topologyLevels", "block,rack,host=kubernetes.io/hostname"),)
 HOST = "kubernetes.io/hostname"
 
 
-def cluster(blocks, *, settings=(), taken=()):
+def cluster(blocks, *, settings=(), config=""):
     """Return a core with blocks of racks of nodes with so many places each; named b-r-n."""
-    core = Core(settings=LEVELS + tuple(settings))
+    core = Core(config, settings=LEVELS + tuple(settings))
     for b, racks in enumerate(blocks):
         for r, nodes in enumerate(racks):
             for n, places in enumerate(nodes):
@@ -39,10 +40,10 @@ def near(**wish):
     return TopologyConstraint(slices=slices, **wish)
 
 
-def gang(core, name, *parts, above=None, **more):
+def gang(core, name, *parts, above=None, constraints=NO_CONSTRAINTS, **more):
     """Announce a gang: parts are (name, members, topology) and what each of them requests.
 
-    ``above`` is the topology of all together.
+    ``above`` is the topology of all together, ``constraints`` those of every pod.
     """
     parts = [(*part, ONE) if len(part) == 3 else part for part in parts]
     layout = tuple(SubGroup(part, "", count, topology=wish) for part, count, wish, _ in parts)
@@ -53,7 +54,14 @@ def gang(core, name, *parts, above=None, **more):
         wanted = add(wanted, multiply(resource, count))
         keys = [f"{name}-{part}-{at}" for at in range(count)]
         asks += [
-            AllocationAsk(key, name, resource, placeholder=True, task_group_name=part)
+            AllocationAsk(
+                key,
+                name,
+                resource,
+                placeholder=True,
+                task_group_name=part,
+                constraints=constraints,
+            )
             for key in keys
         ]
     request = AddApplicationRequest(

@@ -44,12 +44,15 @@ SLICES = st.sampled_from(
 )
 
 
-@given(BLOCKS, st.integers(1, 4), st.sampled_from(LEVELS), SLICES)
-def test_like_pods_are_placed_wherever_a_domain_holds_them(blocks, parts, level, slices):
+POLICIES = st.sampled_from([(), (("policy", "kai"),)])
+
+
+@given(BLOCKS, st.integers(1, 4), st.sampled_from(LEVELS), SLICES, POLICIES)
+def test_like_pods_are_placed_wherever_a_domain_holds_them(blocks, parts, level, slices, policy):
     at = LEVELS.index(level)
     slices = tuple(each for each in slices if LEVELS.index(each[0]) > at)
     count = parts * (slices[0][1] if slices else 2)
-    core = cluster(blocks)
+    core = cluster(blocks, settings=policy)
     gang(core, "gang", ("w", count, near(required=level, slices=slices)))
     fits = any(holds(places, slices) >= count for places in domains(blocks, level))
     found = counts(core)
@@ -88,12 +91,12 @@ def packs(racks, sizes):
 RACKS = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=4), min_size=1, max_size=3)
 
 
-@example([[10, 9]], [5, 4, 3, 3, 2, 2])
-@example([[6, 4]], [4, 6])
-@example([[9, 9, 9]], [7, 6, 5, 3, 3, 3])
-@given(RACKS, st.lists(st.integers(1, 8), min_size=1, max_size=6))
-def test_groups_of_like_pods_are_placed_wherever_their_racks_hold_them(blocks, sizes):
-    core = cluster([[[rack] for rack in block] for block in blocks])
+@example([[10, 9]], [5, 4, 3, 3, 2, 2], ())
+@example([[6, 4]], [4, 6], ())
+@example([[9, 9, 9]], [7, 6, 5, 3, 3, 3], ())
+@given(RACKS, st.lists(st.integers(1, 8), min_size=1, max_size=6), POLICIES)
+def test_groups_of_like_pods_are_placed_wherever_their_racks_hold_them(blocks, sizes, policy):
+    core = cluster([[[rack] for rack in block] for block in blocks], settings=policy)
     parts = [(f"g{at}", size, near(required="rack")) for at, size in enumerate(sizes)]
     gang(core, "gang", *parts, above=near(required="block"))
     fits = any(packs(tuple(sorted(block)), tuple(sizes)) for block in blocks)
@@ -116,9 +119,9 @@ def best_of(blocks, wishes):
 
 
 @settings(max_examples=60)
-@given(BLOCKS, st.integers(1, 3), st.integers(1, 3))
-def test_unlike_pods_of_one_domain_are_all_in_it_or_none_is_placed(blocks, ones, twos):
-    core = cluster(blocks)
+@given(BLOCKS, st.integers(1, 3), st.integers(1, 3), POLICIES)
+def test_unlike_pods_of_one_domain_are_all_in_it_or_none_is_placed(blocks, ones, twos, policy):
+    core = cluster(blocks, settings=policy)
     gang(core, "gang", ("one", ones, near()), ("two", twos, near(), {"vcore": 2}),
          above=near(required="rack"))  # fmt: skip
     fits = best_of(blocks, (ones, twos))
@@ -139,7 +142,7 @@ STEP = st.tuples(
     BLOCKS,
     st.lists(STEP, max_size=25),
     st.sampled_from(["queue", "cluster", "partial"]),
-    st.sampled_from([(), (("policy", "kai"),)]),
+    POLICIES,
 )
 def test_a_required_rack_is_never_broken_whatever_fails_in_whatever_order(
     blocks, steps, admission, more

@@ -2,6 +2,7 @@
 
 import pytest
 
+from shared.messages.constraints import Constraints, NodeTerm, Requirement
 from shared.messages.interface import AllocationAsk, AllocationRelease, TerminationType
 from tests.builders import section
 from tests.domains import HOST, ONE, cluster, counts, gang, near, node, why
@@ -131,3 +132,49 @@ def test_a_member_that_is_lost_comes_back_to_its_rack_or_waits():
     core.update(asks=(ask, other))
     assert counts(core) == [2, 2, 0]
     core.check()
+
+
+KAI = (("policy", "kai"),)
+PACKED = """
+partitions: [{name: default, nodesortpolicy: {type: binpacking},
+  queues: [{name: root, submitacl: '*', queues: [{name: default}]}]}]
+"""
+
+
+def packed(blocks, *gangs, **more):
+    """Return how many pods of the last gang are on each node, placed as the policy kai does."""
+    core = cluster(blocks, settings=KAI, config=PACKED)
+    for at, (count, wish) in enumerate(gangs):
+        gang(core, f"g{at}", ("w", count, wish), **more)
+    core.check()
+    return counts(core, f"g{len(gangs) - 1}")
+
+
+def test_under_kai_the_fuller_node_of_a_domain_goes_first():
+    assert packed([[[3, 3]]], (2, near(required="rack")), (3, near(required="rack"))) == [1, 2]
+
+
+def test_under_kai_preferred_domains_with_the_most_room_go_first_of_equal_ones_the_last():
+    wish = near(required="block", preferred="rack")
+    assert packed([[[1, 1], [2, 1], [1, 1]]], (4, wish)) == [0, 0, 2, 1, 1, 0]
+    assert packed([[[2], [2]], [[2], [2]]], (3, near(preferred="block"))) == [0, 0, 2, 1]
+    assert packed([[[2]], [[2]]], (3, near(preferred="block"))) == [1, 2]
+
+
+def test_under_kai_the_domains_above_are_compared_first():
+    blocks = [[[4], [3]], [[2], [9]]]
+    assert packed(blocks, (2, near(required="rack"))) == [0, 2, 0, 0]
+    assert placed(blocks, 2, near(required="rack")) == [0, 0, 2, 0]
+
+
+def test_under_kai_what_the_pods_prefer_comes_before_the_preferred_domain():
+    here = Requirement(HOST, "In", ("0-0-0",))
+    wishes = Constraints(preferred_nodes=(NodeTerm((here,), weight=100),))
+    wish = near(required="block", preferred="rack")
+    assert packed([[[1], [3]]], (4, wish)) == [1, 3]
+    assert packed([[[1], [2], [3]]], (4, wish), constraints=wishes) == [1, 0, 3]
+
+
+def test_under_kai_slices_stay_whole():
+    wish = near(required="rack", slices=[("host", 2)])
+    assert packed([[[3, 3, 2]]], (6, wish)) == [2, 2, 2]

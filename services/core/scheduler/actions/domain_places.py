@@ -21,8 +21,9 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask
 from services.core.scheduler.nodes.domains import EVERYWHERE, Bond, DomainTree, Wish
 from services.core.scheduler.nodes.node_table import NodeTable
-from services.core.scheduler.place import spread
+from services.core.scheduler.place import packing, spread
 from services.core.scheduler.place.one import node_for
+from services.core.scheduler.place.packing import Ranks
 from services.core.scheduler.place.place import Unplaced, place
 from services.core.scheduler.place.units import ALL, At, Units, units_of
 from services.core.scheduler.statement.task_trees import Group
@@ -42,6 +43,8 @@ class Region:
     wish: Wish | None = None
     at: At = ALL
     gaps: tuple[int, dict[int, int]] | None = None  # slices that have begun: level, what they lack
+    is_packed: bool = False  # node by node by their order, those of the best ranks first
+    ranks: Ranks | None = None
 
 
 def find(
@@ -145,12 +148,16 @@ class _InDomains:
         if not held:
             return
         (first, count), *others = held
+        is_kai = self._application.is_kai
+        is_packed = is_kai and packing.is_packed(wish)
         failed: set[object] = set()  # another domain like one that has failed would fail as well
-        for at in spread.candidates(wish, first, count):
+        for at in spread.candidates(wish, first, count, from_the_top=is_kai):
             if failed and first.pattern(at) in failed:
                 continue
             if all(units.of(at) >= number for units, number in others):
-                yield Region(self._rows_of(wish.tree, at, rows), wish, at, gaps)
+                ranks = packing.ranks(wish, first, at) if is_packed else None
+                own = self._rows_of(wish.tree, at, rows)
+                yield Region(own, wish, at, gaps, is_packed, ranks)
                 if self._is_of_one_shape:
                     failed.add(first.pattern(at))
 
@@ -206,9 +213,8 @@ class _InDomains:
     def nodes_for(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
         """Yield the nodes of a leaf's asks: counted at once, one by one where pods mind others."""
         shape = asks[0].shape
-        if where.wish is None or not self._is_counted(shape):
-            for ask in asks:
-                yield self._one(ask.shape, where)
+        if where.wish is None or where.is_packed or not self._is_counted(shape):
+            yield from self._one_by_one(asks, where)
             return
         units = units_of(where.wish, self._room(shape, where.rows), where.gaps)
         count = min(len(asks), units.of(where.at))
@@ -222,12 +228,23 @@ class _InDomains:
         is_free = not (facts.pods.matters(shape) or facts.volumes.matters(shape))
         return is_free and self._nodes.hooks is None and not shape.constraints.required_node
 
-    def _one(self, shape: Shape, where: Region) -> Node | None:
-        if where.rows is None:
-            return node_for(self._nodes, shape, backfill=self._backfill)
-        filters = self._nodes.filters
+    def _one_by_one(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
+        """Yield the first node in order for each; where places alone decide, only it changes."""
+        shape, nodes, filters = asks[0].shape, self._nodes, self._nodes.filters
         asked = filters.backfill if self._backfill else filters.open
-        return self._nodes.order.first(asked.mask(shape) & where.rows, shape)
+        among = None if where.rows is None else np.flatnonzero(where.rows)
+        is_counted, rows, last = self._is_counted(shape), None, None
+        for _ in asks:
+            if among is None and where.ranks is None:
+                yield node_for(nodes, shape, backfill=self._backfill)
+                continue
+            if rows is None or last is None or not is_counted:
+                mask = asked.mask(shape, among=among)
+                rows = np.flatnonzero(mask) if among is None else among[mask]
+            elif not asked.holds(last, shape):
+                rows = rows[rows != last.row]
+            last = nodes.order.first(rows, shape, where.ranks)
+            yield last
 
     # --- evidence -------------------------------------------------------------------------------
 

@@ -112,15 +112,15 @@ class NodeOrder:
         if self._is_indexed(shape):
             node = self.index.first(shape)
         else:
-            node = self._first_open(shape) or self.first(filters.open.mask(shape), shape)
+            node = self._first_open(shape) or self._first_of_mask(filters.open.mask(shape), shape)
         if node is None and backfill and self._is_any_claimed:
-            return self.first(filters.backfill.mask(shape), shape)
+            return self._first_of_mask(filters.backfill.mask(shape), shape)
         return node
 
     def best_held(self, shape: Shape) -> Node | None:
         """Return the first of the nodes that the head gang claims, in order, that takes a shape."""
         rows = self._columns.held_rows()
-        return self._first_of(rows[self._filters.takes.mask(shape, among=rows)], shape)
+        return self.first(rows[self._filters.takes.mask(shape, among=rows)], shape)
 
     @property
     def _is_any_claimed(self) -> bool:
@@ -144,12 +144,18 @@ class NodeOrder:
             return None
         return self.index.first_open(shape, self._filters.between_pods.prober(shape))
 
-    def first(self, mask: Mask, shape: Shape) -> Node | None:
-        """Return the first of some rows, None where there is none."""
-        return self._first_of(np.flatnonzero(mask), shape)
+    def _first_of_mask(self, mask: Mask, shape: Shape) -> Node | None:
+        return self.first(np.flatnonzero(mask), shape)
 
-    def _first_of(self, rows: Amounts, shape: Shape) -> Node | None:
-        for score in self._before:
+    def first(self, rows: Amounts, shape: Shape, own: RowScore | None = None) -> Node | None:
+        """Return the first of some rows, None where there is none.
+
+        A score of the caller's ``own`` comes after what the ask would rather have.
+        """
+        before = self._before
+        if own is not None:
+            before = [self._preferences, own, *self.of_plugins]
+        for score in before:
             if rows.size and score.matters(shape):
                 numbers = score.of_rows(rows, shape)
                 least = numbers.min()

@@ -7,6 +7,7 @@ Rule 2: inside a domain those below with the most room go first, but the last is
         there is the least room first.
 Rule 3: a preferred level is tried first, then the levels above it up to the required one; above the
         highest, as few domains as can be. Nodes that are in no domain come last.
+        The policy kai has an order of its own (``packing.py``).
 Rule 4: balanced pods go into one domain above the preferred level, if one holds them, as evenly as
         can be (``balance.py``).
 
@@ -24,8 +25,12 @@ from services.core.scheduler.place import balance
 from services.core.scheduler.place.units import ALL, At, Share, Units, order
 
 
-def candidates(wish: Wish, units: Units, count: int) -> Iterator[At]:
-    """Yield the domains that hold so many pods, in the order in which they are to be tried."""
+def candidates(wish: Wish, units: Units, count: int, *, from_the_top: bool = False) -> Iterator[At]:
+    """Yield the domains that hold so many pods, in the order in which they are to be tried.
+
+    ``from_the_top``: in the order of ``packing.py``.
+    """
+    key = partial(order, units, from_the_top=from_the_top)
     if wish.is_balanced and wish.preferred != EVERYWHERE:
         yield from balance.domains(wish, units, count)
     for level in range(max(wish.preferred, wish.required), wish.required - 1, -1):
@@ -34,7 +39,7 @@ def candidates(wish: Wish, units: Units, count: int) -> Iterator[At]:
                 yield ALL
             continue
         fitting = np.flatnonzero(units.whole[level] >= count).tolist()
-        for number in sorted(fitting, key=partial(order, units, level)):
+        for number in sorted(fitting, key=partial(key, level)):
             yield level, number
 
 

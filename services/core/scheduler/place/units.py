@@ -109,10 +109,15 @@ def _summed(above: Amounts, amounts: Amounts, number: int) -> Amounts:
     return found
 
 
-def order(units: Units, level: int, number: int) -> tuple[object, ...]:
-    """Return where a domain stands among those of its level: the tightest first (rule 2)."""
+def order(
+    units: Units, level: int, number: int, *, from_the_top: bool = False
+) -> tuple[object, ...]:
+    """Return where a domain stands among those of its level: the tightest first, then by name.
+
+    Of equal ones that in the tighter domain above; ``from_the_top`` the widest is compared first.
+    """
     rooms, at = [], number
     for each in range(level, EVERYWHERE, -1):
         rooms.append(int(units.whole[each][at]))
         at = units.tree.parents[each][at]
-    return (*rooms, units.tree.paths[level][number])
+    return (*(rooms[::-1] if from_the_top else rooms), units.tree.paths[level][number])
