@@ -157,7 +157,7 @@ def test_under_kai_the_fuller_node_of_a_domain_goes_first():
 def test_under_kai_preferred_domains_with_the_most_room_go_first_of_equal_ones_the_last():
     wish = near(required="block", preferred="rack")
     assert packed([[[1, 1], [2, 1], [1, 1]]], (4, wish)) == [0, 0, 2, 1, 1, 0]
-    assert packed([[[2], [2]], [[2], [2]]], (3, near(preferred="block"))) == [0, 0, 2, 1]
+    assert packed([[[2], [2]], [[2], [2]]], (3, near(preferred="block"))) == [2, 1, 0, 0]
     assert packed([[[2]], [[2]]], (3, near(preferred="block"))) == [1, 2]
 
 
