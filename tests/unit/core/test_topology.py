@@ -154,6 +154,14 @@ def test_under_kai_the_fuller_node_of_a_domain_goes_first():
     assert packed([[[3, 3]]], (2, near(required="rack")), (3, near(required="rack"))) == [1, 2]
 
 
+def test_under_kai_of_two_empty_nodes_the_smaller_one_goes_first():
+    assert packed([[[4, 3]]], (2, near(required="rack"))) == [0, 2]
+    assert packed([[[4, 3]]], (1, near(required="rack")), (2, near(required="rack"))) == [0, 2]
+    spread = cluster([[[4, 3]]], settings=KAI, config=PACKED.replace("binpacking", "fair"))
+    gang(spread, "gang", ("w", 3, near(required="rack")))
+    assert counts(spread) == [2, 1]
+
+
 def test_under_kai_preferred_domains_with_the_most_room_go_first_of_equal_ones_the_last():
     wish = near(required="block", preferred="rack")
     assert packed([[[1, 1], [2, 1], [1, 1]]], (4, wish)) == [0, 0, 2, 1, 1, 0]

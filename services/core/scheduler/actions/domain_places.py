@@ -232,6 +232,7 @@ class _InDomains:
         """Yield the first node in order for each; where places alone decide, only it changes."""
         shape, nodes, filters = asks[0].shape, self._nodes, self._nodes.filters
         asked = filters.backfill if self._backfill else filters.open
+        stays = asked if self._backfill else filters.has_room  # what may change of the last node
         among = None if where.rows is None else np.flatnonzero(where.rows)
         is_counted, rows, last = self._is_counted(shape), None, None
         for _ in asks:
@@ -241,9 +242,9 @@ class _InDomains:
             if rows is None or last is None or not is_counted:
                 mask = asked.mask(shape, among=among)
                 rows = np.flatnonzero(mask) if among is None else among[mask]
-            elif not asked.holds(last, shape):
+            elif not stays.holds(last, shape):
                 rows = rows[rows != last.row]
-            last = nodes.order.first(rows, shape, where.ranks)
+            last = nodes.order.first(rows, shape, where.ranks, is_packed=where.is_packed)
             yield last
 
     # --- evidence -------------------------------------------------------------------------------

@@ -1,8 +1,8 @@
 """Where a task goes: the first node, by score, that has the room.
 
-Order of nodes: those with idle room before those where room is being released, nodes without
-accelerators for tasks without (resource type), then the fullest first; equal ones in the order of
-the trial. Source: docs/rules/kai.md#allocate and docs/rules/kai.md#scores-and-domains.
+Order of nodes: those with idle room before those where room is being released, then by the packing
+of kai (``nodes/scores/packing.py``); equal ones in the order of the trial.
+Source: docs/rules/kai.md#allocate and docs/rules/kai.md#scores-and-domains.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,11 +17,9 @@ from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.place.place import Unplaced, place
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import Job, Task, Trial, is_placed
-from shared.model.gpus import GPU
-from shared.model.resources import VCORE
 
 _TOPOLOGY_MARKS = 100_000.0
-_IDLE_MARKS, _TYPE_MARKS, _PLACE_MARKS = 1000.0, 10.0, 9.0
+_IDLE_MARKS = 1000.0
 
 
 def place_job(attempt: Attempt, job: Job, tasks: list[Task], *, now: bool = False) -> bool:
@@ -86,7 +84,7 @@ def best_node(trial: Trial, task: Task, where: Domain, *, now: bool) -> Node | N
     if not rows.size:
         return None
     idle = has_now[rows]
-    scores = idle * _IDLE_MARKS + _placement(trial, task, rows)
+    scores = idle * _IDLE_MARKS - trial.nodes.order.packing.of_rows(rows, shape)
     scores += where.marks[rows] * _TOPOLOGY_MARKS
     at = int(np.argmax(scores))
     return trial.nodes.rows[int(rows[at])]
@@ -99,19 +97,3 @@ def _first_by_plugins(
     rows = rows[where.marks[rows] == where.marks[rows].max()]
     idle = rows[now[rows]]
     return trial.nodes.order.first_by_plugins(idle if idle.size else rows, trial.shape_of(task))
-
-
-def _placement(trial: Trial, task: Task, rows: NDArray[np.int64]) -> NDArray[np.float64]:
-    nodes = trial.nodes
-    gpu = trial.names.index(GPU) if GPU in trial.names else None
-    wants_gpu = gpu is not None and task.request[gpu] > 0
-    marks = np.zeros(rows.size, dtype=np.float64)
-    if gpu is not None and not wants_gpu:
-        marks += (nodes.room.capacity_of(GPU)[rows] == 0) * _TYPE_MARKS
-    name = GPU if wants_gpu else VCORE if VCORE in trial.names else trial.names[0]
-    room = nodes.room.expected((name,))[rows, 0].astype(np.float64)
-    low, high = room.min(), room.max()
-    if low == high:
-        return marks + _PLACE_MARKS
-    marks += _PLACE_MARKS * (1 - (room - low) / (high - low))
-    return marks

@@ -22,6 +22,7 @@ from services.core.scheduler.nodes.node_view import NodeNumber, NodeViews
 from services.core.scheduler.nodes.pod_topology import PodIndex
 from services.core.scheduler.nodes.scores import DEFAULT_WEIGHTS, SCORES
 from services.core.scheduler.nodes.scores.base import NodeScore, Scored
+from services.core.scheduler.nodes.scores.packing import Packing
 from services.core.scheduler.nodes.scores.plugins import PluginScore
 from services.core.scheduler.nodes.scores.preferences import Preferences
 from services.core.scheduler.nodes.scores.recent import RecentAsks
@@ -53,6 +54,7 @@ class NodeOrder:
     ) -> None:
         self._columns, self._views, self._filters = columns, views, filters
         self._devices = devices
+        self.packing = Packing(columns)
         self.has_room, self.is_free = filters.has_room.holds, filters.indexed.holds
         self.ranks = Ranks()
         self.index = NodeIndex(self)
@@ -147,10 +149,18 @@ class NodeOrder:
     def _first_of_mask(self, mask: Mask, shape: Shape) -> Node | None:
         return self.first(np.flatnonzero(mask), shape)
 
-    def first(self, rows: Amounts, shape: Shape, own: RowScore | None = None) -> Node | None:
+    def first(
+        self,
+        rows: Amounts,
+        shape: Shape,
+        own: RowScore | None = None,
+        *,
+        is_packed: bool = False,
+    ) -> Node | None:
         """Return the first of some rows, None where there is none.
 
-        A score of the caller's ``own`` comes after what the ask would rather have.
+        A score of the caller's ``own`` comes after what the ask would rather have. With
+        ``is_packed`` binpacking is that of the policy kai.
         """
         before = self._before
         if own is not None:
@@ -162,7 +172,8 @@ class NodeOrder:
                 rows = rows[(numbers == least) & (numbers < np.inf)]
         if not rows.size:
             return None
-        scores = self.score.of_rows(rows, shape)
+        by = self.packing if is_packed and self.policy == BINPACKING else self.score
+        scores = by.of_rows(rows, shape)
         ties = rows[scores == scores.min()]
         if ties.size > 1:
             ties = ties[[int(np.argmin(self.ranks.of(ties)))]]

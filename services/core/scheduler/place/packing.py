@@ -4,7 +4,8 @@ Rule 1: of the domains of a level that hold all that one goes first whose topmos
         least room, then by the next level, down to its own.
 Rule 2: inside a domain that is wider than preferred the preferred ones with the most room go first,
         of equal ones the last by name. The room is that before the first member is placed.
-Rule 3: each member goes to the best node of those, by the configured score.
+Rule 3: each member goes to the best node of those by the configured score; where that packs, to
+        the one with the least room left of what is asked for (``nodes/scores/packing.py``).
 Source: docs/rules/kai.md#scores-and-domains.
 """
 

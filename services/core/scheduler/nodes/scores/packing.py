@@ -1,0 +1,39 @@
+"""The packing of the policy kai: the node with the least room left, of what is asked for.
+
+Order: nodes without accelerators for asks without (resource type), then the least of accelerators,
+else of processors, else of the first type by name, that is left or being released. Amounts, not
+shares: of two empty nodes the smaller one. Source: docs/rules/kai.md#scores-and-domains.
+"""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import Amounts, NodeColumns, When
+from shared.model.gpus import GPU
+from shared.model.resources import VCORE
+
+_TYPE_MARKS, _PLACE_MARKS = 10.0, 9.0
+
+
+class Packing:
+    """What nodes score; no index follows it, and ``nodesortpolicy`` does not name it."""
+
+    def __init__(self, columns: NodeColumns) -> None:
+        self._columns = columns
+
+    def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[np.float64]:
+        """Return what some rows score for a shape; less is better."""
+        wants_gpu = shape.resource.get(GPU, 0) > 0
+        marks = np.zeros(rows.size, dtype=np.float64)
+        gpus = None if wants_gpu else self._columns.amounts(GPU, When.EMPTY, rows)
+        if gpus is not None:
+            marks -= (gpus == 0) * _TYPE_MARKS
+        known = self._columns.numbers
+        name = GPU if wants_gpu else VCORE if VCORE in known else min(known, default=VCORE)
+        room = self._columns.amounts(name, When.EXPECTED, rows)
+        low, high = (0, 0) if room is None else (room.min(), room.max())
+        if room is None or low == high:
+            return marks - _PLACE_MARKS
+        marks -= _PLACE_MARKS * (1 - (room - float(low)) / (float(high) - float(low)))
+        return marks
