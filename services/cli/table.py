@@ -14,6 +14,7 @@ from typing import Any
 
 from rich.cells import cell_len
 from rich.console import Group
+from rich.constrain import Constrain
 from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
@@ -176,14 +177,15 @@ def terminal_table(
     notes = [
         "\n".join(filter(None, (cells[c.name][at].plain for c in below))) for at in range(len(rows))
     ]
-    parts: list[Table | Padding] = []
+    parts: list[Table | Constrain] = []
     for run in _runs(notes, is_joined=not below):
         table = _empty_table(chosen, widths, has_head=has_head and not parts)
         for at in run:
             table.add_row(*(cells[column.name][at] for column in chosen))
         note = notes[run[0]]
         said = f"all {len(run)}: {note}" if len(run) > 1 else note
-        parts += [table, *[Padding(Text(said), (0, 0, 0, INDENT))] * bool(note)]
+        below_row = Constrain(Padding(Text(said), (0, 0, 0, INDENT)), width)
+        parts += [table, *[below_row] * bool(note)]
     return Group(*parts or [_empty_table(chosen, widths, has_head=has_head)])
 
 

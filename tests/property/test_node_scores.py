@@ -2,13 +2,13 @@
 
 from contextlib import ExitStack
 from random import Random
-from unittest.mock import patch
+from unittest.mock import Mock, patch
 
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import Application, Claim, Node, Purpose
 from services.core.scheduler.model.shapes import Demand, Shape
 from services.core.scheduler.nodes import node_index
 from services.core.scheduler.nodes.node_table import NodeTable
@@ -164,7 +164,8 @@ class Cluster:
         if node.reservations:
             node.reservations.clear()
         else:
-            node.reservations["somebody"] = None
+            claim = Claim(Purpose.AGED, Mock(Application), "aged", node, {})
+            node.reservations[claim.key] = claim
         self.table.refresh(node)
 
     def cordon(self, chance: int) -> None:
