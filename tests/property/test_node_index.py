@@ -148,9 +148,9 @@ def made_anew(table: NodeTable) -> NodeTable:
 
 def found_by_a_look_at_all(table: NodeTable, shape: Shape, *, backfill: bool) -> Node | None:
     """Return the first node without any index."""
-    found = table.order.first(table.filters.open.mask(shape), shape)
+    found = table.order.first(np.flatnonzero(table.filters.open.mask(shape)), shape)
     if found is None and backfill:
-        found = table.order.first(table.filters.backfill.mask(shape), shape)
+        found = table.order.first(np.flatnonzero(table.filters.backfill.mask(shape)), shape)
     return found
 
 
