@@ -344,7 +344,7 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
         yield from _with_places(partition, application)
         if (
             application.is_refused_for(Reason.GANG_PATIENCE)
-            and not application.is_behind_overdue_gang
+            and not application.is_behind_starved_gang
         ):
             yield f"application {application.id} waits behind a gang that does not"
     for queue in partition.queues.values():
@@ -368,7 +368,7 @@ def _with_places(partition: Partition, application: Application) -> Iterator[str
         not first_shortage(application, gang, count_promises=True)
         and not queue.first_without_quota(gang, own=own)
         and not queue.first_without_room(gang, own=own)
-        and not application.is_behind_overdue_gang
+        and not application.is_behind_starved_gang
         and not application.has_topology  # of which the room alone says nothing
         and gang_places.are_there(partition.nodes, application, backfill=backfill)
     ):

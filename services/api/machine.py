@@ -70,10 +70,12 @@ class ApiMachine:
         told = self.partitions.events.next_id
         outgoing = self.partitions.handle(envelope, now_ns)
         if self.partitions.events.next_id != told:
-            self.streams.tell()
+            self.streams.wake()
         return outgoing
 
-    def set_aside(self, envelope: Envelope, item: object, reason: str, _: int) -> list[Outgoing]:
+    def on_unsendable(
+        self, envelope: Envelope, item: object, reason: str, _: int
+    ) -> list[Outgoing]:
         """Answer a request that could not be sent on."""
         waiting = self._waiting.pop(envelope.reply_to, None) if item is None else None
         if waiting is not None and not waiting.done():

@@ -28,7 +28,7 @@ def changes(before: str, after: str) -> list[dict[str, str]]:
 
     Raises QueueConfigError where the later one does not hold.
     """
-    old, new = dict(_said(before)), dict(_said(after))
+    old, new = dict(_entries(before)), dict(_entries(after))
     keys = dict.fromkeys((*new, *old))
     return [
         {"queue": queue, "setting": name, "now": old.get((queue, name), ""),
@@ -38,7 +38,7 @@ def changes(before: str, after: str) -> list[dict[str, str]]:
     ]  # fmt: skip
 
 
-def _said(text: str) -> Iterator[tuple[_Row, str]]:
+def _entries(text: str) -> Iterator[tuple[_Row, str]]:
     """Yield what a configuration says: a queue, what of it, and its value as text."""
     if not text.strip():
         return

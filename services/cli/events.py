@@ -32,7 +32,7 @@ def _what(event: Row) -> str:
     return change if detail == "DETAILS_NONE" else f"{change} {detail}"
 
 
-def _said(event: Row) -> str:
+def _sentence(event: Row) -> str:
     amounts = event.get("resource", {}).get("resources", {})
     held = {name: item.get("value", 0) for name, item in amounts.items()}
     parts = (event.get("message", ""), event.get("referenceID", ""), resource(held) if held else "")
@@ -49,7 +49,7 @@ EVENTS = (
     Column("TYPE", lambda event: _of(EventType, event.get("type", 0))),
     Column("ABOUT", lambda event: event.get("objectID", "")),
     Column("WHAT", _what),
-    Column("MESSAGE", _said, wraps=30),
+    Column("MESSAGE", _sentence, wraps=30),
 )
 
 

@@ -75,7 +75,7 @@ class Kubectl:
             *((f"--kubeconfig={asked.kubeconfig}",) if asked.kubeconfig else ()),
         ]
 
-    def said(self, *words: str) -> str:
+    def output_of(self, *words: str) -> str:
         """Return what kubectl prints; "" where it refuses, or nothing in time."""
         try:
             done = subprocess.run(  # noqa: S603 - words of a list, no shell
@@ -90,7 +90,7 @@ class Kubectl:
     def namespace(self) -> str:
         """Return the namespace that is meant."""
         view = ("config", "view", "--minify", "--output=jsonpath={..namespace}")
-        return self.asked.namespace or self.said(*view) or "default"
+        return self.asked.namespace or self.output_of(*view) or "default"
 
     @contextmanager
     def forwarded(self) -> Iterator[str]:
@@ -154,7 +154,7 @@ def _reached(app: typer.Typer, kubectl: Kubectl, words: list[str]) -> Iterator[l
         return
     if not _has(words, "--token") and not os.environ.get("MUSTER_TOKEN"):
         where = f"--namespace={kubectl.asked.muster_namespace}"
-        token = kubectl.said(where, "get", "secret", "api-tokens", f"--output={_TOKEN}")
+        token = kubectl.output_of(where, "get", "secret", "api-tokens", f"--output={_TOKEN}")
         os.environ["MUSTER_TOKEN"] = token
     with kubectl.forwarded() as url:
         yield [*words, f"--url={url}"]
@@ -202,7 +202,7 @@ def _meant_by(kubectl: Kubectl, name: str) -> str:
     """
     namespace = kubectl.namespace
     kinds = (f"pods/{name}", f"jobs.batch/{name}")
-    said = kubectl.said(
+    said = kubectl.output_of(
         f"--namespace={namespace}", "get", *kinds, "--ignore-not-found", "--output=json"
     )
     try:

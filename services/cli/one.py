@@ -135,7 +135,7 @@ def user_parts(user: Row, applications: list[Row], table: Table) -> list[Any]:
     """Return a user: what they use in each queue, of how much, and their applications."""
     groups = ", ".join(dict.fromkeys(user.get("groups", {}).values()))
     parts = _lines((("user", user["userName"]), ("groups", groups)))
-    usage = [row for row in _usage_rows(user.get("queues", {})) if _is_said(row)]
+    usage = [row for row in _usage_rows(user.get("queues", {})) if _is_shown(row)]
     if usage:
         parts += ["", table(usage, USAGE)]
     own = [row for row in applications if row.get("user") == user["userName"]]
@@ -147,5 +147,5 @@ def _usage_rows(usage: Row) -> list[Row]:
     return [usage, *below] if usage else []
 
 
-def _is_said(row: Row) -> bool:
+def _is_shown(row: Row) -> bool:
     return bool(row.get("resourceUsage") or row.get("maxResources"))

@@ -30,20 +30,20 @@ def make_secrets(folder: Path, prefix: str) -> list[Path]:
     passwords = {}
     for service in SERVICES:
         path = folder / service / "bus-password"
-        passwords[service] = _kept(path, secrets.token_urlsafe(_RANDOM_BYTES), made)
+        passwords[service] = _read_or_made(path, secrets.token_urlsafe(_RANDOM_BYTES), made)
     token, line = new_token("initial", "operate")
     if not (folder / "api" / "tokens").exists():  # the token first: its line counts
         (folder / "api" / "initial-token").unlink(missing_ok=True)
-        _kept(folder / "api" / "initial-token", token, made)
-        _kept(folder / "api" / "tokens", line, made)
-    _kept(folder / "rabbitmq" / "erlang-cookie", secrets.token_hex(_RANDOM_BYTES), made)
+        _read_or_made(folder / "api" / "initial-token", token, made)
+        _read_or_made(folder / "api" / "tokens", line, made)
+    _read_or_made(folder / "rabbitmq" / "erlang-cookie", secrets.token_hex(_RANDOM_BYTES), made)
     path = folder / "rabbitmq" / "definitions.json"
     path.unlink(missing_ok=True)
-    _kept(path, _as_json(definitions(prefix, passwords)), made)
+    _read_or_made(path, _as_json(definitions(prefix, passwords)), made)
     return made
 
 
-def _kept(path: Path, text: str, made: list[Path]) -> str:
+def _read_or_made(path: Path, text: str, made: list[Path]) -> str:
     """Return what a file has; where there is none, it is written whole, or not at all."""
     if path.exists():
         return path.read_text().strip()

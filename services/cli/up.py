@@ -262,7 +262,7 @@ class _Up:
     async def _is_done(self, task: "asyncio.Task[None]") -> bool:
         """Wait for a task; return False when we are to stop first. Raises what the task raises."""
         stop = asyncio.create_task(self.stopping.wait())
-        slow = asyncio.create_task(self._say_what_is_waited_for())
+        slow = asyncio.create_task(self._print_what_is_waited_for())
         await asyncio.wait((task, stop), return_when=asyncio.FIRST_COMPLETED)
         stop.cancel()
         slow.cancel()
@@ -270,7 +270,7 @@ class _Up:
             task.result()
         return task.done()
 
-    async def _say_what_is_waited_for(self) -> None:
+    async def _print_what_is_waited_for(self) -> None:
         await asyncio.sleep(_SLOW_SECONDS)
         waits_for = "its state" if self.options.bus == MEMORY else f"RabbitMQ at {self._broker}"
         complain(f"muster up: waiting for {waits_for}; Ctrl-C ends")
@@ -306,7 +306,7 @@ class _Up:
         self.console.print(f"Muster is up: {nodes} nodes, API on {self.url}, bus {bus}")
         if self.snapshot is not None:
             for command in self.snapshot.commands():
-                self._say_refused(await cluster.ask(command))
+                self._print_refused(await cluster.ask(command))
         if options.demo:
             await self._submit_demo()
         if not options.once:
@@ -339,9 +339,9 @@ class _Up:
             if item.name == "queues.yaml" or not item.name.endswith(".yaml"):
                 continue
             documents = read_documents(item.read_bytes(), item.name)
-            self._say_refused(await self.cluster.ask(SubmitManifests(documents)))
+            self._print_refused(await self.cluster.ask(SubmitManifests(documents)))
 
-    def _say_refused(self, result: object) -> None:
+    def _print_refused(self, result: object) -> None:
         """Print what of a submission was refused."""
         if isinstance(result, CommandResult) and not result.done:
             self.console.print(f"refused {result.message}")
@@ -408,13 +408,13 @@ class _Up:
                 if self.options.once and has_ended and (progress or idle > _IDLE_LOOKS):
                     return True
                 if has_ended and not had_ended and not self.options.demo:
-                    self._say_all_has_ended(progress)
+                    self._print_all_has_ended(progress)
                 had_ended = has_ended
                 with suppress(TimeoutError):
                     await asyncio.wait_for(self.stopping.wait(), _REFRESH_SECONDS)
         return False
 
-    def _say_all_has_ended(self, progress: list[dict[str, Any]]) -> None:
+    def _print_all_has_ended(self, progress: list[dict[str, Any]]) -> None:
         self.console.print(
             f"{_counted(progress)}. Nothing waits any more: submit more with "
             "`muster submit -f FILE`, or Ctrl-C ends."

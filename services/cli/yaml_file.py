@@ -24,7 +24,7 @@ class Inline:
     text: str
 
 
-def keep_inline(text: str, key: str, node: yaml.Node, value: Any) -> None:
+def write_inline(text: str, key: str, node: yaml.Node, value: Any) -> None:
     """Put a map below a key of a map as it stands in the text in place of what it holds.
 
     It is written again where it does not stand alone: with aliases of what comes before it.

@@ -49,7 +49,7 @@ async def watch(host_of: Callable[[], Host | None], path: Path | None) -> None:
                 proposed = text
             before = text
         if host is not None and isinstance(host.machine, ShimMachine):
-            told = _tell(host.machine, told)
+            told = _report(host.machine, told)
         await asyncio.sleep(LOOK_SECONDS)
 
 
@@ -73,7 +73,7 @@ async def _propose(host: Host, text: str) -> bool:
     return True
 
 
-def _tell(machine: ShimMachine, told: tuple[int, int]) -> tuple[int, int]:
+def _report(machine: ShimMachine, told: tuple[int, int]) -> tuple[int, int]:
     """Log and count what became of proposals; a new machine starts counting again."""
     proposals = machine.proposals
     now = (proposals.accepted, proposals.refused)

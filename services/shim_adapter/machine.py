@@ -107,8 +107,8 @@ class ShimMachine:
         self._to_sync: dict[str, int] = {}  # who asked before it was known which there are
         self._handlers: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SyncRequest: lambda asked, _: self._sync(asked.partition, asked.epoch),
-            Heartbeat: lambda *_: self._tell_partitions() if self._had_several else [],
-            PartitionsRequest: lambda *_: self._tell_partitions() if self._had_several else [],
+            Heartbeat: lambda *_: self._publish_partitions() if self._had_several else [],
+            PartitionsRequest: lambda *_: self._publish_partitions() if self._had_several else [],
             UpdateResponse: self._on_response,
             ConfigurationResult: self._on_configuration_result,
             UpdateConfiguration: self._on_configuration,
@@ -187,7 +187,7 @@ class ShimMachine:
             self.world.forget_changes()
         return []
 
-    def set_aside(
+    def on_unsendable(
         self, envelope: Envelope, item: object, reason: str, now_ns: int
     ) -> list[Outgoing]:
         """Refuse what could not be sent to the core, as the core would, or answer who waits."""
@@ -232,7 +232,7 @@ class ShimMachine:
         while heard:
             for call in self.mirror.hear(heard.popleft()):
                 heard.extend(self.cluster.carry_out(call, now_ns))
-        return self.mirror.said()
+        return self.mirror.outgoing()
 
     def _react(self, reaction: tuple[list[Call], list[Outgoing]], now_ns: int) -> list[Outgoing]:
         calls, outgoing = reaction
@@ -265,7 +265,7 @@ class ShimMachine:
                 outgoing += self._sync(partition)
         return outgoing
 
-    def _tell_partitions(self) -> list[Outgoing]:
+    def _publish_partitions(self) -> list[Outgoing]:
         """Say which partitions there are to whoever has to know.
 
         When it is known first, and at a change; with every heartbeat as well once there have been
@@ -277,10 +277,10 @@ class ShimMachine:
         message = Partitions(self._told)
         return [Outgoing(to, message) for to in (API_ALL, *MEMBERS)]
 
-    def _tell_if_changed(self) -> list[Outgoing]:
+    def _publish_if_changed(self) -> list[Outgoing]:
         is_known = bool(self.world.partitions)
         is_new = is_known and self._told != self.world.partition_names
-        return self._tell_partitions() if is_new else []
+        return self._publish_partitions() if is_new else []
 
     def _on_partitions(self, names: tuple[str, ...]) -> list[Outgoing]:
         """Take in which partitions the configuration that holds has, from who judged it.
@@ -290,15 +290,15 @@ class ShimMachine:
         world = self.world
         was_known = bool(world.partitions)
         if tuple(world.partitions) == names:
-            return self._tell_if_changed()
+            return self._publish_if_changed()
         world.set_partitions(names)
-        outgoing = self._tell_if_changed()
+        outgoing = self._publish_if_changed()
         for partition, epoch in self._to_sync.items():
             outgoing += self._sync(partition, epoch)
         self._to_sync.clear()
-        return outgoing + ([] if was_known else self.mirror.say_unknown())
+        return outgoing + ([] if was_known else self.mirror.reject_unknown_partitions())
 
-    def _tell_configuration(self, proposal: Proposal) -> list[Outgoing]:
+    def _publish_configuration(self, proposal: Proposal) -> list[Outgoing]:
         """Tell the other partitions what the default's core has taken; each says what it thinks."""
         update = UpdateConfiguration(proposal.config, proposal.settings)
         return [
@@ -316,7 +316,7 @@ class ShimMachine:
             self.mirror.on_response(response, envelope.epoch, envelope.partition), now_ns
         )
         self.world.forget_ended()
-        return outgoing + self._tell_if_changed()
+        return outgoing + self._publish_if_changed()
 
     def _propose(self, config: str, settings: Mapping[str, str]) -> None:
         update = UpdateConfiguration(config, settings)
@@ -355,7 +355,7 @@ class ShimMachine:
         if proposal is None:
             return outgoing
         if result.accepted:
-            outgoing += self._tell_configuration(proposal)
+            outgoing += self._publish_configuration(proposal)
         answer = CommandResult(result.accepted, result.error)
         self.world.remember(proposal.message_id, Answer(proposal.asker, result=answer))
         outgoing += self._take_proposed()

@@ -59,13 +59,13 @@ async def found_letters(
     MAX_SEARCHED are searched; the bodies of those that are not wanted are left on the wire.
     """
 
-    def kept(properties: Basic.Properties, length: int) -> int:
+    def listed(properties: Basic.Properties, length: int) -> int:
         headers: dict[str, Any] = properties.headers or {}
-        if not wanted.matches(properties.message_id or "", *_said_in(headers, service)):
+        if not wanted.matches(properties.message_id or "", *_reason_and_inbox(headers, service)):
             return 0
         return readable(properties, length) if is_read else MAX_SHOWN_BYTES
 
-    await read_at_most(channel, kept)
+    await read_at_most(channel, listed)
     queue = await channel.declare_queue(queue_name, passive=True)
     found: list[AbstractIncomingMessage] = []
     size = 0
@@ -73,7 +73,7 @@ async def found_letters(
         message = await queue.get(fail=False) if len(found) < most else None
         if message is None:
             break
-        if wanted.matches(message.message_id or "", *_said_in(message.headers, service)):
+        if wanted.matches(message.message_id or "", *_reason_and_inbox(message.headers, service)):
             size += len(message.body)
             if found and size > wanted.most_bytes > 0:
                 break
@@ -81,7 +81,7 @@ async def found_letters(
     return found, queue.declaration_result.message_count or 0
 
 
-def _said_in(headers: dict[str, Any], service: str) -> tuple[str, str]:
+def _reason_and_inbox(headers: dict[str, Any], service: str) -> tuple[str, str]:
     """Return the reason and the inbox of a letter; an older version's has no inbox."""
     inbox = str(headers.get(_INBOX) or f"{service}.{DEFAULT_PARTITION}")
     return str(headers.get(_REASON) or _NO_REASON), inbox
@@ -89,7 +89,7 @@ def _said_in(headers: dict[str, Any], service: str) -> tuple[str, str]:
 
 def letter_of(service: str, message: AbstractIncomingMessage) -> DeadLetter:
     """Return a letter as users are shown it."""
-    reason, inbox = _said_in(message.headers, service)
+    reason, inbox = _reason_and_inbox(message.headers, service)
     length = message.headers.get(LENGTH)
     return DeadLetter(
         inbox,

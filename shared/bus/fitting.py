@@ -22,7 +22,7 @@ _FULL_BYTES = codec.MAX_MESSAGE_BYTES * 3 // 4  # of a part that is made by the 
 
 
 @dataclass(frozen=True, slots=True)
-class SetAside:
+class Unsendable:
     """What was not sent, and why: an item of a message, or (None) the message itself."""
 
     envelope: Envelope
@@ -30,25 +30,25 @@ class SetAside:
     reason: str
 
 
-def fitting(envelope: Envelope) -> tuple[list[Envelope], list[SetAside]]:
+def fitting(envelope: Envelope) -> tuple[list[Envelope], list[Unsendable]]:
     """Return a message in parts that can be sent, in order, and what cannot be."""
     parts: list[Envelope] = []
-    aside: list[SetAside] = []
+    aside: list[Unsendable] = []
     error = _unaddressable(envelope)
     if error is not None:
-        return [], [SetAside(envelope, None, str(error))]
+        return [], [Unsendable(envelope, None, str(error))]
     error = _error(envelope.message)
     if error is None:
         return [envelope], []
     if type(envelope.message) in STREAMED:
         error = _error(_without_items(envelope.message))
     if error is not None:
-        return [], [SetAside(envelope, None, str(error))]
+        return [], [Unsendable(envelope, None, str(error))]
     _fit(envelope, envelope, parts, aside)
     return parts, aside
 
 
-def _fit(part: Envelope, whole: Envelope, parts: list[Envelope], aside: list[SetAside]) -> None:
+def _fit(part: Envelope, whole: Envelope, parts: list[Envelope], aside: list[Unsendable]) -> None:
     """Sort a part, whose own fields can be written, into what fits and what does not."""
     error = _error(part.message)
     count = item_count(part.message)
@@ -60,7 +60,7 @@ def _fit(part: Envelope, whole: Envelope, parts: list[Envelope], aside: list[Set
             _fit(smaller, whole, parts, aside)
     else:
         ((_, item),) = items_of(part.message)
-        aside.append(SetAside(whole, item, str(error)))
+        aside.append(Unsendable(whole, item, str(error)))
         if getattr(part.message, "reset", False):  # what it resets starts all the same
             parts.append(replace(part, message=_without_items(part.message)))
 

@@ -28,7 +28,7 @@ class InOrder(Generic[Item]):
         self._kept: dict[str, list[tuple[str, Item, float]]] = {}  # by predecessor
         self._count = 0
 
-    def kept(self) -> Iterator[Item]:
+    def waiting(self) -> Iterator[Item]:
         """Yield what is kept."""
         return (item for behind in self._kept.values() for _, item, _ in behind)
 
@@ -58,7 +58,7 @@ class InOrder(Generic[Item]):
         since = [kept[0][2] for kept in self._kept.values()]
         return min(since) + KEPT_SECONDS if since else None
 
-    def overdue(self, now: float) -> list[Item]:
+    def expired(self, now: float) -> list[Item]:
         """Return what is kept no longer, in order: its predecessor does not come."""
         found: list[Item] = []
         for after, behind in list(self._kept.items()):

@@ -101,7 +101,7 @@ class MemoryBroker:
     def put(self, envelope: Envelope, body: bytes) -> None:
         """Append a message to every inbox that its address reaches."""
         if envelope.to == API_TRACE:
-            self._keep(envelope, body)
+            self._store(envelope, body)
         for inbox in self.targets(envelope.to):
             self._put_into(inbox, envelope, body)
 
@@ -112,20 +112,20 @@ class MemoryBroker:
         inbox.resized()
         inbox.changed.set()
 
-    def _keep(self, envelope: Envelope, body: bytes) -> None:
+    def _store(self, envelope: Envelope, body: bytes) -> None:
         self.trace.append((envelope, body))
         self._trace_bytes += len(body)
         while len(self.trace) > MAX_TRACE_MESSAGES or self._trace_bytes > MAX_TRACE_BYTES:
             self._trace_bytes -= len(self.trace.popleft()[1])
 
-    def put_aside(self, letter: DeadLetter) -> None:
+    def dead_letter(self, letter: DeadLetter) -> None:
         """Keep a dead letter; the oldest go where there are too many, or too large ones."""
         letters = self.dead_letters
         letters.append(letter)
         while sum(len(item.body) for item in letters) > MAX_DEAD_BYTES:
             letters.popleft()
 
-    def tell_trace(self, inbox: _Inbox) -> None:
+    def replay_trace(self, inbox: _Inbox) -> None:
         """Tell a new API replica the trace from its start."""
         for envelope, body in self.trace:
             self._put_into(inbox, envelope, body)
@@ -165,7 +165,7 @@ class MemorySubscription:
                 check_version(stored.envelope.schema_version)
                 message = codec.decode(stored.envelope.kind, stored.body)
             except PoisonError as error:
-                self._put_aside(stored, str(error))
+                self._dead_letter(stored, str(error))
                 continue
             self._held[stored.tag] = stored
             taken.append(
@@ -190,9 +190,9 @@ class MemorySubscription:
         self._check_open()
         stored = self._held.pop(delivery.tag, None)
         if stored is not None:
-            self._put_aside(stored, reason)
+            self._dead_letter(stored, reason)
 
-    def _put_aside(self, stored: _Stored, reason: str) -> None:
+    def _dead_letter(self, stored: _Stored, reason: str) -> None:
         envelope, length = stored.envelope, len(stored.body)
         most = length if length <= codec.MAX_MESSAGE_BYTES else MAX_SHOWN_BYTES
         letter = DeadLetter(
@@ -204,7 +204,7 @@ class MemorySubscription:
             length,
             envelope,
         )
-        self._broker.put_aside(letter)
+        self._broker.dead_letter(letter)
         count_dead_letter(stored.envelope.to.owner)
 
     async def close(self) -> None:
@@ -279,7 +279,7 @@ class MemoryBus:
     async def subscribe(self, inbox: Address) -> MemorySubscription:
         """Take a place at an inbox, behind those who already read it."""
         if inbox.service == API_TRACE.service:
-            self.broker.tell_trace(self.broker.inbox(inbox.routing_key))
+            self.broker.replay_trace(self.broker.inbox(inbox.routing_key))
         subscription = MemorySubscription(self.broker, self.broker.inbox(inbox.routing_key))
         self._subscriptions.append(subscription)
         return subscription

@@ -264,7 +264,7 @@ class RabbitBus:
         pace = _Pace()
         for envelope in envelopes:
             messages.append((message_of(envelope), envelope.to))
-            await pace.keep(messages[-1][0].body)
+            await pace.count(messages[-1][0].body)
         await self.connect()
         assert self._exchange is not None
         connections = self._connections
@@ -353,7 +353,7 @@ class RabbitBus:
                 self._widths.refused(to)
                 raise
 
-    async def put_aside(self, message: Message, inbox: Address, reason: str) -> None:
+    async def dead_letter(self, message: Message, inbox: Address, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
         await self.connect()
         assert self._dead is not None
@@ -661,7 +661,7 @@ class _Pace:
     def __init__(self) -> None:
         self._bytes = 0
 
-    async def keep(self, body: bytes) -> None:
+    async def count(self, body: bytes) -> None:
         """Count a body; now and then, let others go on."""
         self._bytes += len(body)
         if self._bytes >= MAX_BYTES_AT_ONCE:
@@ -808,7 +808,7 @@ class RabbitSubscription:
                 delivery = await self._decoded(message)
                 if delivery is not None:
                     deliveries.append(delivery)
-                await pace.keep(message.body)
+                await pace.count(message.body)
         return deliveries
 
     async def _next(self, max_items: int) -> list[Message]:
@@ -817,7 +817,7 @@ class RabbitSubscription:
         waiting = await self._first()
         while waiting and len(waiting) < max_items and not self._arrived.empty():
             waiting.append(self._arrived.get_nowait())
-        found = self._order.overdue(now())
+        found = self._order.expired(now())
         for message in waiting:
             if message is None or self._is_lost:
                 self._arrived.put_nowait(None)
@@ -845,7 +845,7 @@ class RabbitSubscription:
                 log.warning("a record of the trace cannot be read", reason=str(error))
                 await message.ack()
             else:
-                await self._put_aside(message, str(error))
+                await self._dead_letter(message, str(error))
             return None
         self._held[tag] = message
         count = message.headers.get("x-delivery-count", 0)
@@ -865,7 +865,7 @@ class RabbitSubscription:
         if not tags:
             return
         last = max(tags)
-        is_whole = all((kept.delivery_tag or 0) > last for kept in self._order.kept())
+        is_whole = all((kept.delivery_tag or 0) > last for kept in self._order.waiting())
         done = [self._held[last]] if is_whole else [self._held[tag] for tag in tags]
         for tag in [tag for tag in self._held if tag <= last] if is_whole else tags:
             del self._held[tag]
@@ -877,11 +877,11 @@ class RabbitSubscription:
         """Put a message aside with the reason."""
         message = self._held.pop(delivery.tag, None)
         if message is not None:
-            await self._put_aside(message, reason)
+            await self._dead_letter(message, reason)
 
-    async def _put_aside(self, message: Message, reason: str) -> None:
+    async def _dead_letter(self, message: Message, reason: str) -> None:
         with _away("cannot dead-letter"):
-            await self._bus.put_aside(message, self._inbox, reason)
+            await self._bus.dead_letter(message, self._inbox, reason)
             await message.ack()
 
     async def close(self) -> None:

@@ -35,7 +35,7 @@ class _Answers:
         self.all = wire.create_future()  # the client ends it with the connection
         self._left = count
 
-    def came(self, at: int, error: DeliveryError | None) -> None:
+    def note(self, at: int, error: DeliveryError | None) -> None:
         """Note what is said of one of them."""
         self.errors[at] = error
         self._left -= 1
@@ -64,12 +64,12 @@ class _Answer:
     def set_result(self, _: object) -> None:
         """Take that the broker has it."""
         self._is_said = True
-        self._answers.came(self._at, None)
+        self._answers.note(self._at, None)
 
     def set_exception(self, error: DeliveryError) -> None:
         """Take that the broker refused it, or found no queue for it."""
         self._is_said = True
-        self._answers.came(self._at, error)
+        self._answers.note(self._at, error)
 
 
 async def publish_together(

@@ -305,7 +305,7 @@ def _kinds(
 
 
 @once_per_class
-def _told_of(cls: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _flags_and_words(cls: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Return the flags and the words of an item that a phrase names, those that it has."""
     names = {item.name for item in fields(cls)}
     flags = tuple(name for name in ("placeholder", "removed") if name in names)
@@ -327,12 +327,12 @@ def _kind_of(cls: type[Any]) -> Callable[[Any], tuple[Any, ...]] | None:
 
 @once_per_class
 def _named_of(cls: type[Any]) -> tuple[str, ...]:
-    flags, words = _told_of(cls)
+    flags, words = _flags_and_words(cls)
     return ("application_id", *flags, *words)
 
 
 def _phrase(name: str, item_class: type[Any], values: list[Any]) -> str:
-    flags, _ = _told_of(item_class)
+    flags, _ = _flags_and_words(item_class)
     said = [f"({flag})" for flag, is_set in zip(flags, values, strict=False) if is_set]
     said += [str(word) for word in values[len(flags) :] if word]
     return " ".join([name.replace("_", " "), *said])

@@ -286,7 +286,7 @@ def _moment(at_ns: int) -> str:
 # --- by kind ------------------------------------------------------------------------------------
 
 
-def _overdue_gang(fact: Fact) -> str:
+def _starved_gang(fact: Fact) -> str:
     return (
         f"a gang ahead of it in queue {fact.name} has waited for longer than starvationGuard "
         f"{go_duration(fact.period_ns)}: nobody behind that gang starts before it"
@@ -380,7 +380,7 @@ def _larger_than_placeholder(fact: Fact) -> str:
 
 
 _BY_KIND: dict[str, Callable[[Fact], str]] = {
-    Kind.OVERDUE_GANG: _overdue_gang,
+    Kind.OVERDUE_GANG: _starved_gang,
     Kind.NOT_ALLOCATED: lambda fact: f"{fact.count} placeholders of the gang are not allocated yet",
     Kind.NOT_REQUESTED: lambda _: "none of the placeholders of the gang has been requested yet",
     Kind.PARTLY_REQUESTED: _partly_requested,

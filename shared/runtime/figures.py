@@ -52,6 +52,6 @@ _FIGURES = _Figures()
 REGISTRY.register(_FIGURES)
 
 
-def tell_figures_of(source: Figured) -> None:
+def export_figures_of(source: Figured) -> None:
     """Export the figures of an object from now on, for as long as it exists."""
     _FIGURES.sources.add(source)

@@ -12,7 +12,7 @@ Rule 4: an exception from a machine is a bug, and stops the host, which starts o
         down.
 Rule 5: what is said in answer to the messages of one batch is said together where it can be.
 Rule 6: an item that cannot be sent is set aside, and what was to be sent beside it is sent. The
-        machine is informed (``set_aside``) and reports to the item's sender. So it does of a
+        machine is informed (``on_unsendable``) and reports to the item's sender. So it does of a
         command, or an answer that a request waits for.
 Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
         there is: a connection whose heartbeats stop has lost its place. So it does between the
@@ -51,7 +51,7 @@ from shared.bus.errors import (
     NotNowError,
     PoisonError,
 )
-from shared.bus.fitting import SetAside, fitting, numbered
+from shared.bus.fitting import Unsendable, fitting, numbered
 from shared.messages.dead_letters import ReplayDeadLetters
 from shared.messages.envelope import (
     API_ALL,
@@ -70,11 +70,11 @@ from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND, seconds
 from shared.runtime.clock import Clock
 from shared.runtime.dedupe import HandledMessages
-from shared.runtime.figures import Figures, tell_figures_of
+from shared.runtime.figures import Figures, export_figures_of
 from shared.runtime.metrics import HostMetrics
 from shared.runtime.replaying import Replays, answer_to, envelope_of_letter
 from shared.runtime.spacing import Spacing
-from shared.runtime.stopping import stop_if_told
+from shared.runtime.stopping import stop_if_cancelled
 from shared.runtime.telemetry import Tap
 
 MAX_BATCH = 200
@@ -118,7 +118,7 @@ class Machine(Protocol):
     be of the machine's own class: a wrapper that hands the rest through sees ``handle``.
     One with ``is_flush_long()`` says whether the next flush takes longer than heartbeats can wait;
     it then runs in a thread, and changes nothing that others than the host read.
-    One with ``set_aside(envelope, item, reason, now_ns)`` hears of what could not be sent, and
+    One with ``on_unsendable(envelope, item, reason, now_ns)`` hears of what could not be sent, and
     returns what is to be said of it; ``item`` is None for the whole message.
     """
 
@@ -199,7 +199,7 @@ class Host:
         self._left = 0  # messages that waited when it was a standby and heard nothing
         self._beaten_ns = self._started_ns  # when a heartbeat of its own was handled last
         self._is_beaten = False  # since the last message that said so
-        tell_figures_of(self)
+        export_figures_of(self)
 
     @property
     def heartbeat_ns(self) -> int:
@@ -253,7 +253,7 @@ class Host:
             )
         self.is_active = self._has_read = False
         self.machine = self._make_machine()
-        stop_if_told()
+        stop_if_cancelled()
 
     @property
     def is_connected(self) -> bool:
@@ -364,7 +364,7 @@ class Host:
         sleeping: asyncio.Task[None] | None = None
         try:
             while not self._gives_up:
-                stop_if_told()
+                stop_if_cancelled()
                 receiving = receiving or asyncio.create_task(self._receive(subscription))
                 injected = injected or asyncio.create_task(self._next_injected())
                 sleeping = self._sleeper()
@@ -541,7 +541,7 @@ class Host:
             started = self.metrics.started()
             outgoing = await self._handled_by_machine(envelope, now_ns)
             self._tap.handled(envelope, self.metrics.started() - started)
-            said += _said(outgoing, envelope)
+            said += _with_ids(outgoing, envelope)
         causes = [*handled.values(), *inside]
         answers: list[Envelope] = []
         if causes:
@@ -628,7 +628,7 @@ class Host:
             replayed=replayed,
             refused=refused,
         )
-        return said + _said(answer_to(request, replayed, refused), request)
+        return said + _with_ids(answer_to(request, replayed, refused), request)
 
     async def _handle_envelope(self, envelope: Envelope, now_ns: int) -> list[_Said]:
         await self._prepare(envelope)
@@ -637,7 +637,7 @@ class Host:
         spent_ns = self.metrics.handled(envelope.kind, started)
         self.metrics.waited(envelope.kind, now_ns - envelope.published_ns)
         self._tap.handled(envelope, spent_ns)
-        return _said(outgoing, envelope)
+        return _with_ids(outgoing, envelope)
 
     async def _handled_by_machine(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         machine: Any = self.machine
@@ -662,17 +662,17 @@ class Host:
         try:
             outgoing = await self._flushed(flush, now_ns)
         except NotNowError as error:
-            self._cannot_keep(str(error))
+            self._cannot_remember(str(error))
             again = AsyncRetrying(
                 retry=retry_if_exception_type(NotNowError),
                 wait=_PAUSE,
-                before_sleep=lambda attempts: self._cannot_keep(_why(attempts)),
+                before_sleep=lambda attempts: self._cannot_remember(_why(attempts)),
             )
             outgoing = await again(self._flushed, flush, now_ns)
         spent_ns = self.metrics.handled("flush", started)
         step = self._tap.decided(outgoing, cause, spent_ns)
         cause = replace(cause, correlation_id="", traceparent="")
-        return self._answers(_said(outgoing, cause, offset=_OF_THE_FLUSH), cause, now_ns, step)
+        return self._answers(_with_ids(outgoing, cause, offset=_OF_THE_FLUSH), cause, now_ns, step)
 
     async def _flushed(self, flush: Callable[[int], list[Outgoing]], now_ns: int) -> list[Outgoing]:
         """Return what a flush says, in a thread where it is long. Raises NotNowError."""
@@ -695,7 +695,7 @@ class Host:
             _, cause, index = said[places[0]]
             if len(places) > 1:
                 cause, index = replace(cause, correlation_id="", traceparent=""), _OF_A_BATCH + at
-            led = step or self._tap.said(item, [said[place][:2] for place in places], last)
+            led = step or self._tap.note_sent(item, [said[place][:2] for place in places], last)
             answers.append(
                 envelope_of(
                     item,
@@ -730,20 +730,20 @@ class Host:
             await self._publish(envelopes)
         except PoisonError:
             aside = await self._send_what_fits(envelopes)
-            told = await self._tell_set_aside(aside, now_ns)
+            told = await self._report_unsendable(aside, now_ns)
             try:
                 await self._publish(told)
             except PoisonError:
                 log.exception("what was set aside cannot be told", service=self.inbox.service)
 
-    async def _send_what_fits(self, envelopes: list[Envelope]) -> list[SetAside]:
+    async def _send_what_fits(self, envelopes: list[Envelope]) -> list[Unsendable]:
         """Publish in parts, message by message; return what was set aside.
 
         Raises PoisonError, having published nothing, for a message of one piece that nobody waits
         for an answer to: no receiver waits.
         """
         fitted: list[list[Envelope]] = []
-        aside: list[SetAside] = []
+        aside: list[Unsendable] = []
         for envelope in envelopes:
             parts, refused = fitting(envelope)
             for item in refused:
@@ -757,11 +757,11 @@ class Host:
             await self._publish([next(flat) for _ in parts])
         return aside
 
-    async def _tell_set_aside(self, aside: list[SetAside], now_ns: int) -> list[Envelope]:
+    async def _report_unsendable(self, aside: list[Unsendable], now_ns: int) -> list[Envelope]:
         """Let the machine report what was not sent to its senders."""
         answers: list[Envelope] = []
         for at, item in enumerate(aside):
-            self.metrics.set_aside()
+            self.metrics.on_unsendable()
             log.error(
                 "an item could not be sent and was set aside",
                 service=self.inbox.service,
@@ -769,10 +769,10 @@ class Host:
                 item=ascii(item.item)[:_MOST_SHOWN],
                 reason=item.reason,
             )
-            hear = getattr(self.machine, "set_aside", None)
+            hear = getattr(self.machine, "on_unsendable", None)
             if hear is not None:
                 said: list[Outgoing] = hear(item.envelope, item.item, item.reason, now_ns)
-                told = _said(coalesced(said), item.envelope, offset=1_000 * (at + 1))
+                told = _with_ids(coalesced(said), item.envelope, offset=1_000 * (at + 1))
                 answers += self._answers(told, item.envelope, now_ns)
         if aside:
             answers += await self._flush(aside[-1].envelope, now_ns)
@@ -789,11 +789,11 @@ class Host:
         try:
             await self._publish_once(envelopes)
         except BusUnavailableError as error:
-            self._say_again(str(error))
+            self._report_again(str(error))
             again = AsyncRetrying(
                 retry=_IS_AWAY,
                 wait=_PAUSE,
-                before_sleep=lambda attempts: self._say_again(_why(attempts)),
+                before_sleep=lambda attempts: self._report_again(_why(attempts)),
             )
             await again(self._publish_once, envelopes)
         self.metrics.published(len(envelopes))
@@ -808,20 +808,20 @@ class Host:
                     raise _StuckError(fill.waiting) from None
             raise
 
-    def _cannot_keep(self, error: str) -> None:
+    def _cannot_remember(self, error: str) -> None:
         log.error(
             "what was done cannot be kept; trying until it can",
             service=self.inbox.service,
             error=error,
         )
 
-    def _say_again(self, error: str) -> None:
+    def _report_again(self, error: str) -> None:
         log.warning("publishing again", service=self.inbox.service, error=error)
 
     async def _beat(self) -> None:
         """Put a heartbeat into the own inbox: the active reader learns that it is active."""
         while True:
-            stop_if_told()
+            stop_if_cancelled()
             self._entered += 1
             now_ns = self._clock.now_ns()
             message_id = derived_id(f"beat/{self.instance}/{self._started_ns}", self._entered)
@@ -901,7 +901,7 @@ def _batches(deliveries: list[Delivery]) -> list[list[Delivery]]:
     return batches
 
 
-def _said(outgoing: list[Outgoing], cause: Envelope, offset: int = 0) -> list[_Said]:
+def _with_ids(outgoing: list[Outgoing], cause: Envelope, offset: int = 0) -> list[_Said]:
     return [(item, cause, offset + at) for at, item in enumerate(outgoing)]
 
 

@@ -29,7 +29,7 @@ from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.clock import Clock
 from shared.runtime.host import MISSED_BEATS, Host, HostOptions, Machine
-from shared.runtime.stopping import stop_if_told
+from shared.runtime.stopping import stop_if_cancelled
 
 PASS_BEATS = 3
 MAX_MEMBERS = 1_000  # other processes of a service that one knows of; of more nothing is heard
@@ -92,7 +92,7 @@ class Members:
 
     async def run(self) -> None:
         """Run until cancelled, or until a host ends: the process is then restarted from outside."""
-        self._keep("", asyncio.create_task(self._follow(), name=f"{self.service} members"))
+        self._watch("", asyncio.create_task(self._follow(), name=f"{self.service} members"))
         for name in list(self.hosts):
             self._start(name)
         try:
@@ -126,9 +126,9 @@ class Members:
 
     def _start(self, partition: str) -> None:
         task = asyncio.create_task(self.hosts[partition].run(), name=f"{self.service} {partition}")
-        self._keep(f"/{partition}", task)
+        self._watch(f"/{partition}", task)
 
-    def _keep(self, name: str, task: asyncio.Task[None]) -> None:
+    def _watch(self, name: str, task: asyncio.Task[None]) -> None:
         """Keep what runs under a name, and note when it ends, also if it began after the others."""
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._has_ended.set())
@@ -161,10 +161,10 @@ class Members:
         subscription = await self._bus.subscribe(self._inbox)
         telling: asyncio.Task[None] | None = None
         try:
-            await self._say(PartitionsRequest(self.instance), SHIM_ADAPTER)
+            await self._send(PartitionsRequest(self.instance), SHIM_ADAPTER)
             self._is_reading = True
             if self._options.heartbeat_ns:
-                telling = asyncio.create_task(self._tell())
+                telling = asyncio.create_task(self._announce())
             await self._hear(subscription)
         finally:
             self._is_reading = False
@@ -176,7 +176,7 @@ class Members:
 
     async def _hear(self, subscription: Subscription) -> None:
         while True:
-            stop_if_told()
+            stop_if_cancelled()
             deliveries = await subscription.receive(_AT_ONCE)
             for delivery in deliveries:
                 match delivery.envelope.message:
@@ -192,17 +192,17 @@ class Members:
         if name in self._others or len(self._others) < MAX_MEMBERS:
             self._others[name] = (asyncio.get_running_loop().time(), count)
 
-    async def _tell(self) -> None:
+    async def _announce(self) -> None:
         """Say what this process is active for, and give up what is too much, each heartbeat."""
         while True:
-            stop_if_told()
+            stop_if_cancelled()
             await asyncio.sleep(self._beat_seconds)
             if len(self.hosts) == 1:
                 continue
             held = self.active()
             with suppress(BusUnavailableError):
                 told = PartitionsHeld(self.instance, tuple(held))
-                await self._say(told, members_of(self.service, "all"))
+                await self._send(told, members_of(self.service, "all"))
             for name in self._surplus(held):
                 log.info("giving up a partition: others have fewer", partition=name)
                 self.hosts[name].give_up()
@@ -238,7 +238,7 @@ class Members:
         self._passed[partition] = now
         return False
 
-    async def _say(self, message: object, to: Address) -> None:
+    async def _send(self, message: object, to: Address) -> None:
         self._said += 1
         message_id = derived_id(f"members/{self.instance}/{self._started_ns}", self._said)
         now_ns = self._clock.now_ns()

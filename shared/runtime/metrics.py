@@ -64,6 +64,6 @@ class HostMetrics:
         """Count a message that came again."""
         _REPEATED.labels(self._service).inc()
 
-    def set_aside(self) -> None:
+    def on_unsendable(self) -> None:
         """Count an item that could not be sent."""
         _SET_ASIDE.labels(self._service).inc()

@@ -57,7 +57,7 @@ class Step:
     shared: list[Outgoing] = field(default_factory=list)  # what a decision took up from it
 
     @property
-    def is_told(self) -> bool:
+    def is_recorded(self) -> bool:
         """Return whether it is recorded though nothing came of it."""
         return not self.is_decision and not isinstance(self.envelope.message, UNTOLD)
 
@@ -82,7 +82,7 @@ class Steps:
     def handled(self, envelope: Envelope, spent_ns: int) -> None:
         """Open a step for a message."""
         step = Step(envelope.message_id, envelope.kind, envelope, spent_ns=spent_ns)
-        if step.is_told:
+        if step.is_recorded:
             step.contents = contents_by_application(envelope.message)
         self._open[step.step_id] = step
 
@@ -100,7 +100,7 @@ class Steps:
             step = self._open[step_id] = Step(step_id, DECISION, last, is_decision=True)
         return step
 
-    def said(
+    def note_sent(
         self, outgoing: Outgoing, parts: list[tuple[Outgoing, Envelope]], last: Envelope
     ) -> str:
         """Note what is sent, and what of it answers which message; return the step it is of."""
@@ -124,7 +124,7 @@ class Steps:
         for step in steps:
             for name in dict.fromkeys([*step.contents, *_shared(step)]):
                 about.setdefault(name, []).append(step.step_id)
-        told = [step.step_id for step in steps if step.is_told]
+        told = [step.step_id for step in steps if step.is_recorded]
         records = [self._record(step, about, told, now_ns) for step in steps]
         for step, record in zip(steps, records, strict=True):
             if record is not None:
@@ -139,7 +139,7 @@ class Steps:
         self, step: Step, about: dict[str, list[str]], told: list[str], now_ns: int
     ) -> TraceRecord | None:
         decisions, reasons = _decisions(step.said)
-        if not decisions and not step.shared and not step.is_told:
+        if not decisions and not step.shared and not step.is_recorded:
             return None
         envelope = step.envelope
         if step.contents:
@@ -175,7 +175,7 @@ class Steps:
         if own:
             return tuple(own[: -MAX_CAUSES - 1 : -1])
         found = self._known(step, name)
-        if step.is_told and step.envelope.source == _PEOPLE:
+        if step.is_recorded and step.envelope.source == _PEOPLE:
             found = {ROOT_CAUSE: None} | found
         found |= dict.fromkeys(told if step.is_decision else ())
         found.pop(step.step_id, None)

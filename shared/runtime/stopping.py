@@ -3,7 +3,7 @@
 import asyncio
 
 
-def stop_if_told() -> None:
+def stop_if_cancelled() -> None:
     """Raise CancelledError in a task that is asked to stop, and has not heard of it.
 
     What it waited for came in the same moment: ``asyncio.wait_for`` (Python 3.11), and what a

@@ -41,13 +41,13 @@ class Tap:
         if self._is_on:
             self._steps.handled(envelope, spent_ns)
 
-    def said(
+    def note_sent(
         self, outgoing: Outgoing, parts: list[tuple[Outgoing, Envelope]], last: Envelope
     ) -> str:
         """Note what is sent, of which parts and causes; return the step that it is of."""
         if not self._is_on or isinstance(outgoing.message, UNTOLD):
             return parts[0][1].message_id
-        return self._steps.said(outgoing, parts, last)
+        return self._steps.note_sent(outgoing, parts, last)
 
     def decided(self, outgoing: list[Outgoing], last: Envelope, spent_ns: int) -> str:
         """Note what is decided at the end of a batch; return the step that it is."""

@@ -33,10 +33,10 @@ class WatchedFile(Generic[T]):
         now = time.monotonic()
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now
-            self._look()
+            self._check()
         return self._value
 
-    def _look(self) -> None:
+    def _check(self) -> None:
         seen = signature(self._path)
         if seen == self._seen:
             return

@@ -301,10 +301,10 @@ async def test_heartbeats_that_nobody_reads_expire_and_are_no_dead_letters(monke
     await rabbit_kit.put_raw(CORE, "NoSuchKind", b"\x80")
     reading = asyncio.create_task((await bus.subscribe(CORE)).receive(10))
 
-    async def put_aside():
+    async def dead_letter():
         return (await bus.dead_letters(10)).letters
 
-    assert [letter.kind for letter in await until(put_aside, "poison")] == ["NoSuchKind"]
+    assert [letter.kind for letter in await until(dead_letter, "poison")] == ["NoSuchKind"]
     reading.cancel()
 
 

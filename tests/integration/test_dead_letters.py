@@ -70,7 +70,7 @@ class System:
 
         self.tasks.append(asyncio.create_task(running()))
 
-    async def put_aside(self, *numbers):
+    async def dead_letter(self, *numbers):
         """Have the core refuse messages, and return their letters."""
         self.fails += [PoisonError(f"refused: {number}") for number in numbers]
         await self.bus.publish([beat(number, self.inbox) for number in numbers])
@@ -135,7 +135,7 @@ async def system(kit):  # noqa: F811
 
 
 async def test_a_letter_is_handled_after_all_and_gone(system):
-    (letter,) = await system.put_aside(1)
+    (letter,) = await system.dead_letter(1)
     assert (letter.inbox, letter.kind, letter.reason) == ("core.default", "Heartbeat", "refused: 1")
     answer = await system.replay("id-1")
     assert answer == DeadLettersReplayed(("id-1",))
@@ -149,14 +149,14 @@ async def test_a_letter_is_handled_after_all_and_gone(system):
 
 
 async def test_others_stay_where_they_are_in_their_order(system):
-    await system.put_aside(1, 2, 3)
+    await system.dead_letter(1, 2, 3)
     assert (await system.replay("id-2")).replayed == ("id-2",)
     left = await system.letters(2)
     assert [letter.message_id for letter in left] == ["id-1", "id-3"]
 
 
 async def test_one_that_still_cannot_be_handled_stays_with_its_reason(system):
-    await system.put_aside(1)
+    await system.dead_letter(1)
     for name in ("first", "second"):  # and may be asked for again
         system.fails.append(PoisonError("still"))
         answer = await system.replay("id-1", name=name)
@@ -166,7 +166,7 @@ async def test_one_that_still_cannot_be_handled_stays_with_its_reason(system):
 
 
 async def test_a_request_that_comes_twice_is_carried_out_once(system):
-    await system.put_aside(1)
+    await system.dead_letter(1)
     await system.bus.publish([system.request("id-1"), system.request("id-1")])
     assert (await system.answer()).replayed == ("id-1",)
     await system.bus.publish([beat(2)])
@@ -178,7 +178,7 @@ async def test_a_request_that_comes_twice_is_carried_out_once(system):
 
 
 async def test_a_core_that_crashes_at_a_letter_is_asked_again_and_handles_it_once(system):
-    await system.put_aside(1)
+    await system.dead_letter(1)
     system.fails += [RuntimeError("a bug")]
     assert (await system.replay("id-1")).replayed == ("id-1",)
     assert system.handled == ["h1"]
@@ -186,7 +186,7 @@ async def test_a_core_that_crashes_at_a_letter_is_asked_again_and_handles_it_onc
 
 
 async def test_a_letter_that_crashes_its_reader_always_stays_and_keeps_nobody_down(system):
-    await system.put_aside(1)
+    await system.dead_letter(1)
     system.fails += [RuntimeError("a bug") for _ in range(10)]
     await system.bus.publish([system.request("id-1")])
     letters = await system.letters(2)
@@ -197,7 +197,7 @@ async def test_a_letter_that_crashes_its_reader_always_stays_and_keeps_nobody_do
 
 
 async def test_two_letters_of_one_message_are_handled_once(system):
-    await system.put_aside(1)
+    await system.dead_letter(1)
     if system.kit.url == "memory":
         system.kit.broker.dead_letters.append(system.kit.broker.dead_letters[0])
     else:
@@ -213,7 +213,7 @@ async def test_a_letter_of_another_partition_is_not_handled_here(kit):  # noqa: 
     gpu, default = System(kit, core_of("gpu")), System(kit)
     await gpu.start()
     try:
-        (letter,) = await gpu.put_aside(1)
+        (letter,) = await gpu.dead_letter(1)
         assert letter.inbox == "core.gpu"
         await default.begin()
         wrong = replace(gpu.request("id-1"), to=CORE)
@@ -244,7 +244,7 @@ async def test_what_cannot_be_read_is_refused_and_dropped_by_hand(system):
 
 
 async def test_letters_are_found_by_their_reason(system):
-    await system.put_aside(1, 2)
+    await system.dead_letter(1, 2)
     found = await system.bus.dead_letters(100, Wanted(reason="refused: 2"))
     assert [letter.message_id for letter in found.letters] == ["id-2"]
 
@@ -252,7 +252,7 @@ async def test_letters_are_found_by_their_reason(system):
 async def test_the_bodies_of_letters_are_bounded_in_memory(memory_kit, monkeypatch):  # noqa: F811
     monkeypatch.setattr(memory, "MAX_DEAD_BYTES", 25)
     for number in range(5):
-        memory_kit.broker.put_aside(DeadLetter("core.default", "k", str(number), "r", bytes(10)))
+        memory_kit.broker.dead_letter(DeadLetter("core.default", "k", str(number), "r", bytes(10)))
     assert [letter.message_id for letter in memory_kit.broker.dead_letters] == ["3", "4"]
 
 
@@ -271,7 +271,7 @@ async def test_the_body_of_a_long_letter_is_left_on_the_wire_by_whoever_lists_it
 async def test_nobody_leaves_a_letter_in_the_name_of_another(rabbit_kit):  # noqa: F811
     system = await System(rabbit_kit).start()
     try:
-        await system.put_aside(1)
+        await system.dead_letter(1)
         async with system.bus.take_letters("core", Wanted()) as held:
             letter = held[0]
             await letter.drop()

@@ -14,7 +14,7 @@ import yaml
 
 from services.cli.files import text_of
 from services.cli.simulated_nodes import NodesError, alike, nodes_of
-from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
+from services.cli.yaml_file import Inline, YamlFileError, one_document, write_inline
 from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.hooks import PluginError
@@ -183,7 +183,7 @@ def _document(file: Path) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise TraceError(f"{file}: a map with {', '.join(_KEYS)} was expected")
     assert root is not None
-    keep_inline(text, "queues", root, document)
+    write_inline(text, "queues", root, document)
     unknown = sorted(str(key) for key in document if key not in _KEYS)
     if unknown:
         raise TraceError(

@@ -25,7 +25,7 @@ from pydantic import (
 from services.cli.files import text_of
 from services.cli.node_entries import NodeEntry, TaintStep, quantities
 from services.cli.snapshot_file import Snapshot, SnapshotError, read_snapshot
-from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
+from services.cli.yaml_file import Inline, YamlFileError, one_document, write_inline
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.settings import (
     ACTIONS,
@@ -504,13 +504,13 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
 
 def _keep_configurations(text: str, root: yaml.Node, document: Any) -> None:
     """Have every queue configuration of a scenario judged as it stands, with the file's lines."""
-    keep_inline(text, "config", root, document)
+    write_inline(text, "config", root, document)
     pairs = root.value if isinstance(root, yaml.MappingNode) else ()
     steps = next((found for key, found in pairs if key.value == "steps"), None)
     values = document.get("steps") if isinstance(document, dict) else None
     if isinstance(steps, yaml.SequenceNode) and isinstance(values, list):
         for node, value in zip(steps.value, values, strict=True):
-            keep_inline(text, "config", node, value)
+            write_inline(text, "config", node, value)
 
 
 def _explain(path: Path, root: yaml.Node, error: ValidationError) -> str:

@@ -237,7 +237,7 @@ class SimulatedBus(MemoryBus):
         """Take a place at an inbox, behind those who already read it."""
         await self.connect()
         if inbox.service == API_TRACE.service:
-            self.broker.tell_trace(self.broker.inbox(inbox.routing_key))
+            self.broker.replay_trace(self.broker.inbox(inbox.routing_key))
         place = SimulatedSubscription(self, inbox)
         self._places.append(place)
         return place

@@ -22,7 +22,7 @@ from services.shim_adapter.mirror.calls import (
     PlaceholderFailed,
     PodBound,
     PodChanged,
-    TellPod,
+    WriteEvent,
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationPhase, NodeRecord, PodPhase, PodRecord
@@ -188,7 +188,7 @@ class FaultyCluster(SimulatedCluster):
         slow = self._take(DELETED)
         if slow is not None:
             self.confirm_delay_ns = self._confirm_ns + slow.amount_ns
-        self.done += not isinstance(call, TellPod | MarkUnschedulable | NominatePod)
+        self.done += not isinstance(call, WriteEvent | MarkUnschedulable | NominatePod)
         return super().carry_out(call, self._own_time(now_ns))
 
     def _not_created(self, call: CreatePod, fault: Fault, now_ns: int) -> list[News]:

@@ -77,7 +77,7 @@ export function evictionsView({ live }) {
     }
     text(note, rows.length ? `${plural(rows.length, "eviction")}, the newest ${count(Math.min(rows.length, MOST_ROWS))} below.` : "");
     const newest = rows.toReversed();
-    fill(body, ...(rows.length ? [arrows(rows), h("h2", {}, "One by one"), smallTable(["Time", "Victim", "Of", "Made way for", "Law", "Freed", "Node", "Says"], newest.slice(0, MOST_ROWS).map((row) => [
+    fill(body, ...(rows.length ? [arrows(rows), h("h2", {}, "One by one"), smallTable(["Time", "Victim", "Of", "Made way for", "Cause", "Freed", "Node", "Says"], newest.slice(0, MOST_ROWS).map((row) => [
       h("time", { title: exact(row.time / 1e6) }, clock(row.time / 1e6)), row.victimName || row.victim, to("applications", row.victimApplication), row.winner ? to("applications", row.winner) : "–", row.law, resource(row.resource), row.nodeID ? to("nodes", row.nodeID) : "–", row.message]))]
       : [h("p", { class: "empty" }, "No pod has been evicted.")]));
   }

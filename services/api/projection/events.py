@@ -18,7 +18,7 @@ from shared.messages.state import EventState
 MAX_BESIDE = 2_000  # events of each of several partitions; the oldest go, from the whole later
 
 
-class Told(Protocol):
+class DeferredEvents(Protocol):
     """Several events that are written out when they are read; always the same ones."""
 
     @property
@@ -33,7 +33,7 @@ class EventRing:
     """Events with their numbers. Source: docs/rules/events.md#what-is-recorded, case W-17."""
 
     def __init__(self, capacity: int = MAX_EVENTS) -> None:
-        self._entries: deque[tuple[int, EventState | Told]] = deque()  # with their first number
+        self._entries: deque[tuple[int, EventState | DeferredEvents]] = deque()  # by first number
         self._capacity = capacity
         self._whole: EventRing | None = None  # what is put in here is put in there as well
         self.is_open = True  # whether what comes is taken in
@@ -45,7 +45,7 @@ class EventRing:
         """Take an event in."""
         self._put(event, 1)
 
-    def add_all(self, told: Told) -> None:
+    def add_all(self, told: DeferredEvents) -> None:
         """Take several events in."""
         if told.count:
             self._put(told, told.count)
@@ -71,7 +71,7 @@ class EventRing:
         ring._next, ring._first = self._next, self._first
         return ring
 
-    def _put(self, entry: EventState | Told, count: int) -> None:
+    def _put(self, entry: EventState | DeferredEvents, count: int) -> None:
         if not self.is_open:
             return
         self._entries.append((self._next, entry))

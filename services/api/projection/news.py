@@ -84,7 +84,7 @@ def _queue_changes(
 
 def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Iterator[EventState]:
     """Yield what has happened to a node, its allocations aside."""
-    if before is not None and not after.removed and _looks_the_same(before, after):
+    if before is not None and not after.removed and _differs_on_nodes_only(before, after):
         return
 
     def event(
@@ -110,7 +110,7 @@ def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Ite
         yield event(_REMOVE, _D.NODE_DECOMISSION, "Node removed from the scheduler")
 
 
-def _looks_the_same(before: NodeState, after: NodeState) -> bool:
+def _differs_on_nodes_only(before: NodeState, after: NodeState) -> bool:
     """Return whether nothing changed but what is on a node, as in nearly all updates."""
     return (
         before.schedulable is after.schedulable
@@ -176,7 +176,7 @@ class ApplicationNews:
     removed: list[Item] = field(default_factory=list)
     said: list[EventState] = field(default_factory=list)
 
-    def ask_came(self, key: str, resource: Mapping[str, int]) -> None:
+    def ask_added(self, key: str, resource: Mapping[str, int]) -> None:
         """Note an ask that is new."""
         self.asked.append((key, "", resource, ""))
 
@@ -188,7 +188,7 @@ class ApplicationNews:
         """Note an allocation that is an ask again, because it could not be bound."""
         self.returned.append(_item(allocation))
 
-    def allocation_came(self, allocation: AllocationState) -> None:
+    def allocation_added(self, allocation: AllocationState) -> None:
         """Note an allocation that is new."""
         self.added.append(_item(allocation))
 

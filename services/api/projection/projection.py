@@ -263,13 +263,13 @@ class Projection:
             by_asks = {waiting.asks: waiting for waiting in queue.waiting}
             self.model.refusals[queue.path] = Refusals(by_asks)
         events = queue_events(before, queue, self.model.time_ns)
-        self._tell(events, (EventType.QUEUE, queue.path), is_gone=queue.removed)
+        self._append_events(events, (EventType.QUEUE, queue.path), is_gone=queue.removed)
 
     def _on_refusal(self, refusal: RefusalState) -> None:
         self.changes.note_queue(refusal.path)
         self.model.refusals.setdefault(refusal.path, Refusals()).set(refusal.asks, refusal.why)
 
-    def _tell(
+    def _append_events(
         self, events: Iterator[EventState], row: tuple[EventType, str], *, is_gone: bool
     ) -> None:
         """Put events into the ring; of what goes, only when all that was on it is published.
@@ -316,7 +316,7 @@ class Projection:
         view = self.model.nodes.get(name)
         before = view if view is not None or self._last is None else self._last.nodes.get(name)
         events = node_events(before.state if before else None, node, self.model.time_ns)
-        self._tell(events, (EventType.NODE, name), is_gone=node.removed)
+        self._append_events(events, (EventType.NODE, name), is_gone=node.removed)
         if node.removed and view is not None:
             self._nodes_gone[name] = self.model.nodes.pop(name)
             self.model.nodes_gone += 1
@@ -445,7 +445,7 @@ class Projection:
         known = self._known(view)
         if key not in known.asks and key not in known.swapping:
             self._note_return(view, key)
-            self._news_of(view).ask_came(key, resource)
+            self._news_of(view).ask_added(key, resource)
         view.swapping.pop(key, None)
         if ask is not None and not is_removed:
             view.asks[key] = ask
@@ -510,7 +510,7 @@ class Projection:
             return
         if before is None:
             self._count_attempt(view, "allocated")
-            self._news_of(view).allocation_came(allocation)
+            self._news_of(view).allocation_added(allocation)
         elif before.resource != allocation.resource and not allocation.removed:
             self._news_of(view).resized(before, allocation)
         if allocation.removed:

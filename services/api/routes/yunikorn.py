@@ -248,7 +248,7 @@ def _validation(router: APIRouter) -> None:
         return answer(request, judged, methods=("OPTIONS", "POST"))
 
 
-async def _told(request: Request, model: Model, views: list[ApplicationView]) -> Response:
+async def _reported(request: Request, model: Model, views: list[ApplicationView]) -> Response:
     return await listed(request, views, partial(application_row, model))
 
 
@@ -262,7 +262,7 @@ def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
     @router.get("/partition/{partition}/queue/{queue}/applications", summary="A leaf's own")
     async def queue_applications(request: Request, partition: str, queue: str) -> Response:
         model = replica.model(partition)
-        return await _told(request, model, _in_queue(model, queue))
+        return await _reported(request, model, _in_queue(model, queue))
 
     @router.get("/partition/{partition}/queue/{queue}/applications/{state}")
     async def queue_applications_in(
@@ -273,7 +273,7 @@ def _applications_of_queues(router: APIRouter, replica: Replica) -> None:
         _check_state(state, status, ("active",))
         wanted = status.lower()
         chosen = [v for v in views if not wanted or v.summary.state.lower() == wanted]
-        return await _told(request, model, chosen)
+        return await _reported(request, model, chosen)
 
     @router.get("/partition/{partition}/queue/{queue}/application/{application}")
     async def queue_application(
@@ -304,7 +304,7 @@ def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
         model = replica.model(partition)
         _check_state(state, status, _STATES)
         views = answers.applications_in_state(model, state.lower(), status.lower())
-        return await _told(request, model, views)
+        return await _reported(request, model, views)
 
 
 def _unescaped(name: str) -> str:

@@ -10,7 +10,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from services.api.web.connections import Connection, sweep
-from services.api.web.tls import Certificate, look_for_ever
+from services.api.web.tls import Certificate, watch_certificates
 
 _BACKLOG = 2_048
 
@@ -61,7 +61,7 @@ async def serve(
     server = _Server(config)
     beside = [asyncio.create_task(sweep(server.server_state.connections))]
     if certificate:
-        beside.append(asyncio.create_task(look_for_ever(certificate)))
+        beside.append(asyncio.create_task(watch_certificates(certificate)))
     try:
         await server.serve(sockets=[listening])
     except asyncio.CancelledError:

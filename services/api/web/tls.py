@@ -31,7 +31,7 @@ class Certificate:
         if error:
             raise CertificateError(error)
 
-    def look(self) -> None:
+    def reload_if_changed(self) -> None:
         """Take what has changed in use, if it holds."""
         seen = self._signatures()
         if seen == self._seen:
@@ -68,8 +68,8 @@ def _no_password() -> str:
     raise ValueError("the key needs a password: one without is expected")
 
 
-async def look_for_ever(certificate: Certificate) -> None:
+async def watch_certificates(certificate: Certificate) -> None:
     """Look whether a certificate has changed, for ever."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
-        certificate.look()
+        certificate.reload_if_changed()

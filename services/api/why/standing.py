@@ -159,7 +159,7 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
     is_over = view.has_ended or bool(summary.rejected_message)
     if is_over and summary.application_id not in model.pods_held:
         answer = _ended(answer, view)
-    elif refused and (summary.state != ApplicationState.FAILING or _comes_again(refused[0])):
+    elif refused and (summary.state != ApplicationState.FAILING or _restarts(refused[0])):
         answer = _explain(model, view, answer, refused[0])
         answer.sentence += overtaken(model, view)
     else:
@@ -175,7 +175,7 @@ def _with_annotations(answer: Why) -> Why:
     return answer
 
 
-def _comes_again(refused: _Asks) -> bool:
+def _restarts(refused: _Asks) -> bool:
     """Return whether what waits is there to start the application again, once it has ended."""
     return refused.waiting is not None and refused.waiting.reason == Reason.APPLICATION_ENDING
 

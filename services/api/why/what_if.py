@@ -221,7 +221,7 @@ def _sentence(question: WhatIf, answer: Answer, forecast: Forecast) -> str:
     drained = forecast.drained
     left = drained - forecast.moved
     moves = f"{forecast.moved} would find a place elsewhere and {left} would wait"
-    supposed = _supposed(question, forecast)
+    supposed = _hypotheses(question, forecast)
     if question.drain and len(supposed) == 1:
         return f"if {supposed[0]} and its {drained} pods evicted, {moves}."
     lead = f"if {_listed(supposed)}" if len(supposed) > 1 or _is_like_unsaid(question) else ""
@@ -235,7 +235,7 @@ def _is_like_unsaid(question: WhatIf) -> bool:
     return bool(question.add_nodes) and not question.like
 
 
-def _supposed(question: WhatIf, forecast: Forecast) -> list[str]:
+def _hypotheses(question: WhatIf, forecast: Forecast) -> list[str]:
     """Return what a question supposes, in the order in which it is done, as parts of a sentence."""
     supposed = ["these queues were applied"] * bool(question.queues)
     if question.add_nodes:

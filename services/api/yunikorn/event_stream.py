@@ -53,7 +53,7 @@ class EventStreams:
     _numbers: "numbers[int]" = field(default_factory=lambda: numbers(1))
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
-    def tell(self) -> None:
+    def wake(self) -> None:
         """Let the streams look for events; what waits is woken once."""
         if self.open:
             self._news.set()

@@ -304,7 +304,7 @@ class Scheduler:
             "is_synced": {self.name: int(self.is_synced)},
         }
 
-    def set_aside(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
+    def on_unsendable(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
         """Say on an application that something about it could not be sent, and why."""
         self._pass_time(now_ns)
         name = getattr(item, "application_id", "")

@@ -68,7 +68,7 @@ async def serve(access: Access, settings: Settings, stopping: asyncio.Event) -> 
         await client.close()
 
 
-async def _until_told(access: Access, settings: Settings) -> bool:
+async def _until_stopped(access: Access, settings: Settings) -> bool:
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -91,7 +91,7 @@ def main() -> None:
         print(f"muster admission: {error}", file=sys.stderr)  # noqa: T201
         sys.exit(EXIT_CONFIGURATION)
     namespace = settings.kubernetes_namespace or access.namespace
-    if not asyncio.run(_until_told(replace(access, namespace=namespace), settings)):
+    if not asyncio.run(_until_stopped(replace(access, namespace=namespace), settings)):
         sys.exit(EXIT_ENDED)
 
 

@@ -71,20 +71,20 @@ class Keeper:
         while True:
             pause = LOOK_SECONDS
             try:
-                await self.look()
+                await self.renew_if_due()
             except ApiServerError as error:
                 pause = RETRY_SECONDS
                 if error.code != HTTPStatus.CONFLICT:  # another replica was first
                     log.warning("the certificates are looked after later", error=str(error))
             await asyncio.sleep(jittered(pause))
 
-    async def look(self) -> None:
+    async def renew_if_due(self) -> None:
         """Make new certificates if they are due, have them believed, and use them.
 
         Raises ApiServerError: not yet.
         """
         secret = await self._client.request("GET", self._secret)
-        kept = _kept(secret)
+        kept = _stored(secret)
         if is_due(kept, self.names, self._now()):
             kept = renewed(kept, self.names, self._now())
             secret["data"] = {**(secret.get("data") or {}), **_as_data(kept)}
@@ -111,7 +111,7 @@ class Keeper:
         await self._client.request("PUT", path, configuration)
 
 
-def _kept(secret: dict[str, Any]) -> Certificates | None:
+def _stored(secret: dict[str, Any]) -> Certificates | None:
     data = secret.get("data") or {}
     try:
         return Certificates(*(base64.b64decode(data[key], validate=True) for key in _KEYS))

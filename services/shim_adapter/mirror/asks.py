@@ -80,11 +80,11 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         state_since_ns=application.core_state_ns,
         execution_start_ns=application.execution_start_ns,
         submission=application.submission,
-        gang=_terms(application),
+        gang=_settings(application),
     )
 
 
-def _terms(application: ApplicationRecord) -> GangTerms:
+def _settings(application: ApplicationRecord) -> GangTerms:
     """Return what holds for a gang; one that is over has no minimums."""
     gang = replace(application.gang, layout=layout_of(application.task_groups))
     return replace(gang, subgroups=()) if application.is_gang_over and gang.subgroups else gang

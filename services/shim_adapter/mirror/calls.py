@@ -57,7 +57,7 @@ class FailPod:
 
 
 @dataclass(frozen=True, slots=True)
-class TellPod:
+class WriteEvent:
     """Say something about a pod to its users; it may be left out where there is too much.
 
     ``action`` "" is the reason.
@@ -86,7 +86,7 @@ class NominatePod:
     node: str
 
 
-CallAtPod = BindPod | DeletePod | FailPod | TellPod | MarkUnschedulable | NominatePod
+CallAtPod = BindPod | DeletePod | FailPod | WriteEvent | MarkUnschedulable | NominatePod
 Call = CreatePod | CancelCreates | CallAtPod
 
 

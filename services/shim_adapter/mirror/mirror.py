@@ -44,7 +44,7 @@ from services.shim_adapter.mirror.calls import (
     PodGone,
     PodNominated,
     PodsHeldBack,
-    TellPod,
+    WriteEvent,
 )
 from services.shim_adapter.mirror.gangs import PlaceholdersToMake, in_place_of
 from services.shim_adapter.mirror.moves import IN_THE_WAY, Moves, Reaction
@@ -128,7 +128,7 @@ class ClusterMirror(Moves):
 
     def on_news(self, news: News) -> Reaction:
         """Take in what the resource manager reports."""
-        return self.hear(news), self.said()
+        return self.hear(news), self.outgoing()
 
     def hear(self, news: News) -> list[Call]:
         """Take in what the resource manager reports; what there is to say waits for ``said``."""
@@ -220,10 +220,10 @@ class ClusterMirror(Moves):
             for (named, _), told in self._held_back.items()
             if self.world.partition_for(named) == partition
         )
-        messages = there.said(self.rm_id, tuple(unconfirmed), self._unsendable, held)
+        messages = there.messages(self.rm_id, tuple(unconfirmed), self._unsendable, held)
         return [self._to_core(partition, message) for message in messages]
 
-    def say_unknown(self) -> list[Outgoing]:
+    def reject_unknown_partitions(self) -> list[Outgoing]:
         """Say what names a partition that there is not, now that this is known."""
         for node in self.world.nodes.values():
             if self.world.partition_for(node.partition) != node.partition:
@@ -232,7 +232,7 @@ class ClusterMirror(Moves):
             named = application.partition
             if application.is_live and self.world.partition_for(named) != named:
                 self._announce(application)
-        return self.said()
+        return self.outgoing()
 
     def _announce(self, application: ApplicationRecord) -> None:
         self._send(application.partition, new_applications=(application_request(application),))
@@ -364,12 +364,12 @@ class ClusterMirror(Moves):
         self._bound.forget(pod)
         application = self.world.applications.get(pod.spec.application_id)
         if application is not None and self._displaced.pop(pod.uid, pod) is None:
-            self._ask_anew(application, pod)
+            self._ask_again(application, pod)
             return
         self._release(pod, TerminationType.SCHEDULING_FAILED_ON_RM, news.reason)
         self._asked[pod.uid] = None
 
-    def _ask_anew(self, application: ApplicationRecord, pod: PodRecord) -> None:
+    def _ask_again(self, application: ApplicationRecord, pod: PodRecord) -> None:
         self._asked.pop(pod.uid, None)
         if is_to_be_asked(application, pod):
             self._send(application.partition, asks=(self._ask(pod),))
@@ -386,7 +386,7 @@ class ClusterMirror(Moves):
         application.phase = ApplicationPhase.RUNNING
         self._cancel_creates(application)
         self.world.touch_application(application)
-        self._tell(application, PLACEHOLDER_CREATE_FAILED, news.reason, is_warning=True)
+        self._report(application, PLACEHOLDER_CREATE_FAILED, news.reason, is_warning=True)
         given_up = GangGivenUp(application.application_id, news.reason)
         self._send(application.partition, gangs_given_up=(given_up,))
         self._ask_for_pods(application)
@@ -429,7 +429,9 @@ class ClusterMirror(Moves):
         application.phase = ApplicationPhase.RESERVING if reserves else ApplicationPhase.RUNNING
         self.world.touch_application(application)
         if reserves:
-            self._tell(application, "CreatingPlaceholders", "creating the placeholders of its gang")
+            self._report(
+                application, "CreatingPlaceholders", "creating the placeholders of its gang"
+            )
             self._ask_for_pods(application)
             self._to_make.add(application)
         else:
@@ -478,7 +480,7 @@ class ClusterMirror(Moves):
                 application.reservation_start_ns = pod.bound_ns
                 self.world.touch_application(application)
             if application.phase is ApplicationPhase.RESERVING:
-                self._tell_reserved(application, pod.spec.task_group_name)
+                self._report_reserved(application, pod.spec.task_group_name)
                 self._start_if_whole(application)
 
     def _count_placeholders_on(self, node: str) -> None:
@@ -495,18 +497,18 @@ class ClusterMirror(Moves):
         if application.phase is ApplicationPhase.RESERVING and self._bound.is_whole(application):
             application.phase = ApplicationPhase.RUNNING
             self.world.touch_application(application)
-            self._tell(application, "GangReservationComplete", "every placeholder is bound")
+            self._report(application, "GangReservationComplete", "every placeholder is bound")
             self._clear_the_way(application)
             self._ask_for_pods(application)
 
-    def _tell_reserved(self, application: ApplicationRecord, name: str) -> None:
+    def _report_reserved(self, application: ApplicationRecord, name: str) -> None:
         """Say that all members of a task group have a place, when the last has got its own."""
         bound = self._bound.count(application, name)
         if any(
             group.name == name and group.min_member == bound for group in application.task_groups
         ):
             text = f"the {bound} placeholders of task group {name} are allocated"
-            self._tell(application, "PlaceholderAllocated", text)
+            self._report(application, "PlaceholderAllocated", text)
 
     def _on_ask_released(self, release: AllocationAskRelease) -> None:
         """Take in that the core has dropped an ask: confirm it, a placeholder's once it is gone."""
@@ -542,7 +544,7 @@ class ClusterMirror(Moves):
         self._cancel_creates(application)
         self.world.touch_application(application)
         text = f"Application {application.application_id} goes on as non-gang application"
-        self._tell(application, "GangSchedulingFailed", text, is_warning=True)
+        self._report(application, "GangSchedulingFailed", text, is_warning=True)
         self._ask_for_pods(application)
 
     def _on_released(self, release: AllocationRelease) -> None:
@@ -592,11 +594,11 @@ class ClusterMirror(Moves):
             application.phase = ApplicationPhase.RESUMING
             application.is_gang_over = True
             self._cancel_creates(application)
-            self._tell_timeout(application)
+            self._report_timeout(application)
             text = (
                 f"Application {application.application_id} resuming as non-gang application (SOFT)"
             )
-            self._tell(application, "GangSchedulingFailed", text, is_warning=True)
+            self._report(application, "GangSchedulingFailed", text, is_warning=True)
         elif updated.state == ApplicationState.ACCEPTED:
             if application.phase is ApplicationPhase.RESUMING:
                 application.phase = ApplicationPhase.RUNNING
@@ -610,13 +612,13 @@ class ClusterMirror(Moves):
             self._cancel_creates(application)
             application.message = updated.message
             if updated.message == GANG_TIMED_OUT:
-                self._tell_timeout(application)
+                self._report_timeout(application)
             text = _WHY_FAILED.get(updated.message, f"its application failed: {updated.message}")
             self._fail_unbound(application, updated.message, text)
 
-    def _tell_timeout(self, application: ApplicationRecord) -> None:
+    def _report_timeout(self, application: ApplicationRecord) -> None:
         text = "not every placeholder of its gang was allocated in time"
-        self._tell(application, "PlaceholderTimeOut", text, is_warning=True)
+        self._report(application, "PlaceholderTimeOut", text, is_warning=True)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
         """Say of a pod that it waits for nodes, for an autoscaler, or what befell it, for users.
@@ -625,7 +627,7 @@ class ClusterMirror(Moves):
         """
         key, pod = state.allocation_key, self.world.pods.get(state.allocation_key)
         if state.state is SchedulingState.SKIPPED and pod is not None and not pod.has_ended:
-            self._calls.append(TellPod(key, "Informational", state.reason))
+            self._calls.append(WriteEvent(key, "Informational", state.reason))
         if key not in self._asked:
             return
         if state.state is SchedulingState.RESERVED:

@@ -13,7 +13,7 @@ from services.shim_adapter.mirror.calls import (
     CancelCreates,
     DeletePod,
     FailPod,
-    TellPod,
+    WriteEvent,
 )
 from services.shim_adapter.mirror.gangs import BoundPlaceholders
 from services.shim_adapter.mirror.notes import notes_of
@@ -81,11 +81,11 @@ class Moves:
         if not pod.spec.placeholder:
             name = f"{pod.spec.namespace}/{pod.spec.name}"
             text = f"{name} is queued and waiting for allocation"
-            self._calls.append(TellPod(pod.uid, "Scheduling", text))
-            self._tell_member(pod)
+            self._calls.append(WriteEvent(pod.uid, "Scheduling", text))
+            self._report_member(pod)
         return ask_of(pod, originator=self.world.is_originator(pod))
 
-    def _tell_member(self, pod: PodRecord) -> None:
+    def _report_member(self, pod: PodRecord) -> None:
         """Say at a pod that it is one of its application's gang, if it is."""
         application = self.world.applications.get(pod.spec.application_id)
         name = pod.spec.task_group_name
@@ -93,13 +93,13 @@ class Moves:
             return
         if any(group.name == name for group in application.task_groups):
             text = f"Pod belongs to the taskGroup {name}, it will be scheduled as a gang member"
-            self._calls.append(TellPod(pod.uid, "GangScheduling", text, action="TaskGroupMatch"))
+            self._calls.append(WriteEvent(pod.uid, "GangScheduling", text, action="TaskGroupMatch"))
 
     # --- releasing ------------------------------------------------------------------------------
 
     def _fail_unbound(self, application: ApplicationRecord, reason: str, message: str) -> None:
         failed = f"Application {application.application_id} scheduling failed, reason: {message}"
-        self._tell(application, "ApplicationFailed", failed, is_warning=True)
+        self._report(application, "ApplicationFailed", failed, is_warning=True)
         for pod in self.world.pods_of(application.application_id):
             if not pod.node and not pod.has_ended:
                 self._asked.pop(pod.uid, None)
@@ -149,13 +149,13 @@ class Moves:
                 del self._unconfirmed[next(iter(self._unconfirmed))]
         self._send(self._partition_of(pod), ask_releases=(release,))
 
-    def _tell(
+    def _report(
         self, application: ApplicationRecord, reason: str, text: str, *, is_warning: bool = False
     ) -> None:
         """Say something about an application at its first real pod."""
         pod = self.world.originator(application.application_id)
         if pod is not None:
-            self._calls.append(TellPod(pod.uid, reason, text, is_warning))
+            self._calls.append(WriteEvent(pod.uid, reason, text, is_warning))
 
     def _note(self, application: ApplicationRecord, pod: PodRecord) -> None:
         """Say what is wrong with a pod, or why it waits, at the pod and to the core, once."""
@@ -164,7 +164,7 @@ class Moves:
             return
         self._noted[pod.uid] = None
         for note in notes:
-            self._calls.append(TellPod(pod.uid, note.reason, note.message, is_warning=True))
+            self._calls.append(WriteEvent(pod.uid, note.reason, note.message, is_warning=True))
         self._send(application.partition, notes=notes)
 
     # --- sending --------------------------------------------------------------------------------
@@ -204,7 +204,7 @@ class Moves:
             request = UpdateRequest(self.rm_id, **sections)
             self._outgoing.append(self._to_core(partition, request))
 
-    def said(self) -> list[Outgoing]:
+    def outgoing(self) -> list[Outgoing]:
         """Return what is to be said to the cores since the last call."""
         for partition in list(self._open):
             self._close(partition)
@@ -217,4 +217,4 @@ class Moves:
         return calls
 
     def _taken(self) -> Reaction:
-        return self._called(), self.said()
+        return self._called(), self.outgoing()

@@ -81,7 +81,7 @@ class Existing:
             return [item for item in items if item.partition == partition]
         return [item for item in items if resolved(item.partition) == partition]
 
-    def said(
+    def messages(
         self,
         rm_id: str,
         unconfirmed: tuple[AllocationAskRelease, ...],

@@ -52,9 +52,13 @@ def parse_constraints(
     affinity = _map(spec.get("affinity"), f"{where}.affinity")
     nodes = _map(affinity.get("nodeAffinity"), f"{where}.affinity.nodeAffinity")
     here = f"{where}.affinity.nodeAffinity"
-    terms = _node_terms(nodes.get("requiredDuringSchedulingIgnoredDuringExecution"), here)
-    attract = _pod_terms(affinity.get("podAffinity"), f"{where}.affinity.podAffinity", labels)
-    repel = _pod_terms(affinity.get("podAntiAffinity"), f"{where}.affinity.podAntiAffinity", labels)
+    terms = _node_requirements(nodes.get("requiredDuringSchedulingIgnoredDuringExecution"), here)
+    attract = _pod_requirements(
+        affinity.get("podAffinity"), f"{where}.affinity.podAffinity", labels
+    )
+    repel = _pod_requirements(
+        affinity.get("podAntiAffinity"), f"{where}.affinity.podAntiAffinity", labels
+    )
     return Constraints(
         node_selector=tuple(
             sorted(texts(spec.get("nodeSelector"), f"{where}.nodeSelector").items())
@@ -183,7 +187,7 @@ def _own_labels(
 # --- nodes --------------------------------------------------------------------------------------
 
 
-def _node_terms(value: Any, where: str) -> tuple[NodeTerm, ...]:
+def _node_requirements(value: Any, where: str) -> tuple[NodeTerm, ...]:
     here = f"{where}.requiredDuringSchedulingIgnoredDuringExecution"
     required = _map(value, here)
     if value is None:
@@ -243,7 +247,7 @@ def _node_of(terms: tuple[NodeTerm, ...]) -> str:
 # --- pods ---------------------------------------------------------------------------------------
 
 
-def _pod_terms(
+def _pod_requirements(
     value: Any, where: str, labels: Mapping[str, str]
 ) -> tuple[tuple[PodTerm, ...], tuple[PodTerm, ...]]:
     """Return the required and the preferred terms."""

@@ -154,7 +154,7 @@ def translate_pod(body: Mapping[str, Any], *, where: str, name: str, reading: Re
         annotations=annotations,
         task_groups=groups,
         task_groups_error=gang_error,
-        gang=_gang_terms(annotations),
+        gang=_gang_settings(annotations),
         annotations_ignored=_ignored(annotations),
         style=style,
         placeholder_timeout_seconds=timeout_seconds,
@@ -273,7 +273,7 @@ def duration_ns(text: str) -> int | None:
     return -1 if found and text.startswith("-") else found
 
 
-def _gang_terms(annotations: dict[str, str]) -> GangTerms:
+def _gang_settings(annotations: dict[str, str]) -> GangTerms:
     """Return the times that an application's first pod states for it."""
     delay_ns = duration_ns(annotations.get(PREEMPTION_DELAY, "")) or 0
     return GangTerms(
@@ -316,7 +316,7 @@ def with_uid(application_id: str, uid: str) -> str:
     return f"{application_id.removesuffix(UNIQUE_SUFFIX)}-{uid}"[:MAX_APPLICATION_ID]
 
 
-def said_twice(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...]:
+def conflicting_names(labels: Mapping[str, str], annotations: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence for the application, and the queue, of which a pod names several.
 
     The first counts all the same (docs/rules/pods.md#its-queue).

@@ -27,7 +27,7 @@ from services.shim_adapter.admission.certificates import (
     renewed,
 )
 from services.shim_adapter.admission.decision import CHANGED
-from services.shim_adapter.admission.keeper import Keeper, _kept
+from services.shim_adapter.admission.keeper import Keeper, _stored
 from services.shim_adapter.admission.server import MAX_REVIEW
 from services.shim_adapter.backends.kubernetes.access import Access
 from services.shim_adapter.backends.kubernetes.client import (
@@ -582,21 +582,21 @@ async def test_a_new_certificate_is_believed_before_anybody_answers_with_it(depl
         }
 
     try:
-        await one.look()
-        await two.look()
-        assert one.in_use == two.in_use == _kept(await deployed.get(SECRET))
+        await one.renew_if_due()
+        await two.renew_if_due()
+        assert one.in_use == two.in_use == _stored(await deployed.get(SECRET))
         first = one.in_use
         assert await bundles() == {first.authorities}
         writes = deployed.double.requests.get("PUT secrets", 0)
-        await one.look()
+        await one.renew_if_due()
         assert (writes, deployed.double.requests["PUT secrets"]) == (1, 1)
         clock.now += LIFETIME * 0.7
-        await one.look()
+        await one.renew_if_due()
         assert one.in_use != first
         (believed,) = await bundles()
         assert believed == one.in_use.authorities
         assert believed.endswith(two.in_use.authorities)  # who answers as before is believed still
-        await two.look()
+        await two.renew_if_due()
         assert two.in_use == one.in_use
         assert deployed.double.requests["PUT secrets"] == 2
     finally:
@@ -610,10 +610,10 @@ async def test_a_certificate_is_not_used_while_it_could_not_be_had_believed(depl
     try:
         deployed.double.fault(method="PUT", path="validatingwebhook", code=500, times=1)
         with pytest.raises(ApiServerError):
-            await keeper.look()
+            await keeper.renew_if_due()
         assert keeper.in_use is None
         assert not keeper.is_ready.is_set()
-        await keeper.look()
+        await keeper.renew_if_due()
         assert keeper.is_ready.is_set()
         deployed.double.store.compact()
         path = "/api/v1/namespaces/muster/secrets/admission-certificates"
@@ -621,7 +621,7 @@ async def test_a_certificate_is_not_used_while_it_could_not_be_had_believed(depl
         secret["data"]["tls.key"] = "bm9uc2Vuc2U="  # somebody has laid hands on it
         await deployed.client.request("PUT", path, secret)
         before = keeper.in_use
-        await keeper.look()
+        await keeper.renew_if_due()
         assert keeper.in_use != before
     finally:
         await client.close()

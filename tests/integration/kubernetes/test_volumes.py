@@ -19,8 +19,8 @@ from services.shim_adapter.backends.kubernetes.volumes import (
     merged,
     storage_class,
     volume_limits,
+    volume_node_selector,
     volume_of,
-    volume_terms,
 )
 from services.shim_adapter.records import NodeRecord
 from shared.messages.constraints import AttachedVolume, NodeTerm, Requirement
@@ -344,12 +344,12 @@ def test_a_free_volume_that_suits_a_claim_is_kept_for_it_alone():
     assert volumes.see_volume("pv", good) == ["of-c", "of-d"]
     volumes.see_volume("larger", replace(good, size=9, terms=on("b")))
     assert volumes.judge("ns", ("c",)).terms == on("a", "b")
-    assert volumes.keep("ns", "c", node) == ToMake("c", "pv")
-    assert volumes.keep("ns", "c", node) == ToMake("c", "pv")
-    assert volumes.keep("ns", "d", node) is None
+    assert volumes.reserve("ns", "c", node) == ToMake("c", "pv")
+    assert volumes.reserve("ns", "c", node) == ToMake("c", "pv")
+    assert volumes.reserve("ns", "d", node) is None
     assert volumes.judge("ns", ("d",)).terms == on("b")
-    volumes.keep_no_more(("ns", "c"))
-    assert volumes.keep("ns", "d", node) == ToMake("d", "pv")
+    volumes.release(("ns", "c"))
+    assert volumes.reserve("ns", "d", node) == ToMake("d", "pv")
     volumes.see_volume("pv", replace(good, claim=("ns", "d")))
     assert volumes.judge("ns", ("c",)).terms == on("b")
 
@@ -363,9 +363,9 @@ def test_names_of_claims_and_volumes_that_cannot_be_understood():
         ]
     }
     assert claim_names(spec, "pod") == ("x", "pod-b")
-    assert volume_terms({"spec": {}}) == ()
+    assert volume_node_selector({"spec": {}}) == ()
     broken = {"spec": {"nodeAffinity": {"required": {"nodeSelectorTerms": []}}}}
-    assert volume_terms(broken) == (NodeTerm(),)  # nowhere, rather than anywhere
+    assert volume_node_selector(broken) == (NodeTerm(),)  # nowhere, rather than anywhere
 
 
 def test_zones_may_be_labels_of_the_volume_of_nodes_that_have_such_labels():
@@ -373,7 +373,7 @@ def test_zones_may_be_labels_of_the_volume_of_nodes_that_have_such_labels():
     labels = {zone: "a__b", "failure-domain.beta.kubernetes.io/region": "r"}
     in_zones = (Requirement(zone, "In", ("a", "b")), Requirement(region, "In", ("r",)))
     nowhere = (Requirement(zone, "DoesNotExist"), Requirement(region, "DoesNotExist"))
-    assert volume_terms({"metadata": {"labels": labels}}) == (
+    assert volume_node_selector({"metadata": {"labels": labels}}) == (
         NodeTerm(in_zones),
         NodeTerm(nowhere),
     )

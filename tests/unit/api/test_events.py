@@ -760,8 +760,8 @@ def news(draw):
     told.group_before = draw(st.sampled_from(["", "g"]))
     told.states += told.summary.state_log
     for allocated in draw(st.lists(allocation, max_size=3)):
-        told.ask_came(allocated.allocation_key, {})
-        told.allocation_came(allocated)
+        told.ask_added(allocated.allocation_key, {})
+        told.allocation_added(allocated)
     for allocated in draw(st.lists(allocation, max_size=3)):
         told.allocation_ended(allocated)
         told.ask_ended(allocated.allocation_key, {}, "TIMEOUT")

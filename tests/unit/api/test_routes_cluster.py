@@ -114,14 +114,14 @@ async def test_dead_letters_are_shown_and_stay(system):
         await asyncio.sleep(0)
 
 
-async def put_aside(system, kind="UpdateRequest", body=b"\xc1", name="bad-1"):
+async def dead_letter(system, kind="UpdateRequest", body=b"\xc1", name="bad-1"):
     total = (await system.get("/v1/dead-letters")).json()["total"]
     system.broker.put_raw(CORE, kind, body, name)
     await until(system, "/v1/dead-letters", lambda v: v["total"] > total)
 
 
 async def test_one_dead_letter_is_shown_with_the_beginning_of_its_body(system):
-    await put_aside(system, body=b"\xc1" + b"text" * 5_000)
+    await dead_letter(system, body=b"\xc1" + b"text" * 5_000)
     value = (await system.get("/v1/dead-letters/bad-1")).json()
     assert (value["kind"], value["bytes"], value["isWhole"]) == ("UpdateRequest", 20_001, False)
     assert value["body"].startswith("\\xc1texttext")
@@ -130,8 +130,8 @@ async def test_one_dead_letter_is_shown_with_the_beginning_of_its_body(system):
 
 
 async def test_a_dead_letter_is_handled_after_all_by_its_own_service(system):
-    await put_aside(system, kind="SnapshotRequest", body=b"\xc1")
-    await put_aside(system, kind="Later", body=codec.encode(Heartbeat("x")), name="mended")
+    await dead_letter(system, kind="SnapshotRequest", body=b"\xc1")
+    await dead_letter(system, kind="Later", body=codec.encode(Heartbeat("x")), name="mended")
     refused = await system.post("/v1/dead-letters/bad-1/replay")
     assert refused.status_code == 409
     assert "not msgpack" in refused.json()["refused"][0]["reason"]
@@ -146,7 +146,7 @@ async def test_a_dead_letter_is_handled_after_all_by_its_own_service(system):
 
 async def test_dead_letters_with_a_reason_are_replayed_or_dropped_together(system):
     for number in range(3):
-        await put_aside(system, kind="Unknown" if number else "UpdateRequest", name=f"n-{number}")
+        await dead_letter(system, kind="Unknown" if number else "UpdateRequest", name=f"n-{number}")
     found = (await system.get("/v1/dead-letters?reason=unknown kind")).json()["deadLetters"]
     assert [item["messageID"] for item in found] == ["n-1", "n-2"]
     answer = await system.post("/v1/dead-letters?reason=unknown kind")

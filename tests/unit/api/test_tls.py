@@ -124,7 +124,7 @@ async def test_half_a_change_changes_nothing_and_the_other_half_does(served, fil
     issued = files.renew(which=("certificate",))
     with pytest.raises(CertificateError, match="MISMATCH"):
         Certificate(files.certificate, files.key)
-    files.in_use.look()
+    files.in_use.reload_if_changed()
     assert await serial_at(served) == before
     files.key.write_bytes(issued.private_key_pem.bytes())
     await until_shown(served, files.serial)
@@ -135,10 +135,10 @@ def test_what_does_not_hold_changes_nothing(files, text):
     certificate = Certificate(files.certificate, files.key)
     for path in (files.certificate, files.key):
         path.unlink() if text is None else path.write_bytes(text)
-    certificate.look()
-    certificate.look()
+    certificate.reload_if_changed()
+    certificate.reload_if_changed()
     files.renew()
-    certificate.look()
+    certificate.reload_if_changed()
     shown = ssl.create_default_context()
     shown.load_cert_chain(files.certificate, files.key)
 

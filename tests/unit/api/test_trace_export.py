@@ -111,7 +111,7 @@ def test_the_submission_links_to_the_trace_of_whoever_submitted(collector):
     )  # fmt: skip
     tap.handled(command, 3)
     said = Outgoing(CORE, UpdateRequest("rm", new_applications=(AddApplicationRequest("app"),)))
-    tap.said(said, [(said, command)], command)
+    tap.note_sent(said, [(said, command)], command)
     tap.close(9)
     telemetry.flush_spans()
     (root,) = (span for _, span in collector.spans if span.name == "submission")

@@ -6,7 +6,7 @@ from services.cli import files
 from services.cli.exits import Exit
 from services.cli.files import MAX_FILE_BYTES, bytes_of, text_of
 from services.cli.said import complain, printable
-from services.cli.yaml_file import Inline, YamlFileError, keep_inline, one_document
+from services.cli.yaml_file import Inline, YamlFileError, one_document, write_inline
 
 TOO_LONG = f"/dev/zero: more than {MAX_FILE_BYTES} bytes"
 
@@ -104,7 +104,7 @@ def test_a_file_with_nothing_in_it_holds_nothing():
 )
 def test_a_map_is_kept_with_its_own_words_and_lines_where_it_stands_alone(text, kept):
     root, value = one_document(text)
-    keep_inline(text, "q", root, value)
+    write_inline(text, "q", root, value)
     assert value["q"] == Inline(kept)
 
 
@@ -117,5 +117,5 @@ def test_what_is_no_map_is_left_as_it_is(text):
     except YamlFileError:
         return
     before = repr(value)
-    keep_inline(text, "q", root, value)
+    write_inline(text, "q", root, value)
     assert repr(value) == before

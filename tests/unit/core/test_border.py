@@ -318,12 +318,12 @@ def test_what_could_not_be_sent_is_told_on_its_application():
     core = Core()
     core.application("app")
     ask = AllocationAsk("k", "app", WHOLE)
-    core.scheduler.set_aside(None, ask, "it is too large", core.now_ns)
+    core.scheduler.on_unsendable(None, ask, "it is too large", core.now_ns)
     out = core.scheduler.flush(core.now_ns)
     (delta,) = [o.message for o in out if isinstance(o.message, StateDelta)]
     assert [a.message for a in delta.applications] == ["it is too large"]
     assert "set aside: it is too large" in delta.events[0].message
-    core.scheduler.set_aside(None, None, "nobody's", core.now_ns)
+    core.scheduler.on_unsendable(None, None, "nobody's", core.now_ns)
 
 
 # --- the policy kai -----------------------------------------------------------------------------

@@ -367,7 +367,7 @@ class Teller(Echo):
         armed = tuple(TimerSet(f"t{n}", "placeholder", "app", "1", d) for n, d in enumerate(due))
         return [Outgoing(TIMERS, TimerOrders(armed=armed)), *super().handle(envelope, now_ns)]
 
-    def set_aside(self, envelope, item, reason, now_ns):
+    def on_unsendable(self, envelope, item, reason, now_ns):
         self.heard.append((envelope.kind, getattr(item, "timer_id", None), reason))
         return [Outgoing(TIMERS, TimerSyncRequest(f"told of {getattr(item, 'timer_id', None)}"))]
 
@@ -375,8 +375,8 @@ class Teller(Echo):
 class LateTeller(Teller):
     """Says at the end of a batch what it heard of."""
 
-    def set_aside(self, envelope, item, reason, now_ns):
-        super().set_aside(envelope, item, reason, now_ns)
+    def on_unsendable(self, envelope, item, reason, now_ns):
+        super().on_unsendable(envelope, item, reason, now_ns)
         return []
 
     def flush(self, now_ns):
@@ -432,7 +432,7 @@ async def test_an_answer_that_cannot_be_sent_is_told_to_the_machine_and_stops_no
 
 async def test_a_machine_that_hears_nothing_is_no_trouble():
     class Deaf(Teller):
-        set_aside = None
+        on_unsendable = None
 
     broker = MemoryBroker()
     await MemoryBus(broker).publish([message(1)])

@@ -111,7 +111,7 @@ def test_a_pod_that_is_gone_hangs_below_what_was_last_heard_of_it_not_of_another
     tick = came("t", Tick(), SHIM_ADAPTER, "clock")
     steps.handled(tick, 1)
     said = gone("app", "one")
-    assert steps.said(said, [(said, tick)], tick) == "t"
+    assert steps.note_sent(said, [(said, tick)], tick) == "t"
     (done,) = steps.close(10)
     assert causes(done.record, "app") == ("m1",)
     steps.handled(came("t2", Tick(), SHIM_ADAPTER, "clock"), 1)
@@ -127,7 +127,7 @@ def test_a_firing_hangs_below_the_order_that_armed_the_timer():
     steps.handled(tick, 1)
     fired = TimerFired(f"app/{TimerKind.PLACEHOLDER}", TimerKind.PLACEHOLDER, "app", "1")
     said = Outgoing(CORE, TimerFirings((fired,)))
-    steps.said(said, [(said, tick)], tick)
+    steps.note_sent(said, [(said, tick)], tick)
     (done,) = steps.close(10)
     assert causes(done.record, "app") == ("m1",)
 
@@ -141,7 +141,7 @@ def test_answers_said_together_keep_whose_they_are():
         new = UpdateRequest("rm", new_applications=(AddApplicationRequest(name),))
         parts.append((Outgoing(CORE, new), envelope))
     both = UpdateRequest("rm", new_applications=tuple(map(AddApplicationRequest, "ab")))
-    step = steps.said(Outgoing(CORE, both), parts, commands[-1])
+    step = steps.note_sent(Outgoing(CORE, both), parts, commands[-1])
     done = {item.record.message_id: item for item in steps.close(10)}
     assert step == decision_id("shim_adapter", commands[-1])
     assert causes(done[step].record, "a") == ("c1",)
@@ -157,7 +157,7 @@ def test_a_command_of_people_s_hangs_below_the_submission_and_links_to_what_it_i
     command = came("c", DeletePods((PodName("p"),)), SHIM_ADAPTER, "api")
     steps.handled(command, 1)
     said = gone("app", "app-pod")
-    steps.said(said, [(said, command)], command)
+    steps.note_sent(said, [(said, command)], command)
     (done,) = steps.close(10)
     assert causes(done.record, "app") == ("", "m1")
 
@@ -201,7 +201,7 @@ def test_an_answer_to_one_message_of_a_batch_was_led_to_by_that_one_alone():
     for envelope in (first, second):
         steps.handled(envelope, 1)
     said = allocation("a")
-    assert steps.said(said, [(said, first)], second) == "m1"
+    assert steps.note_sent(said, [(said, first)], second) == "m1"
     records = {done.record.message_id: done.record for done in steps.close(10)}
     assert records["m1"].decisions == ("to shim_adapter: 1 new allocations",)
     assert records["m2"].decisions == ("",)

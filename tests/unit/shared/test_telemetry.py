@@ -33,7 +33,7 @@ def handled(tap):
     release = AllocationRelease("app", "k", TerminationType.TIMEOUT)
     answer = Outgoing(SHIM_ADAPTER, UpdateResponse(released_allocations=(release,)))
     tap.handled(envelope, 3)
-    tap.said(answer, [(answer, envelope)], envelope)
+    tap.note_sent(answer, [(answer, envelope)], envelope)
     tap.close(12)
 
 

@@ -364,18 +364,18 @@ def test_an_ask_that_could_not_be_sent_fails_its_pod_and_an_application_all_of_i
     sync = shim.send(SyncRequest("core"))
     first, second = [a for m in sync if isinstance(m, UpdateRequest) for a in m.asks]
     envelope = Envelope("m", "UpdateRequest", UpdateRequest("rm"), SHIM_ADAPTER, "shim_adapter")
-    shim.machine.set_aside(envelope, first, "it is too large", NOW)
+    shim.machine.on_unsendable(envelope, first, "it is too large", NOW)
     assert [(pod.phase, pod.reason, pod.message) for pod in world.all_pods()] == [
         ("Failed", "AskRejected", "it is too large"),
         ("Pending", "", ""),
     ]
     application.phase = ApplicationPhase.NEW
     (request,) = [a for m in sync if isinstance(m, UpdateRequest) for a in m.new_applications]
-    shim.machine.set_aside(envelope, request, "it is too large", NOW)
+    shim.machine.on_unsendable(envelope, request, "it is too large", NOW)
     assert (application.phase, application.message) == ("Rejected", "it is too large")
     assert all(pod.has_ended for pod in world.all_pods())
     assert second.allocation_key
-    assert shim.machine.set_aside(envelope, object(), "why", NOW) == []
+    assert shim.machine.on_unsendable(envelope, object(), "why", NOW) == []
     assert out == []
 
 
@@ -387,7 +387,7 @@ def test_a_node_or_an_allocation_that_could_not_be_sent_does_not_keep_a_core_fro
     assert before > 1
     envelope = Envelope("m", "UpdateRequest", UpdateRequest("rm"), SHIM_ADAPTER, "shim_adapter")
     name = next(iter(shim.machine.world.nodes))
-    shim.machine.set_aside(envelope, NodeInfo(name, NodeAction.CREATE), "it is too large", NOW)
+    shim.machine.on_unsendable(envelope, NodeInfo(name, NodeAction.CREATE), "it is too large", NOW)
     again = shim.send(SyncRequest("core"))
     said = [node.node_id for m in again if isinstance(m, UpdateRequest) for node in m.nodes]
     assert name not in said
@@ -399,7 +399,7 @@ def test_an_answer_that_could_not_be_sent_is_a_refusal(answer):
     envelope = Envelope(
         "m", type(answer).__name__, answer, SHIM_ADAPTER, "shim_adapter", reply_to="api.x#1"
     )
-    (out,) = Shim().machine.set_aside(envelope, None, "it is too large", NOW)
+    (out,) = Shim().machine.on_unsendable(envelope, None, "it is too large", NOW)
     assert type(out.message) is type(answer)
     assert "it is too large" in str(out.message)
 

@@ -14,7 +14,7 @@ from services.shim_adapter.mirror.calls import (
     NodeNews,
     PodAdded,
     PodChanged,
-    TellPod,
+    WriteEvent,
 )
 from services.shim_adapter.records import ApplicationPhase, PodRecord
 from services.shim_adapter.service import ShimOptions, ShimService
@@ -440,7 +440,9 @@ def test_a_node_that_could_not_be_sent_takes_pods_once_it_comes_again_and_is_kno
     (name,) = shim.world.nodes
     shim.send(SyncRequest("core"))
     envelope = Envelope("m", "UpdateRequest", UpdateRequest("rm"), SHIM_ADAPTER, "shim_adapter")
-    shim.machine.set_aside(envelope, NodeInfo(name, NodeAction.CREATE), "it is too large", shim.now)
+    shim.machine.on_unsendable(
+        envelope, NodeInfo(name, NodeAction.CREATE), "it is too large", shim.now
+    )
     if is_recovered:
         shim.send(SyncRequest("core"))
     shim.send(SubmitPods((pod("p"),)))
@@ -655,7 +657,7 @@ def test_how_an_ask_stands_is_said_at_its_pod_and_of_a_bound_one_nothing():
 
     assert told(SchedulingState.FAILED, SchedulingState.SKIPPED, SchedulingState.RESERVED) == [
         MarkUnschedulable(key, "it is FAILED"),
-        TellPod(key, "Informational", "it is SKIPPED"),
+        WriteEvent(key, "Informational", "it is SKIPPED"),
     ]
     shim.send(DeletePods((PodName("p", "default"),)))
     assert told(SchedulingState.SKIPPED) == []
@@ -666,7 +668,7 @@ def _told(shim, monkeypatch):
     told, carry_out = [], shim.machine.cluster.carry_out
 
     def carry(call, now_ns):
-        if isinstance(call, TellPod):
+        if isinstance(call, WriteEvent):
             name = shim.world.pods[call.uid].spec.name
             told.append((name, f"{call.reason}/{call.action}".rstrip("/"), call.message))
         return carry_out(call, now_ns)

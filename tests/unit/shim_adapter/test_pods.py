@@ -13,8 +13,8 @@ from services.shim_adapter.translation.placeholders import placeholder_name, pla
 from services.shim_adapter.translation.pods import (
     Reading,
     application_id_of,
+    conflicting_names,
     pod_request,
-    said_twice,
     with_uid,
 )
 from shared.messages.commands import ManifestDocument, TaskGroupSpec
@@ -241,7 +241,7 @@ def test_a_pod_wins_over_its_class_where_it_says_true_or_false(of_pod, of_class,
 )  # fmt: skip
 def test_who_names_several_applications_or_queues_is_told_so(labels, annotations, said):
     """docs/rules/pods.md#its-queue: conflicting values are only a warning; an annotation ``queue`` is none."""
-    assert said_twice(labels, annotations) == tuple(
+    assert conflicting_names(labels, annotations) == tuple(
         f"Found multiple '{name}' value in pod. {values}" for name, values in said
     )
 

@@ -35,7 +35,7 @@ MAX_SPARE = 64
 
 def refusal(partition: Partition, application: Application) -> Refusal | None:
     """Return why an application may not start before a gang that is ahead of it, or None."""
-    if not application.is_behind_overdue_gang:
+    if not application.is_behind_starved_gang:
         return None
     guard_ns = partition.settings.starvation_guard_ns
     fact = Fact(Kind.OVERDUE_GANG, application.queue.path, period_ns=guard_ns)
@@ -222,14 +222,14 @@ def _become_overdue(partition: Partition, application: Application) -> None:
         application.waits_at.try_always(application.waits_in)
     if waited_for is application:
         return
-    if application.is_behind_overdue_gang:
+    if application.is_behind_starved_gang:
         _ask_again(partition, application)  # to wait behind that one
         return
     partition.set(leaf, overdue_gang=application)
     if waited_for is not None:
         _ask_again(partition, waited_for)
     for other in list(leaf.promised_gangs):  # what is promised to them may be what it lacks
-        if other.is_behind_overdue_gang:
+        if other.is_behind_starved_gang:
             _ask_again(partition, other)
 
 

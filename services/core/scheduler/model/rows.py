@@ -1186,7 +1186,7 @@ class Application:
         )
 
     @property
-    def is_behind_overdue_gang(self) -> bool:
+    def is_behind_starved_gang(self) -> bool:
         """Return whether it may not start before a gang of its leaf that has waited too long."""
         gang = self.queue.overdue_gang
         return (

@@ -346,7 +346,7 @@ def _review_waiting(application: Application) -> None:
         (application.is_refused_as_a_whole and not application.awaits_admission)
         or (
             application.is_refused_for(Reason.GANG_PATIENCE)
-            and not application.is_behind_overdue_gang
+            and not application.is_behind_starved_gang
         )
         or (application.waiting_among is not None and not application.lacks_the_same_places())
         or (

@@ -204,7 +204,7 @@ def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
         if application.refusal is None or not application.waits_as_a_whole:
             continue
         as_a_whole = application.is_restarting or application.has_topology
-        if application.is_behind_overdue_gang or as_a_whole:
+        if application.is_behind_starved_gang or as_a_whole:
             continue
         due_ns = application.refused_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:
@@ -274,7 +274,7 @@ def _waiting(leaf: Queue) -> Iterator[AskGroup]:
     ]
     for group in sorted(groups, key=lambda group: group.application.order):
         application = group.application
-        if queueing.hold(application, group) is None and not application.is_behind_overdue_gang:
+        if queueing.hold(application, group) is None and not application.is_behind_starved_gang:
             yield group
 
 

@@ -183,7 +183,7 @@ class ApiClient:
     def _open(self) -> aiohttp.ClientSession:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                limit=0, ssl=self.access.tls or True, socket_factory=_kept_alive
+                limit=0, ssl=self.access.tls or True, socket_factory=_with_keepalive
             )
             self._session = aiohttp.ClientSession(connector=connector, read_bufsize=MAX_LINE)
         return self._session
@@ -217,7 +217,7 @@ class ApiClient:
         return ApiServerError(response.status, reason, message)
 
 
-def _kept_alive(address: aiohttp.AddrInfoType) -> socket.socket:
+def _with_keepalive(address: aiohttp.AddrInfoType) -> socket.socket:
     """Return a socket of which the system finds out by itself when the other side is gone."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -68,7 +68,7 @@ from services.shim_adapter.mirror.calls import (
     PodEnded,
     PodGone,
     PodNominated,
-    TellPod,
+    WriteEvent,
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, PodRecord
@@ -230,8 +230,8 @@ class KubernetesCluster:
                 self._delete(pod, call, now_ns)
             case FailPod():
                 return self._fail(pod, call, now_ns)
-            case TellPod():
-                self._notes.tell(
+            case WriteEvent():
+                self._notes.write(
                     pod, call.reason, call.message, is_warning=call.is_warning, action=call.action
                 )
             case NominatePod():
@@ -406,9 +406,9 @@ class KubernetesCluster:
         if view.gates:
             self._hold_gated(view, now_ns)
             gates = ",".join(view.gates)
-            self._notes.tell(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
+            self._notes.write(pod, "Scheduling", f"waiting for scheduling gates: {gates}")
         for warning in view.warnings if not pod.node else ():
-            self._notes.tell(pod, "Scheduling", warning, is_warning=True)
+            self._notes.write(pod, "Scheduling", warning, is_warning=True)
         if pod.spec.foreign or not pod.node:
             return [PodAdded(pod), *self.volumes.restated(pod.uid)]
         return [PodAdded(pod), PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]
@@ -492,7 +492,7 @@ class KubernetesCluster:
         self.held.free(pod.uid)
         self.volumes.bound(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
-        self._notes.tell(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
+        self._notes.write(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
         return [PodBound(pod), *self._on_a_node(pod)]
 
     def _on_not_bound(self, seen: NotBound, _: int) -> list[News]:
@@ -501,7 +501,7 @@ class KubernetesCluster:
             return []
         self.world.assign(pod, "")
         self.volumes.not_bound(pod)
-        self._notes.tell(
+        self._notes.write(
             pod, "FailedScheduling", f"could not be bound: {seen.reason}", is_warning=True
         )
         return [BindRefused(pod, seen.reason)]
@@ -526,7 +526,7 @@ class KubernetesCluster:
         is_there = pod.uid in self.world.pods or known is not None
         about = pod if is_there else self.world.originator(application)
         if about is not None:
-            self._notes.tell(about, MISSING_RIGHTS, seen.why, is_warning=True)
+            self._notes.write(about, MISSING_RIGHTS, seen.why, is_warning=True)
         if application:
             named = self.world.partition_of(application), application
             why = Reason.MISSING_RIGHTS, seen.why

@@ -47,12 +47,12 @@ class Configuration:
 
     def begin(self) -> None:
         """Take in that what it says now holds from the start."""
-        self._at_start = {key: self._said(key) for key in AT_START}
+        self._at_start = {key: self._message(key) for key in AT_START}
         self._taken = (self.queues, self.scheduler_settings)
 
     def take_ignored(self) -> list[str]:
         """Return the keys that have changed since this was asked last, and wait for a restart."""
-        before, said = self._ignored, {key: self._said(key) for key in self._at_start}
+        before, said = self._ignored, {key: self._message(key) for key in self._at_start}
         self._ignored = {key: said[key] for key in said if said[key] != self._at_start[key]}
         return [key for key, value in self._ignored.items() if before.get(key, ...) != value]
 
@@ -71,10 +71,10 @@ class Configuration:
         self._taken = None
 
     def _get(self, key: str, default: str) -> str:
-        value = self._at_start[key] if key in self._at_start else self._said(key)
+        value = self._at_start[key] if key in self._at_start else self._message(key)
         return default if value is None else value
 
-    def _said(self, key: str) -> str | None:
+    def _message(self, key: str) -> str | None:
         for name in reversed(MAPS):
             value = self._maps.get(name, {}).get(key)
             if value is not None:

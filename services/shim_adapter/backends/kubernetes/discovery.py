@@ -62,7 +62,7 @@ class Discovery:
         async with asyncio.TaskGroup() as self._group:
             while True:
                 try:
-                    await self._look()
+                    await self._refresh()
                 except ApiServerError as error:
                     log.info("which kinds there are is asked again", error=str(error))
                     refused += bool(error.code)
@@ -73,7 +73,7 @@ class Discovery:
                     self.is_listed.set()
                     await asyncio.sleep(DISCOVERY_SECONDS)
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         """Begin to watch what is served now, and stop with what is not. Raises ApiServerError."""
         groups = (await self._client.request("GET", "/apis")).get("groups") or ()
         served = {

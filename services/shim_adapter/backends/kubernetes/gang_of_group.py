@@ -63,12 +63,12 @@ def worn_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ma
 
 def _asked_about(spec: PodSpec) -> dict[str, str]:
     """Return those of a pod's labels that its own terms on pods ask about."""
-    terms = _terms(spec.constraints)
+    terms = _settings(spec.constraints)
     keys = {requirement.key: None for term in terms for requirement in term.selector}
     return {key: spec.labels[key] for key in keys if key in spec.labels}
 
 
-def _terms(constraints: Constraints) -> Iterable[Any]:
+def _settings(constraints: Constraints) -> Iterable[Any]:
     return (
         *constraints.pod_affinity,
         *constraints.pod_anti_affinity,

@@ -103,9 +103,9 @@ class GroupStatuses:
             del self._due[name]
             known, path = self._known.get(name), self._path_of(name[0])
             if known is not None and path:
-                self._tell(name, known, path)
+                self._report(name, known, path)
 
-    def _tell(self, name: Object, known: tuple[str, Status], path: str) -> None:
+    def _report(self, name: Object, known: tuple[str, Status], path: str) -> None:
         stands = self._stands(name)
         before = self._written.get(name, known[1])
         kind, namespace, own = name

@@ -29,7 +29,7 @@ class Notes:
         self._nominated: dict[str, str] = {}  # and the node
         self._refused: dict[str, str] = {}  # pods that cannot be scheduled, with why
 
-    def tell(
+    def write(
         self, pod: PodRecord, reason: str, note: str, *, is_warning: bool = False, action: str = ""
     ) -> None:
         """Write an event about a pod."""
@@ -57,8 +57,8 @@ class Notes:
             self._operate(Operation("note", pod, body))
             name = f"{pod.spec.namespace}/{pod.spec.name}"
             text = f"Task {name} is pending for the requested resources become available"
-            self.tell(pod, "PodUnschedulable", text)
-            self.tell(pod, "FailedScheduling", message, is_warning=True)
+            self.write(pod, "PodUnschedulable", text)
+            self.write(pod, "FailedScheduling", message, is_warning=True)
 
     def nominate(self, pod: PodRecord, node: str) -> None:
         """Say at a pod on which node others make way for it, for whoever schedules beside us."""
@@ -73,13 +73,13 @@ class Notes:
         """Tell a victim that it is to go, and for what."""
         body = bodies.preempted(pod.uid, why, self._now_text())
         self._operate(Operation("note", pod, body))
-        self.tell(pod, "Preempted", why, is_warning=True)
+        self.write(pod, "Preempted", why, is_warning=True)
 
     def spared(self, pod: PodRecord, why: str) -> None:
         """Tell a victim that it stays: it may not be evicted now."""
         body = bodies.preempted(pod.uid, why, self._now_text(), is_so=False)
         self._operate(Operation("note", pod, body))
-        self.tell(pod, "PreemptionRefused", why)
+        self.write(pod, "PreemptionRefused", why)
 
     def refuse(self, view: PodView, error: str, now_ns: int) -> None:
         """Tell a pod of ours why it cannot be scheduled, once for every reason."""
@@ -94,7 +94,7 @@ class Notes:
             view.uid, SCHEDULER_ERROR, error, self._now_text(), generation=view.generation
         )
         self._operate(Operation("note", pod, note))
-        self.tell(pod, "FailedScheduling", error, is_warning=True)
+        self.write(pod, "FailedScheduling", error, is_warning=True)
 
     def status(self, status: ToWrite) -> None:
         """Write a PodGroup's status."""

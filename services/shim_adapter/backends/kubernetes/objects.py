@@ -26,10 +26,10 @@ from services.shim_adapter.translation.placeholders import PLACEHOLDER
 from services.shim_adapter.translation.pods import (
     Reading,
     application_id_of,
+    conflicting_names,
     partition_named,
     pod_request,
     requested,
-    said_twice,
     translate_pod,
     with_uid,
 )
@@ -212,7 +212,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
     annotations = {key: intern(spec.annotations[key]) for key in kept}
     is_placeholder = bool(parse_truth(annotations.get(PLACEHOLDER, "")) and spec.task_group_name)
     if not is_placeholder:
-        view.warnings = said_twice(spec.labels, spec.annotations)
+        view.warnings = conflicting_names(spec.labels, spec.annotations)
     return replace(
         spec,
         application_id=with_uid(spec.application_id, view.uid),

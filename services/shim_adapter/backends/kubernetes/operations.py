@@ -262,7 +262,7 @@ class Operations:
         about, right = (operation.pod.uid, operation.kind), error.missing_right
         if self._not_allowed.get(about) != right:
             self._not_allowed[about] = right
-            _keep_newest(self._not_allowed)
+            _drop_oldest(self._not_allowed)
             self._report(NotAllowed(operation.pod, right))
 
     def _is_allowed(self, operation: Operation) -> None:
@@ -320,7 +320,7 @@ class Operations:
                 return False
             told = (found["metadata"].get("annotations") or {}).get(SELECTED_NODE)
             if wanted.volume:
-                if not await self._keep_volume(operation, wanted, found["metadata"]["uid"]):
+                if not await self._reserve_volume(operation, wanted, found["metadata"]["uid"]):
                     return False
             elif told != operation.node:
                 body = {"metadata": {"annotations": {SELECTED_NODE: operation.node}}}
@@ -332,7 +332,7 @@ class Operations:
             raise ApiServerError(0, "", reason)
         return True
 
-    async def _keep_volume(self, operation: Operation, wanted: ToMake, uid: str) -> bool:
+    async def _reserve_volume(self, operation: Operation, wanted: ToMake, uid: str) -> bool:
         """Keep a volume for a claim, which a controller then binds; False: another has it."""
         path = f"/api/v1/persistentvolumes/{wanted.volume}"
         owner = {
@@ -390,7 +390,7 @@ class Operations:
     def _count_refusal(self, uid: str) -> int:
         """Return how often a pod was refused before, since something was last done with it."""
         count = self._refusals[uid] = self._refusals.get(uid, -1) + 1
-        _keep_newest(self._refusals)
+        _drop_oldest(self._refusals)
         return count
 
     # --- creating and deleting ------------------------------------------------------------------
@@ -418,7 +418,7 @@ class Operations:
         have found others.
         """
         if operation.why_not:
-            if await self._is_going(operation.pod):
+            if await self._is_being_deleted(operation.pod):
                 _DONE.labels("evict", "done").inc()
             else:
                 self._spare(operation, operation.why_not, is_barred=False)
@@ -431,7 +431,7 @@ class Operations:
                 now = asyncio.get_running_loop().time()
                 if now - self._evictions_not_allowed.setdefault(uid, now) > STARTED_SECONDS:
                     self._is_not_allowed(operation, error)
-                _keep_newest(self._evictions_not_allowed)
+                _drop_oldest(self._evictions_not_allowed)
             if error.is_transient and not error.is_about_budgets:
                 operation.why_not = str(error)
                 operation.attempts = self._count_refusal(operation.pod.uid)
@@ -472,7 +472,7 @@ class Operations:
         """Read whether a pod is no more. Raises ApiServerError when that is not known."""
         return await self._found(pod) is None
 
-    async def _is_going(self, pod: PodRecord) -> bool:
+    async def _is_being_deleted(self, pod: PodRecord) -> bool:
         """Read whether a pod is being deleted, or gone. Raises ApiServerError: it is not known."""
         found = await self._found(pod)
         return found is None or bool(found["metadata"].get("deletionTimestamp"))
@@ -531,7 +531,7 @@ class Operations:
         self.add(note)
 
 
-def _keep_newest(found: dict[Any, Any]) -> None:
+def _drop_oldest(found: dict[Any, Any]) -> None:
     """Leave the oldest out where there are more than MAX_NOTES."""
     if len(found) > MAX_NOTES:
         del found[next(iter(found))]

@@ -460,7 +460,7 @@ class PodGroups:
         assert spec is not None
         spec = replace(spec, application_id=application)
         if isinstance(gang, Gang):
-            spec = self._as_the_group_says(spec, gang)
+            spec = self._with_group_defaults(spec, gang)
             if gang.tree is not None:
                 part = gang.part_of(view.subgroup)
                 spec = replace(spec, gang=gang.terms, task_group_name=part)
@@ -482,7 +482,7 @@ class PodGroups:
             placeholder_timeout_seconds=timeout,
         )
 
-    def _as_the_group_says(self, spec: PodSpec, gang: Gang) -> PodSpec:
+    def _with_group_defaults(self, spec: PodSpec, gang: Gang) -> PodSpec:
         """Return a pod with what its group says and it does not: queue, priority class."""
         queue = spec.queue_name or spec.labels.get(QUEUE_LABEL) or gang.queue
         known = self._classes.get(gang.priority_class)

@@ -131,7 +131,7 @@ class PodsWithVolumes:
         node, namespace = self._world.nodes.get(pod.node), pod.spec.namespace
         if verdict.waits or node is None:
             return None
-        found = [self.volumes.keep(namespace, claim, node) for claim in verdict.to_make]
+        found = [self.volumes.reserve(namespace, claim, node) for claim in verdict.to_make]
         if None in found:
             self.not_bound(pod)
             return None
@@ -140,7 +140,7 @@ class PodsWithVolumes:
     def not_bound(self, pod: PodRecord) -> None:
         """Take in that a pod does not go where it was to go: nothing is kept for it there."""
         for claim in pod.spec.claims:
-            self.volumes.keep_no_more((pod.spec.namespace, claim))
+            self.volumes.release((pod.spec.namespace, claim))
 
     def bound(self, pod: PodRecord) -> None:
         """Take in that where a pod may be is settled."""

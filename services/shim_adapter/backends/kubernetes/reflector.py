@@ -78,7 +78,7 @@ class Reflector:
                 if error.code == HTTPStatus.GONE:
                     self._version = ""
                 _BREAKS.labels(self.source.kind).inc()
-                self._tell(error)
+                self._log_failure(error)
             lasted = asyncio.get_running_loop().time() - started
             if lasted > _LONG_ENOUGH_SECONDS:
                 pause = _PAUSE_SECONDS[0]
@@ -89,7 +89,7 @@ class Reflector:
             if lasted <= _LONG_ENOUGH_SECONDS:
                 pause = min(2 * pause, _PAUSE_SECONDS[1])
 
-    def _tell(self, error: ApiServerError) -> None:
+    def _log_failure(self, error: ApiServerError) -> None:
         """Log that a watch broke off: it does; but for what only users can mend, loudly."""
         if error.code in _NOT_ALLOWED:
             log.error(

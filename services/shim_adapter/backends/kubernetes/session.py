@@ -130,7 +130,7 @@ class Session:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.operations.run())
             group.create_task(self._serve(host_of))
-            group.create_task(self._keep_good())
+            group.create_task(self._save_last_good())
             for reflector in self.reflectors:
                 group.create_task(reflector.run())
                 # What a pod means hangs on the objects that are listed before it.
@@ -198,13 +198,13 @@ class Session:
                 log.warning("the turn could not be taken yet", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
-    async def _keep_good(self) -> None:
+    async def _save_last_good(self) -> None:
         """Keep the last good queue configuration, however long it takes."""
         while True:
             await self._has_good.wait()
             self._has_good.clear()
             try:
-                await self.turn.keep(self.cluster.world.good_config)
+                await self.turn.save(self.cluster.world.good_config)
             except ApiServerError as error:
                 log.warning("the last good configuration could not be kept yet", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)

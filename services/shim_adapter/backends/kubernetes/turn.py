@@ -56,9 +56,9 @@ class Turn:
         lease["spec"] = {**lease.get("spec", {}), **spec, "leaseTransitions": turn}
         await self._client.request("PUT", f"{self._leases}/{LEASE}", lease)
         self.number = turn
-        self.last_good = _kept(_annotations(lease).get(LAST_GOOD, ""))
+        self.last_good = _saved(_annotations(lease).get(LAST_GOOD, ""))
 
-    async def keep(self, text: str) -> None:
+    async def save(self, text: str) -> None:
         """Keep a queue configuration as the last good one. Raises ApiServerError: not yet.
 
         A turn that is over keeps nothing: the next one does.
@@ -90,7 +90,7 @@ def _annotations(lease: dict[str, Any]) -> dict[str, str]:
     return lease.get("metadata", {}).get("annotations") or {}
 
 
-def _kept(value: str) -> str:
+def _saved(value: str) -> str:
     """Return a kept configuration; one that cannot be read is as if there were none."""
     text = unpacked(value) if value else ""
     if text is None:

@@ -202,7 +202,7 @@ class Volumes:
             if self.volumes[volume].suits(name, claim) and self._kept.get(volume, name) == name
         )
 
-    def keep(self, namespace: str, claim_name: str, node: NodeRecord) -> ToMake | None:
+    def reserve(self, namespace: str, claim_name: str, node: NodeRecord) -> ToMake | None:
         """Return what a claim needs once its node is decided; None: it cannot be had there."""
         name = (namespace, claim_name)
         claim = self.claims.get(name)
@@ -215,7 +215,7 @@ class Volumes:
                 return ToMake(claim_name, volume)
         return None
 
-    def keep_no_more(self, name: Name) -> None:
+    def release(self, name: Name) -> None:
         """Take in that a claim does not get the volume that was kept for it."""
         for volume in [volume for volume, kept in self._kept.items() if kept == name]:
             del self._kept[volume]
@@ -409,7 +409,7 @@ def volume_of(raw: Mapping[str, Any]) -> Volume:
     owner, phase = spec.get("claimRef") or {}, (raw.get("status") or {}).get("phase")
     is_free = not owner and phase in (None, "Available", "Pending")
     return Volume(
-        volume_terms(raw),
+        volume_node_selector(raw),
         str(spec.get("storageClassName") or ""),
         _bytes(spec.get("capacity")),
         _modes(spec),
@@ -435,16 +435,16 @@ def volume_limits(raw: Mapping[str, Any]) -> dict[str, int]:
     return found
 
 
-def volume_terms(raw: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
+def volume_node_selector(raw: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
     """Return from which nodes a PersistentVolume can be reached; none: from all.
 
     Labels of zones say it as well as an affinity does, of nodes that have such labels.
     """
     labels = (raw.get("metadata") or {}).get("labels") or {}
-    return both(_zone_terms(labels), _affinity_terms(raw))
+    return both(_zone_requirements(labels), _affinity_requirements(raw))
 
 
-def _zone_terms(labels: Mapping[str, str]) -> tuple[NodeTerm, ...]:
+def _zone_requirements(labels: Mapping[str, str]) -> tuple[NodeTerm, ...]:
     within = []
     for key in _ZONES:
         value = labels.get(key) or labels.get(key.replace(_TOPOLOGY, _OLD_TOPOLOGY))
@@ -454,7 +454,7 @@ def _zone_terms(labels: Mapping[str, str]) -> tuple[NodeTerm, ...]:
     return (NodeTerm(tuple(within)), NodeTerm(tuple(nowhere))) if within else ()
 
 
-def _affinity_terms(raw: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
+def _affinity_requirements(raw: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
     required = ((raw.get("spec") or {}).get("nodeAffinity") or {}).get("required")
     if not required:
         return ()

@@ -29,7 +29,7 @@ from services.shim_adapter.mirror.calls import (
     PodChanged,
     PodEnded,
     PodGone,
-    TellPod,
+    WriteEvent,
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import NodeRecord, PodPhase, PodRecord
@@ -211,7 +211,7 @@ class SimulatedCluster:
                 return []
             case MarkUnschedulable():
                 self.world.note_refusal(call.uid, now_ns)
-            case CancelCreates() | TellPod() | NominatePod():
+            case CancelCreates() | WriteEvent() | NominatePod():
                 pass  # pods are made at once; nobody reads here: the API has its own events
         return []
 
