@@ -214,12 +214,16 @@ async def test_every_name_on_the_board_and_in_the_alerts_is_a_metric_of_a_system
         assert names <= known, where
     assert values["muster_decisions_total", (("service", "core"),)] > 0
     assert values["muster_is_synced", (("service", "core"),)] >= 1
-    epochs = {dict(ls)["service"]: v for (n, ls), v in values.items() if n == "muster_epoch"}
-    assert {epochs["core"], epochs["api"], epochs["timers"], epochs["shim_adapter"]} == {
-        epochs["core"]
-    }
+    await patience.until(partial(_is_in_one_epoch, running), "all services in the core's epoch")
     # Those that have labels by what they count are there once they count something:
     assert ("muster_timers_armed", (("service", "timers"),)) in values
+
+
+async def _is_in_one_epoch(running):  # noqa: F811
+    """Return whether all four follow one core; on a loaded machine it may just have been taken over."""
+    values, _ = samples((await running.get("/metrics")).text)
+    epochs = {dict(ls)["service"]: v for (n, ls), v in values.items() if n == "muster_epoch"}
+    return len({epochs[each] for each in ("core", "api", "timers", "shim_adapter")}) == 1
 
 
 async def _watch(running):  # noqa: F811
