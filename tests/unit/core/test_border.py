@@ -369,6 +369,7 @@ def test_huge_nodes_and_gangs_are_no_trouble_to_the_policy_kai():
         (1, LARGEST, LARGEST),
         (LARGEST, LARGEST, LARGEST),
         (-LARGEST - 1, -1, -LARGEST - 1),
+        (-1, -LARGEST - 1, -LARGEST - 1),
         (-LARGEST - 1, -LARGEST - 1, -LARGEST - 1),
         (LARGEST, -LARGEST - 1, -1),
         (2, 3, 5),
