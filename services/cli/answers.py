@@ -210,7 +210,7 @@ def _news(
 
 
 def _compared(answer: Listing | Report, shape: Shape) -> list[Any]:
-    """Return what is compared with the next look: rows without what changes by itself."""
+    """Return what is compared with the next answer: rows without what changes by itself."""
     if isinstance(answer, Report):
         return [answer.value]
     rows, columns = arranged(answer, shape)

@@ -89,7 +89,7 @@ def queues_in(file: Path) -> QueueFile:
 
 
 def diff_file(client: Client, file: Path) -> Report:
-    """Return what a file would change of what holds now, and for whom. Raises RefusedError."""
+    """Return what a file would change, and for which applications. Raises RefusedError."""
     try:
         found = queues_in(file)
         rows = changes(client.get("/v1/config")["text"], found.text)

@@ -35,7 +35,7 @@ class Names:
     _known: dict[str, str] = field(default_factory=dict)
 
     def __call__(self, kind: str, name: str) -> str:
-        """Return what stands for the name of a thing of a kind; "" is nobody's."""
+        """Return the stand-in for the name of a thing of a kind; "" stays ""."""
         if not self.is_hashing or not name:
             return name
         digest = hashlib.sha256(f"{kind}/{name}".encode()).hexdigest()

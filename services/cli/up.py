@@ -160,7 +160,7 @@ def _nodes(options: UpOptions) -> tuple[NodeRecord, ...]:
 
 
 def _kubernetes(options: UpOptions) -> KubernetesService | None:
-    """Return what looks after a Kubernetes cluster's pods, where one is named."""
+    """Return the resource manager of a Kubernetes cluster, where one is named."""
     if options.kubeconfig is None:
         return None
     own = options.demo or options.config or options.state_dir or options.plugins
@@ -391,7 +391,7 @@ class _Up:
         self.console.print("\n".join(f"  {line}" for line in lines) + "\n")
 
     async def _watch(self) -> bool:
-        """Show the applications until told to stop; with ``once`` return True at their end."""
+        """Show the applications until stopped; with ``once`` return True at their end."""
         live = Live(console=self.console, auto_refresh=False) if _can_draw(self.console) else None
         told: dict[str, str] = {}
         had_ended, idle = True, 0

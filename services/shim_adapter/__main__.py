@@ -1,6 +1,6 @@
 """Run the shim adapter alone: ``python -m services.shim_adapter``, configured by the environment.
 
-MUSTER_RESOURCE_MANAGER says whose pods it looks after. ``kubernetes``: those of the cluster in
+MUSTER_RESOURCE_MANAGER says whose pods it manages. ``kubernetes``: those of the cluster in
 MUSTER_KUBECONFIG, or of the one that it runs in; its ConfigMaps hold queues.yaml. ``simulated``:
 MUSTER_SIMULATED_NODES nodes are there at the first start, MUSTER_STATE_DIR keeps its state, and
 MUSTER_QUEUES_FILE is watched: a change takes effect.

@@ -1,6 +1,6 @@
-"""The queues.yaml that is watched: a change is proposed to the core, and what it says is told.
+"""The queues.yaml that is watched: a change is proposed to the core, and its answer is reported.
 
-Every instance checks its file; what it finds twice running, so that nobody is in the middle of
+Every instance checks its file; what it finds twice running, so that no editor is in the middle of
 writing it, goes into the shim adapter's inbox as a message, so
 that the active one proposes it. A file that is as before changes nothing, one that is refused
 changes nothing either, and says so in the log, the metric, the API and an event.
@@ -33,7 +33,7 @@ log = structlog.get_logger("muster.shim_adapter")
 
 
 async def watch(host_of: Callable[[], Host | None], path: Path | None) -> None:
-    """Propose the file whenever it has changed, and tell what became of every proposal.
+    """Propose the file whenever it has changed, and report what became of every proposal.
 
     ``host_of`` returns the present host, or None while a new one is being started.
     """

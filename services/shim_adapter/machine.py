@@ -266,10 +266,10 @@ class ShimMachine:
         return outgoing
 
     def _publish_partitions(self) -> list[Outgoing]:
-        """Say which partitions there are to whoever has to know.
+        """Publish which partitions there are to the services that need it.
 
         When it is known first, and at a change; with every heartbeat as well once there have been
-        several, for whoever has come since.
+        several, for what has started since.
         """
         self.world.forget_ended()
         self._told = self.world.partition_names
@@ -285,7 +285,7 @@ class ShimMachine:
     def _on_partitions(self, names: tuple[str, ...]) -> list[Outgoing]:
         """Take in which partitions the configuration that holds has, from who judged it.
 
-        The others than the default are told it, and may take it or keep what they have.
+        It is sent to the others than the default, which may take it or keep what they have.
         """
         world = self.world
         was_known = bool(world.partitions)
@@ -299,7 +299,7 @@ class ShimMachine:
         return outgoing + ([] if was_known else self.mirror.reject_unknown_partitions())
 
     def _publish_configuration(self, proposal: Proposal) -> list[Outgoing]:
-        """Tell the other partitions what the default's core has taken; each says what it thinks."""
+        """Send the other partitions what the default's core has taken; each answers."""
         update = UpdateConfiguration(proposal.config, proposal.settings)
         return [
             Outgoing(core_of(name), update, epoch=epoch, partition=name)
@@ -375,7 +375,7 @@ class ShimMachine:
         envelope: Envelope,
         now_ns: int,
     ) -> list[Outgoing]:
-        """Carry a command out and answer whoever sent it, also when it is refused."""
+        """Carry a command out and answer its sender, also when it is refused."""
         try:
             check_command(envelope.message)
             outgoing = command(envelope, now_ns)
@@ -608,7 +608,7 @@ def _sliced(counts: Iterable[int]) -> Iterator[None]:
 
 
 def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:
-    """Refuse whatever somebody waits for an answer to."""
+    """Refuse every request that waits for an answer."""
     message = envelope.message
     if isinstance(message, SubmitManifests | DeleteManifests):
         refused = tuple(

@@ -1,13 +1,13 @@
 """Queue configurations that were proposed to the core and are not judged yet.
 
-Rule 1: each is judged by itself: a verdict finds its text by the checksum, and whoever proposed
-        that text is answered for it.
+Rule 1: each is judged by itself: a verdict finds its text by the checksum, and its client
+        is answered.
 Rule 2: what a verdict accepts is what the next recovery brings, with the last good one before it
         beside it; what is refused is never stored.
 Rule 3: they are kept with the world until they are judged, so a crash of either side loses none:
         a recovery proposes them again, in order.
 
-Limits: MAX_PROPOSALS wait at a time. One that somebody waits for is refused beyond that; of those
+Limits: MAX_PROPOSALS wait at a time. One that a client waits for is refused beyond that; of those
 that were found in a watched file or ConfigMap, where only the latest counts, the last is held back
 until there is room.
 """

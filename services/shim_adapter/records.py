@@ -76,7 +76,7 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command was answered, and whom; ``asker`` "": nobody waited for it.
+    """What a command was answered, and to which sender; ``asker`` "": none waited for it.
 
     ``checksum`` is that of the manifests that an idempotency key stands for.
     """

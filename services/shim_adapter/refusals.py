@@ -1,7 +1,7 @@
 """What a command may not ask for: judged before anything of it is done, size before meaning.
 
 A command came over a bus, so that its numbers are int64 and its texts can be written. What is
-judged here is what the interface bounds further, and what would be too large to be told.
+judged here is what the interface bounds further, and what would be too large to be sent.
 """
 
 from services.shim_adapter.backends.base import CommandRefusedError

@@ -1,6 +1,6 @@
 """Dead letters as AMQP messages: what was dead-lettered, and all that it needs to be handled yet.
 
-Who put one aside is in its ``user_id``, which the broker compares with the user that publishes it:
+The user that dead-lettered it is in its ``user_id``, which the broker compares with its publisher:
 every service may write to the dead-letter exchange, and none can leave a letter in another's name.
 """
 

@@ -83,7 +83,7 @@ ANY_LETTER = Wanted()
 
 @dataclass(frozen=True, slots=True)
 class HeldLetter:
-    """A dead letter that nobody else sees meanwhile.
+    """A dead letter that no other client sees meanwhile.
 
     ``read`` returns what was dead-lettered; it raises PoisonError where that cannot be handled.
     ``drop`` has it gone for good; it raises BusUnavailableError.
@@ -146,7 +146,7 @@ class Bus(Protocol):
         """
 
     async def fill(self, inbox: Address) -> Fill:
-        """Look at how full a durable inbox is. Raises BusUnavailableError."""
+        """Return how full a durable inbox is. Raises BusUnavailableError."""
 
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         """List dead letters without removing them. Raises BusUnavailableError."""

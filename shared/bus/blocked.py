@@ -81,7 +81,7 @@ class Blocked:
                 self._limits.discard(limit)
 
     async def watch(self, ready: Callable[[], Awaitable[None]]) -> None:
-        """Look until cancelled. ``ready`` returns once the connection is not blocked."""
+        """Check until cancelled. ``ready`` returns once the connection is not blocked."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             waiting = asyncio.ensure_future(ready())

@@ -1,9 +1,9 @@
 """Messages that cannot be sent as they are: in parts that can be, without the items that cannot.
 
 Rule 1: a message that is too large goes in parts, by its encoded size, in the order of its items.
-Rule 2: an item that cannot be written, or is too large by itself, is set aside; those beside it go.
+Rule 2: an item that cannot be written, or is too large by itself, is not sent; those beside it are.
 Rule 3: what is not made of items (commands, answers, a message whose own fields do not hold) cannot
-        be taken apart: it is set aside whole.
+        be taken apart: none of it is sent.
 All is derived from the message, so that a redelivery makes the same parts with the same identities.
 """
 

@@ -126,7 +126,7 @@ class MemoryBroker:
             letters.popleft()
 
     def replay_trace(self, inbox: _Inbox) -> None:
-        """Tell a new API replica the trace from its start."""
+        """Send a new API replica the trace from its start."""
         for envelope, body in self.trace:
             self._put_into(inbox, envelope, body)
 
@@ -186,7 +186,7 @@ class MemorySubscription:
             self._held.pop(delivery.tag, None)
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Put a message aside."""
+        """Dead-letter a message."""
         self._check_open()
         stored = self._held.pop(delivery.tag, None)
         if stored is not None:
@@ -316,7 +316,7 @@ class MemoryBus:
             _leave_only(letters, [*by_identity.values(), *letters])
 
     async def fill(self, inbox: Address) -> Fill:
-        """Look at how full an inbox is."""
+        """Return how full an inbox is."""
         return Fill(len(self.broker.inbox(inbox.routing_key).waiting), MAX_INBOX_MESSAGES)
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:

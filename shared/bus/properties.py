@@ -9,7 +9,7 @@ _MOST_SHOWN = 60
 
 
 def check_version(version: int) -> None:
-    """Raise PoisonError for a message of a schema that is not known here: nobody guesses at it."""
+    """Raise PoisonError for a message of a schema that is not known here."""
     if version > SCHEMA_VERSION:
         raise PoisonError(
             f"schema version {version} is newer than {SCHEMA_VERSION}, which this service reads"

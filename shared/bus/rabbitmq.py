@@ -282,7 +282,7 @@ class RabbitBus:
             raise
 
     async def fill(self, inbox: Address) -> Fill:
-        """Look at how full an inbox is; one that was full takes nothing until a fifth is read."""
+        """Return how full an inbox is; one that was full takes nothing until a fifth is read."""
         await self.connect()
         connections = self._connections
         try:
@@ -364,9 +364,9 @@ class RabbitBus:
         log.warning("dead-lettered", service=inbox.owner, kind=message.type, reason=reason)
 
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
-        """Look at each service's dead letters, on a channel whose end gives all of them back.
+        """Read each service's dead letters, on a channel whose end gives all of them back.
 
-        What others look at meanwhile is missing.
+        What other clients read meanwhile is missing.
         """
         await self.connect()
         connections = self._connections
@@ -503,7 +503,7 @@ class RabbitBus:
         """Limit the time for an answer: it is over as well when a connection ends.
 
         Who opens a channel, or has something to write, may wait for ever on a connection that the
-        client has given up: nobody takes from its queue any more.
+        client has given up: its queue has no consumer any more.
         """
         async with asyncio.timeout(seconds) as limit:
             self._limits[limit] = self._connections
@@ -874,7 +874,7 @@ class RabbitSubscription:
                 await message.ack(multiple=is_whole)
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Put a message aside with the reason."""
+        """Dead-letter a message with the reason."""
         message = self._held.pop(delivery.tag, None)
         if message is not None:
             await self._dead_letter(message, reason)

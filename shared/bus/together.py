@@ -54,11 +54,11 @@ class _Answer:
         self._is_said = False
 
     def done(self) -> bool:
-        """Return whether nobody waits for it any more."""
+        """Return whether no task waits for it any more."""
         return self._is_said or self._answers.all.done()
 
     def cancelled(self) -> bool:
-        """Return whether who waited was told to stop."""
+        """Return whether the waiting task was cancelled."""
         return bool(self._answers.all.cancelled())
 
     def set_result(self, _: object) -> None:

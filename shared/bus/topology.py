@@ -114,7 +114,7 @@ def partition_queue(prefix: str, inbox: Address) -> DurableQueue | None:
 
 
 def dead_arguments() -> dict[str, Any]:
-    """Return every argument of a dead-letter queue; to look at one is a delivery, too."""
+    """Return every argument of a dead-letter queue; to read one is a delivery, too."""
     return {
         "x-queue-type": "quorum",
         "x-delivery-limit": MAX_DELIVERIES,

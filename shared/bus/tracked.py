@@ -27,7 +27,7 @@ class Traffic:
 
     Identities and not counts: what is published again after a lost confirm is still one message,
     and what an API replica hears before it is known as a reader was never waited for. What lies in
-    an inbox that nobody reads, such as that of a partition that has gone, is not on its way.
+    an inbox without a reader, such as that of a partition that has gone, is not on its way.
     """
 
     def __init__(self) -> None:
@@ -47,7 +47,7 @@ class Traffic:
         return not any(ids and self.places[key] for key, ids in self.waiting.items())
 
     def sent(self, envelope: Envelope) -> None:
-        """Note a message before it is published: nothing may look quiet in between."""
+        """Note a message before it is published: the bus may not seem quiet in between."""
         self.published[envelope.kind] += 1
         for key in self.reached_by(envelope.to):
             self.waiting.setdefault(key, set()).add(envelope.message_id)
@@ -98,7 +98,7 @@ class TrackedBus:
         return self._bus.take_letters(service, wanted, is_read=is_read)
 
     async def fill(self, inbox: Address) -> Fill:
-        """Look at how full an inbox is."""
+        """Return how full an inbox is."""
         return await self._bus.fill(inbox)
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
@@ -130,7 +130,7 @@ class TrackedSubscription:
         self._traffic.done(self._inbox, deliveries)
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Put a message aside; it is still in the batch that will be acknowledged."""
+        """Dead-letter a message; it is still in the batch that will be acknowledged."""
         await self._subscription.dead_letter(delivery, reason)
 
     async def close(self) -> None:

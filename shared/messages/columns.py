@@ -201,7 +201,7 @@ def names_of(item_class: type[Any]) -> tuple[str, ...]:
 
 @once_per_class
 def _defaults(item_class: type[Any]) -> dict[str, Any]:
-    """Return the defaults; what a factory makes is one and the same, for nobody changes it."""
+    """Return the defaults; what a factory makes is one and the same, for it is never changed."""
     return {
         item.name: item.default
         if item.default_factory is dataclasses.MISSING

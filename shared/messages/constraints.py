@@ -92,7 +92,7 @@ class AttachedVolume:
     """A volume that is attached to the pod's node, which takes so many of one ``driver``.
 
     One that several pods of a node have is attached once: they name its ``claim``, with the
-    namespace; "": nobody else has it. Of an ``exclusive`` claim (ReadWriteOncePod) one pod may run
+    namespace; "": no other pod has it. Of an ``exclusive`` claim (ReadWriteOncePod) one pod may run
     at a time, on whatever node. A driver "" is never counted.
     """
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class ReplayDeadLetters:
     """Handle messages that were dead-lettered at an inbox, such as ``core.default``, by identity.
 
-    Asked of the inbox's own service: nobody else may say what such a message says.
+    Asked of the inbox's own service: no other may send what such a message says.
     """
 
     inbox: str

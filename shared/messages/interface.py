@@ -309,7 +309,7 @@ class AllocationAskRelease:
 
     The side that did not start it confirms it with the same type. What the scheduler starts is a
     TIMEOUT, PREEMPTED_BY_SCHEDULER or PLACEHOLDER_REPLACED; any other type the resource manager
-    started, and is confirmed whether or not there was such an ask. Nobody confirms a confirmation.
+    started, and is confirmed whether or not there was such an ask. A confirmation is not confirmed.
     """
 
     application_id: str

@@ -12,5 +12,5 @@ Made = TypeVar("Made")
 
 @dataclass_transform(frozen_default=True)
 def record(made: type[Made]) -> type[Made]:
-    """Make a class a dataclass with slots whose fields nobody may set."""
+    """Make a class a dataclass with slots whose fields cannot be set."""
     return dataclass(slots=True)(made)

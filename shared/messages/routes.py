@@ -1,4 +1,4 @@
-"""Which service says which kind of message to which inbox; nobody else may.
+"""Which service sends which kind of message to which inbox; no other may.
 
 The AsyncAPI document and the permissions on a broker are made of it (``shared.bus.permissions``).
 """

@@ -374,7 +374,7 @@ class EventState:
 class EvictionState:
     """A pod was evicted: its application, node, policy and preemptor ("": none).
 
-    ``message`` is what it was told.
+    ``message`` is the message it was sent.
     """
 
     time_ns: int

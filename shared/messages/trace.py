@@ -63,7 +63,7 @@ def trace_id(application_id: str) -> str:
 def span_id(application_id: str, step: str, part: str = "") -> str:
     """Return the identity of a step's span in the trace of an application, or of a part of it.
 
-    That of ROOT_CAUSE is the submission's, to which everybody may turn.
+    That of ROOT_CAUSE is the submission's, which every step can cite.
     """
     return derived_id(_sayable(f"{application_id}/{step}/{part}"), 1)[:16]
 

@@ -56,7 +56,7 @@ NODES_WOULD_HELP = (
 
 
 class Law(StrEnum):
-    """Under which law a pod was evicted."""
+    """The cause of an eviction."""
 
     GUARANTEE = "guarantee"  # another queue is owed the room (YuniKorn's preemption)
     PRIORITY = "priority"  # another of its queue has a higher priority

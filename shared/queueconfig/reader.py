@@ -2,7 +2,7 @@
 
 Every unknown key and every value of the wrong type is an error with its line, and all of them are
 told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, and MAX_VALUES with aliases written out; of the
-errors the first MAX_ERRORS are told.
+errors the first MAX_ERRORS are reported.
 
 Every line is the file's own, inside a message too, as YuniKorn's checker prints it.
 """
@@ -151,7 +151,7 @@ class _Decoder:
         return cls(**present, line=line)
 
     def _has_repeated_keys(self, node: yaml.MappingNode) -> bool:
-        """Tell every two keys that are the same; nothing else of such a mapping is checked."""
+        """Report every two keys that are the same; nothing else of such a mapping is checked."""
         lines: dict[str, list[int]] = {}
         for key, _ in node.value:
             lines.setdefault(str(key.value), []).append(key.start_mark.line + 1)

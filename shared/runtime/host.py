@@ -11,7 +11,7 @@ Rule 4: an exception from a machine is a bug, and stops the host, which starts o
         that cannot be sent, is dead-lettered with the reason: one message cannot keep a service
         down.
 Rule 5: what is said in answer to the messages of one batch is said together where it can be.
-Rule 6: an item that cannot be sent is set aside, and what was to be sent beside it is sent. The
+Rule 6: an item that cannot be sent is left out, and what was to be sent beside it is sent. The
         machine is informed (``on_unsendable``) and reports to the item's sender. So it does of a
         command, or an answer that a request waits for.
 Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
@@ -28,7 +28,7 @@ Rule 10: a place may be given up, or not taken when its turn comes (``shared/run
         what is not acknowledged goes to the next in line, and who gave it up stands last in it.
 Rule 11: a broker may take a reader for alive and deliver nothing to it. One that reads, and whose
         own heartbeats, confirmed, do not come for ``silent_ns`` while it waits, has lost its place;
-        so has a standby while messages wait that nobody takes. It says so, lets go of its place and
+        so has a standby while messages wait that none takes. It says so, lets go of its place and
         takes one again.
 Rule 12: a dead letter is handled after all where that is asked for (``ReplayDeadLetters``), as if
         it had come now (``shared/runtime/replaying.py``): its machine sees no difference.
@@ -737,10 +737,10 @@ class Host:
                 log.exception("what was set aside cannot be told", service=self.inbox.service)
 
     async def _send_what_fits(self, envelopes: list[Envelope]) -> list[Unsendable]:
-        """Publish in parts, message by message; return what was set aside.
+        """Publish in parts, message by message; return what was left out.
 
-        Raises PoisonError, having published nothing, for a message of one piece that nobody waits
-        for an answer to: no receiver waits.
+        Raises PoisonError, having published nothing, for a message of one piece that no caller
+        waits for.
         """
         fitted: list[list[Envelope]] = []
         aside: list[Unsendable] = []

@@ -52,9 +52,9 @@ Beside = Callable[[Host, Settings], Awaitable[None]]
 
 
 def spare_the_collector() -> None:
-    """Let the collector of cycles look at little at a time, and seldom at all that there is.
+    """Let the garbage collector check little at a time, and seldom all objects.
 
-    Everything stands while it looks, for a microsecond an object. What there is lives long and has
+    Everything stands while it works, for a microsecond an object. What there is lives long and has
     few cycles; those that do not live long are of the messages, and are found among the young.
     """
     gc.freeze()
@@ -141,7 +141,7 @@ async def _run(
     beside: Callable[[Any, Settings], Awaitable[None]] | None,
     is_ready: Callable[[Any], bool],
 ) -> bool:
-    """Run until told to stop, or until a part ends; return whether it was told."""
+    """Run until stopped, or until a part ends; return whether it was stopped."""
     loop = asyncio.get_running_loop()
     tasks = {asyncio.create_task(runner.run(), name="host")}
     if beside is not None:

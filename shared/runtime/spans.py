@@ -62,7 +62,7 @@ class Spans:
         self._tracer = provider.get_tracer("muster")
 
     def export(self, closed: Sequence[Closed]) -> None:
-        """Tell the steps of a batch."""
+        """Export the steps of a batch."""
         members = {done.record.message_id: done.record.applications for done in closed}
         for done in closed:
             record = done.record
@@ -118,7 +118,7 @@ class Spans:
         self._span("handling", handling, own, (start_ns, end_ns))
 
     def _alone(self, record: TraceRecord) -> None:
-        """Tell a step that is about no application."""
+        """Export a step that is about no application."""
         end_ns = _start_ns(record) + record.handled_ns
         self._span(
             f"{record.destination} {record.kind}",

@@ -9,7 +9,7 @@ Rule 2: in the trace of an application such a decision was led to by the message
         are about the application, the latest first. Where none is, it hangs below what the host
         heard last of the allocations and timers it is about, else of the application; what the
         batch consists of led to it as well.
-Rule 3: so is it with a message that is about others, or about nobody, as the passing of time is.
+Rule 3: so is it with a message that is about others, or about none, as the passing of time is.
         A user's command hangs below the submission, and so does what nothing is known of.
 
 Limits: MAX_KNOWN applications and as many allocations and timers, the oldest are forgotten;
@@ -118,7 +118,7 @@ class Steps:
         return step.step_id
 
     def close(self, now_ns: int) -> list[Closed]:
-        """End the batch: return its steps in order, as they are told."""
+        """End the batch: return its steps in order, as they are recorded."""
         steps, self._open = list(self._open.values()), {}
         about: dict[str, list[str]] = {}
         for step in steps:

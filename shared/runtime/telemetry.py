@@ -71,7 +71,7 @@ class Tap:
         return records
 
     def take_due(self, now_ns: int) -> tuple[TraceRecord, ...]:
-        """Return the records if it is time that they are told."""
+        """Return the records if it is time to publish them."""
         is_due = self.due_ns is not None and self.due_ns <= now_ns
         return self.take() if is_due or len(self._records) >= MANY_RECORDS else ()
 

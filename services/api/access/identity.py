@@ -16,7 +16,7 @@ class KeysError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Somebody who may do what a role may; ``until`` is in seconds since 1970, or None."""
+    """A user with the rights of a role; ``until`` is in seconds since 1970, or None."""
 
     name: str
     role: Role
@@ -27,7 +27,7 @@ ANYBODY = Identity("anybody", Role.OPERATE)  # without authentication
 
 
 class Authenticator(Protocol):
-    """Whoever knows tokens."""
+    """An issuer of tokens."""
 
     async def identify(self, token: str) -> Identity | None:
         """Return whose token it is; None: none of mine. Raises TokenError, KeysError."""

@@ -4,7 +4,7 @@ Rule 1: what changed is noted by name only while a page follows; a row is made w
         for, so that a thousand changes of one row in between are one.
 Rule 2: frames are numbered from 1 on, a snapshot has the number of the frame that it stands for.
         Who has a snapshot and every later frame, in order, has what the read model has.
-Rule 3: a new read model (a new epoch, a gap) is no difference: everybody needs a snapshot.
+Rule 3: a new read model (a new epoch, a gap) is no difference: every client needs a snapshot.
 
 An application row says what holds back its first ask: its own reason, or by ``shape`` that of its
 queue, which changes without it. Amounts are lists along ``types``; times are milliseconds of Unix
@@ -64,7 +64,7 @@ class Changes:
 
     is_followed: bool = False
     is_whole: bool = True  # no part of a change is still to come
-    is_anew: bool = False  # another read model
+    needs_snapshot: bool = False  # another read model
     partition: bool = False
     evictions: int = 0  # since the start, noted always
     queues: dict[str, None] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Changes:
 
     def start_over(self) -> None:
         """Note that the read model is another one."""
-        self.is_anew = True
+        self.needs_snapshot = True
         for noted in (self.queues, self.nodes, self.applications):
             noted.clear()
 
@@ -133,11 +133,11 @@ class Feed:
         frame["types"] = list(self._types)  # after all that may have named one
         return frame
 
-    def is_anew(self, model: Model) -> bool:
-        """Return whether everybody needs a snapshot now, and begin to follow the model that is."""
-        if not self._changes.is_anew:
+    def needs_snapshot(self, model: Model) -> bool:
+        """Return whether every client needs a snapshot now; follow the model from here on."""
+        if not self._changes.needs_snapshot:
             return False
-        self._changes.is_anew = False
+        self._changes.needs_snapshot = False
         self._next_event = model.events.next
         self.number += 1
         return True

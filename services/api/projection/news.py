@@ -83,7 +83,7 @@ def _queue_changes(
 
 
 def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Iterator[EventState]:
-    """Yield what has happened to a node, its allocations aside."""
+    """Yield what has happened to a node, except to its allocations."""
     if before is not None and not after.removed and _differs_on_nodes_only(before, after):
         return
 

@@ -527,7 +527,7 @@ class Projection:
         own[key] = own.get(key, 0) + 1
 
     def _note_foreign(self, foreign: AllocationState) -> None:
-        """Tell what is new of a pod of another scheduler."""
+        """Report what is new of a pod of another scheduler."""
         key, name = foreign.allocation_key, foreign.node_id
         nodes = self._last.nodes if self._last is not None else self.model.nodes
         here = (nodes.get(name), self._nodes_gone.get(name))

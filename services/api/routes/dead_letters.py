@@ -1,7 +1,8 @@
 """The routes on dead letters: which there are, what one holds, and what becomes of them.
 
-Rule 1: a letter is handled after all by the service that put it aside (``ReplayDeadLetters``): the
-        API may not say what others say, and need not, for the letter waits at the service's own.
+Rule 1: a letter is handled after all by the service that dead-lettered it
+        (``ReplayDeadLetters``): the API may not send what others send, and need not, for the
+        letter waits at the service's own.
 Rule 2: what an inbox held that ended with its reader, a replica's say, is not replayed: its next
         reader got all of it again.
 Rule 3: of several letters with one identity, all are meant.

@@ -135,7 +135,7 @@ class LiveStreams:
         feed, model = self._feed, projection.model
         assert feed is not None
         if projection.changes.is_whole and model.partition is not None:
-            if feed.is_anew(model):
+            if feed.needs_snapshot(model):
                 for client in self._clients:
                     client.clear()
                     client.needs_snapshot = True

@@ -75,7 +75,7 @@ def read_documents(body: bytes, source: str) -> tuple[ManifestDocument, ...]:
 
 @contextmanager
 def _no_collection() -> Iterator[None]:
-    """Look for no garbage while many objects are made, of which none is: it took half of the time.
+    """Pause garbage collection while many objects are made: it took half of the time.
 
     As many as there may be are bounded by the limits; of several at once, the first to end ends it.
     """

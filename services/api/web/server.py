@@ -22,7 +22,7 @@ class _Server(uvicorn.Server):
 
 
 class ListenError(OSError):
-    """Nobody can listen there; the message says where, and why not."""
+    """The address cannot be listened on; the message says which, and why not."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -69,7 +69,7 @@ def _no_password() -> str:
 
 
 async def watch_certificates(certificate: Certificate) -> None:
-    """Look whether a certificate has changed, for ever."""
+    """Check again and again whether a certificate has changed."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         certificate.reload_if_changed()

@@ -92,7 +92,7 @@ class Nodes(_Part):
 
 
 class WaitsFor(_Part):
-    """Whom or what it waits for, and since when."""
+    """What it waits for, and since when."""
 
     kind: str
     name: str

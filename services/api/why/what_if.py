@@ -28,7 +28,7 @@ class _Part(BaseModel):
 
 
 class Question(_Part):
-    """What to suppose, any of it together.
+    """The changes to assume, in any combination.
 
     A manifest's text is submitted, a node drained, nodes added (``like`` one; without it, like the
     largest), a queues.yaml applied, applications deleted.

@@ -54,7 +54,7 @@ class EventStreams:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
-        """Let the streams look for events; what waits is woken once."""
+        """Let the streams check for events; each that waits is woken once."""
         if self.open:
             self._news.set()
             self._news = asyncio.Event()

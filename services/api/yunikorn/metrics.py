@@ -188,7 +188,7 @@ class _Metrics(Collector):
             yield _gauge(name, f"Nodes by how much of {resource} is used", "range", counts)
 
     def _own(self) -> Iterator[Family]:
-        """Yield Muster's own: what waits and why, who was evicted by which law."""
+        """Yield Muster's own: what waits and why, how many pods were evicted for which cause."""
         model, partition = self._model, self._model.partition
         yield _gauge(
             "muster_asks_waiting", "Asks that wait, by the reason", "reason", _refusals(model)

@@ -50,7 +50,7 @@ def diff(
     client: Client,
     file: Annotated[Path, typer.Argument(help="As for check; - is stdin.")],
 ) -> Report:
-    """Show what a file would change, and for whom."""
+    """Show what a file would change, and for which applications."""
     from services.cli.config_check import diff_file
 
     return diff_file(client, file)

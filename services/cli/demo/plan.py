@@ -25,7 +25,7 @@ _FAMILY = "yunikorn.apache.org/"
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What happens ``after`` so many seconds; ``note`` says what to look at, "" for nothing."""
+    """What happens ``after`` so many seconds; ``note`` says what to watch, "" for nothing."""
 
     after: float
     message: SubmitManifests | ChangeNodes

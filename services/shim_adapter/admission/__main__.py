@@ -30,7 +30,7 @@ log = structlog.get_logger("muster.admission")
 
 
 async def serve(access: Access, settings: Settings, stopping: asyncio.Event) -> bool:
-    """Serve until told to stop, or until a part ends; return whether it was told."""
+    """Serve until stopped, or until a part ends; return whether it was stopped."""
     client = ApiClient(access, AGENT)
     names = [name for name in settings.admission_names.split(",") if name]
     watching, keeper = Watching(client), Keeper(client, names)
@@ -82,7 +82,7 @@ async def _until_ready(watching: Watching, keeper: Keeper) -> None:
 
 
 def main() -> None:
-    """Run until told to stop."""
+    """Run until stopped."""
     try:
         settings = load_settings()
         set_up_logs(settings.log_format, settings.log_level)

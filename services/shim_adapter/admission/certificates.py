@@ -1,11 +1,11 @@
 """The webhook's certificates: what they are, and when new ones are due.
 
 Rule 1: a certificate comes with an authority of its own, whose key is thrown away once it has
-        signed: nobody can sign anything else that the API server believes.
+        signed: nothing else can be signed that the API server believes.
 Rule 2: new ones are due when a third of the time is left, for another name, and where what is kept
         cannot be read.
-Rule 3: the API server believes the authority before and the new one, so that whoever still answers
-        with the certificate before is believed until it has run out.
+Rule 3: the API server believes the authority before and the new one, so that a replica
+        that still answers with the certificate before is believed until it has run out.
 """
 
 import ipaddress

@@ -1,7 +1,7 @@
 """Whether the ConfigMaps may say what they are to say.
 
 YuniKorn asks its scheduler and lets everything pass when that is away. The rules are ours to read
-wherever we are (`shared.queueconfig`), so nobody is asked and nothing passes unseen.
+wherever we are (`shared.queueconfig`), so no service is asked and nothing passes unseen.
 
 Pure. Source: docs/rules/queues.md#where-it-comes-from and docs/rules/configuration.md.
 """

@@ -216,7 +216,7 @@ def _is_made_by_a_controller(request: Mapping[str, Any], person: _Person, filter
 def _refused(
     annotations: Mapping[str, str] | None, person: _Person, filters: Filters
 ) -> Verdict | None:
-    """Return the refusal of an annotation that somebody may not set, or that says nothing."""
+    """Return the refusal of an annotation that the user may not set, or that is empty."""
     said = (annotations or {}).get(USER_INFO)
     if said is None or filters.bypass_auth:
         return None

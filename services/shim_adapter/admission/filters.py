@@ -2,7 +2,7 @@
 
 The keys `admissionController.…` of the two ConfigMaps. Lists are regular expressions (RE2) with
 commas between, any of which may match anywhere. A value that cannot be read is as if it were not
-there, and is told by ``wrong_in``, by which the webhook refuses it before it is stored.
+there, and is reported by ``wrong_in``, by which the webhook refuses it before it is stored.
 
 Source: docs/rules/configuration.md#admission.
 """

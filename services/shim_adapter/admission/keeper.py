@@ -5,7 +5,7 @@ Rule 1: what is kept is the Secret's; it is written with its version, so that of
 Rule 2: the configurations of the webhooks name the authorities of the Secret before anybody answers
         with its certificate; who answers already goes on with the one before for SETTLE_SECONDS,
         until every API server has heard.
-Rule 3: what fails is tried again at the next look. The certificate in use stays in use.
+Rule 3: what fails is tried again at the next check. The certificate in use stays in use.
 
 The Secret and both configurations are there already (deploy/): no right to make any is needed, and
 whoever removes them removes all there is.
@@ -67,7 +67,7 @@ class Keeper:
         ]
 
     async def run(self) -> None:
-        """Look for ever."""
+        """Check again and again, until cancelled."""
         while True:
             pause = LOOK_SECONDS
             try:
@@ -125,7 +125,7 @@ def _as_data(kept: Certificates) -> dict[str, str]:
 
 
 def _load(context: ssl.SSLContext, kept: Certificates) -> None:
-    """Load a pair: ssl takes them from a file alone, which is nobody else's and gone at once."""
+    """Load a pair: ssl takes them from a file alone, which is private and removed at once."""
     with tempfile.TemporaryDirectory() as folder:
         pair = Path(folder) / "pair.pem"
         pair.touch(mode=0o600)

@@ -63,7 +63,7 @@ class Watching:
         )
 
     async def _ask_for(self, namespace: str) -> None:
-        """Look at a namespace that no watch has told of yet: its pods may come right behind it."""
+        """Read a namespace that no watch has reported yet: its pods may come right behind it."""
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 found = await self._client.request("GET", f"/api/v1/namespaces/{namespace}")

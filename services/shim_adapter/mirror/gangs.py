@@ -28,9 +28,9 @@ class BoundPlaceholders:
             self.note(pod)
 
     def take_up(self, application: ApplicationRecord) -> None:
-        """Look again at which placeholders of an application are bound, and take its gang up there.
+        """Check again which placeholders of an application are bound, and take its gang up there.
 
-        The last bind may have been done, and whoever did it died before it heard so: the gang is
+        The last bind may have been done by an instance that died before it heard so: the gang is
         whole, and reserves no more.
         """
         for group in application.task_groups:

@@ -6,7 +6,7 @@ Rule 2: a pod whose deletion the core decided is confirmed with the core's own t
         once it is gone, be it an allocation or an ask; a confirmation is never confirmed.
 Rule 3: an application that came with its pods ends with them. Deleted before they were asked for it
         is removed from the core, once nothing that was made for it holds a place; a pod that comes
-        while its application is on its way out is told so, and starts it again after its end.
+        while its application is on its way out says so, and starts it again after its end.
 Rule 4: the resource manager is the truth: ``sync`` says all of it under a new epoch, and decisions
         of a lower epoch are refused.
 Rule 5: a decision about a node that the core has not answered yet is about an earlier one of that
@@ -323,7 +323,7 @@ class ClusterMirror(Moves):
         self._send(self._partition_of(pod), releases=(release,))
 
     def _on_changed(self, pod: PodRecord) -> None:
-        """Tell a pod's new size, or ask for one that may be scheduled now."""
+        """Send a pod's new size, or ask for one that may be scheduled now."""
         if pod.spec.foreign or not pod.node:
             self._asked.pop(pod.uid, None)
             self._on_pod(pod)
@@ -398,7 +398,7 @@ class ClusterMirror(Moves):
                 self._calls.append(DeletePod(pod.uid, "", news.reason))
 
     def _on_held_back(self, news: PodsHeldBack) -> None:
-        """Let users know which pods are not asked for yet; a core that recovers is told again."""
+        """Let users know which pods are not asked for yet; a core that recovers gets it again."""
         key, told = (news.partition, news.told.application_id), news.told
         if told.held:
             self._held_back[key] = told
@@ -660,7 +660,7 @@ class ClusterMirror(Moves):
     def _meant(
         self, news: AcceptedApplication | RejectedApplication | UpdatedApplication
     ) -> ApplicationRecord | None:
-        """Return the application that news is about; of an earlier submission it is nobody's."""
+        """Return the application that news is about; None where it is of an earlier submission."""
         application = self.world.applications.get(news.application_id)
         if application is None or news.submission not in (0, application.submission):
             return None

@@ -1,4 +1,4 @@
-"""What the mirror does about things: ask, release, tell. What it decides is in ``mirror.py``.
+"""What the mirror does about things: ask, release, report. What it decides is in ``mirror.py``.
 
 Everything done is put by until ``taken``: calls for the resource manager, messages for the core.
 """

@@ -1,6 +1,6 @@
 """What the users of an application should know of it: what is wrong with a pod, why one waits.
 
-A note follows from the world alone, so that a core which recovers can be told all of them again.
+A note follows from the world alone, so that a core which recovers can be sent all of them again.
 """
 
 from collections.abc import Iterable, Iterator

@@ -264,7 +264,7 @@ class World:
         )
 
     def forget_changes(self) -> None:
-        """Forget what has changed: it has been saved, or nobody saves it."""
+        """Forget what has changed: it has been saved, or is not saved at all."""
         self.changed_nodes.clear()
         self.changed_pods.clear()
         self.changed_applications.clear()

@@ -1,6 +1,6 @@
 """How much one pod, one task group or one application may hold of what goes with its messages.
 
-What is told of a pod goes to the core with its ask, with its allocation, and again at every
+What is sent of a pod goes to the core with its ask, with its allocation, and again at every
 recovery. An object as large as a cluster takes it would make a message of its own each time.
 """
 
@@ -50,7 +50,7 @@ def _record(cls: type[Any]) -> tuple[int, Callable[[Any], tuple[Any, ...]]]:
 
 
 def check_pod(spec: PodSpec, where: str) -> None:
-    """Refuse a pod of which more is to be told than MAX_ITEM_BYTES. Raises ManifestError."""
+    """Refuse a pod of which more is to be sent than MAX_ITEM_BYTES. Raises ManifestError."""
     if _is_small(spec):
         return
     _check(

@@ -154,7 +154,7 @@ def _document(
 
 
 def _warnings(body: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return what a document claims and nobody here gives, each sentence once, with its field."""
+    """Return what a document claims and is not given here, each sentence once, with its field."""
     found: dict[str, str] = {}
     waiting: list[tuple[str, Any]] = [("", body)]
     while waiting:
@@ -273,7 +273,7 @@ def _gang(body: Mapping[str, Any], name: str) -> Gang:
 
 
 def _refuse_lonely_gangs(result: Translation) -> None:
-    """Refuse a PodGroup that no pod that is taken names: its minimum would hold for nobody."""
+    """Refuse a PodGroup that no pod that is taken names: its minimum would hold for no pod."""
     named = {
         name
         for taken in result.taken

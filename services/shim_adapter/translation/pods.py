@@ -331,7 +331,7 @@ def conflicting_names(labels: Mapping[str, str], annotations: Mapping[str, str])
 
 
 def _user(annotations: dict[str, str]) -> tuple[str, tuple[str, ...]]:
-    """Return who a pod is of: nobody, in no group, where its information does not hold as a whole.
+    """Return a pod's user and groups: none of them where any of its information is invalid.
 
     The keys are read as Go reads JSON, whatever their case
     (docs/rules/pods.md#labels-and-annotations and docs/rules/gangs.md#task-groups).

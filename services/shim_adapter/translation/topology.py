@@ -1,7 +1,7 @@
 """How near to each other a gang's pods must be: what task groups and annotations say of it.
 
 A wish that contradicts itself is no error: it is read as one that nothing can be done about, so
-that the gang waits and its pods are told the rule that it breaks.
+that the gang waits and the rule that it breaks is written at its pods.
 """
 
 from collections.abc import Iterable, Mapping

@@ -89,7 +89,7 @@ class Followed(System):
         return self.browser.types
 
     def follow(self) -> None:
-        if self.feed.is_anew(self.model):
+        if self.feed.needs_snapshot(self.model):
             self.browser.snapshot(self.feed.snapshot(self.model, 0))
         while (frame := self.feed.difference(self.model, 0)) is not None:
             self.browser.difference(frame)

@@ -47,7 +47,7 @@ class Originator:
 def binding(pod: PodRecord, node: str) -> dict[str, Any]:
     """Return the body of the binding subresource; the uid keeps it from another pod's name.
 
-    The API server copies its annotations to the pod, for whoever reads it after a restart: the
+    The API server copies its annotations to the pod, to be read after a restart: the
     member of a PodGroup's gang is told its application and queue, as its PodGroup may be gone by
     then, and who has GPU devices, which.
     """

@@ -88,7 +88,7 @@ MAX_LOST_PAUSE_SECONDS = 60.0
 
 
 class KubernetesCluster:
-    """One session's cluster. ``operate`` hands an operation on, ``now_text`` dates what is told.
+    """One session's cluster. ``operate`` hands an operation on, ``now_text`` dates what is written.
 
     ``path_of`` returns where a kind of PodGroups is served, "" for nowhere.
     """
@@ -193,7 +193,7 @@ class KubernetesCluster:
     # --- Backend --------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return when a PodGroup is to be checked again, or told who waits: all else is seen."""
+        """Return when a PodGroup is to be checked again, or its status is due: all else is seen."""
         due = (self.groups.next_due_ns(), self.held.next_due_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 

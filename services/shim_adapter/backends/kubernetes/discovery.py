@@ -4,7 +4,7 @@ Rule 1: which there are is asked at the start, and every DISCOVERY_SECONDS from 
         is not served is no error, and has no objects.
 Rule 2: of several versions of a kind the first that is served is watched.
 Rule 3: when a kind is served no more, all its objects have gone.
-Rule 4: nobody waits for what is not to be had, rights that are missing for one: it has no objects
+Rule 4: nothing waits for what is not to be had, rights that are missing for one: it has no objects
         yet. What is to be known of them is waited for elsewhere.
 """
 

@@ -1,4 +1,4 @@
-"""What PodGroups are told of their gangs: their status, for `kubectl get podgroup` and operators.
+"""The status of PodGroups, as their gangs stand, for `kubectl get podgroup` and operators.
 
 Rule 1: written where it is not what was written last, or what stood there before we wrote: another
         who writes there is not written against. At most once in PAUSE_SECONDS, what stands then.

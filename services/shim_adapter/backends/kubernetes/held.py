@@ -3,9 +3,9 @@
 Rule 1: a pod is held for one reason at a time, the last that was said; who is let go, or has gone,
         is held for none. One that was asked for is held where a right is missing, and for nothing
         else.
-Rule 2: of an application is told how many are held for each reason, and the MOST_NAMED that have
+Rule 2: an application reports how many are held for each reason, and the MOST_NAMED that have
         been for longest; all again when something of it changes, at most once in TELL_SECONDS.
-Rule 3: of several messages of one reason the one of its first pod is told, and how many have
+Rule 3: of several messages of one reason the one of its first pod is reported, and how many have
         others. Who asks for a pod (``find``) gets that pod's own, whichever of them it is.
 Pure. What is kept is a row a pod that the cluster has. A pod costs the same however many are held.
 """
@@ -45,7 +45,7 @@ class _Held:
 
 
 class HeldPods:
-    """``advance`` returns what is to be told of applications."""
+    """``advance`` returns what is to be reported of applications."""
 
     def __init__(self) -> None:
         self._pods: dict[str, _Pod] = {}
@@ -114,7 +114,7 @@ class HeldPods:
         return next(iter(self._told.values())) + seconds(TELL_SECONDS) if self._late else None
 
     def advance(self, now_ns: int) -> list[News]:
-        """Return the news of every application that has changed and was not told of lately."""
+        """Return the news of every application that has changed and was not reported lately."""
         while self._told:
             application, told_ns = next(iter(self._told.items()))
             if 0 <= now_ns - told_ns < seconds(TELL_SECONDS):

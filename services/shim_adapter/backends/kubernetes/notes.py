@@ -1,4 +1,4 @@
-"""What is told at pods, and PodGroups, for users and autoscalers: conditions and events.
+"""What is written at pods, and PodGroups, for users and autoscalers: conditions and events.
 
 Each is an operation that may be left out where there is too much (``operations.py``, rule 4).
 """
@@ -45,7 +45,7 @@ class Notes:
         self._operate(Operation("note", pod, body))
 
     def mark(self, pod: PodRecord, message: str) -> None:
-        """Mark a pod for autoscalers, unless it is marked: they look at the time of the first.
+        """Mark a pod for autoscalers, unless it is marked: they read the time of the first.
 
         The event ``FailedScheduling`` says what the condition does, as with kube-scheduler.
         """
@@ -61,7 +61,7 @@ class Notes:
             self.write(pod, "FailedScheduling", message, is_warning=True)
 
     def nominate(self, pod: PodRecord, node: str) -> None:
-        """Say at a pod on which node others make way for it, for whoever schedules beside us."""
+        """Write at a pod on which node others make way for it, for other schedulers."""
         if self._nominated.get(pod.uid, "") == node:
             return
         self._nominated[pod.uid] = node
@@ -70,19 +70,19 @@ class Notes:
         self._operate(Operation("note", pod, bodies.nominated(pod.uid, node)))
 
     def preempted(self, pod: PodRecord, why: str) -> None:
-        """Tell a victim that it is to go, and for what."""
+        """Write at a victim that it is evicted, and for what."""
         body = bodies.preempted(pod.uid, why, self._now_text())
         self._operate(Operation("note", pod, body))
         self.write(pod, "Preempted", why, is_warning=True)
 
     def spared(self, pod: PodRecord, why: str) -> None:
-        """Tell a victim that it stays: it may not be evicted now."""
+        """Write at a victim that it stays: it may not be evicted now."""
         body = bodies.preempted(pod.uid, why, self._now_text(), is_so=False)
         self._operate(Operation("note", pod, body))
         self.write(pod, "PreemptionRefused", why)
 
     def refuse(self, view: PodView, error: str, now_ns: int) -> None:
-        """Tell a pod of ours why it cannot be scheduled, once for every reason."""
+        """Write at a pod of ours why it cannot be scheduled, once for every reason."""
         if view.node or view.is_deleting or self._refused.get(view.uid) == error:
             return
         self._refused[view.uid] = error

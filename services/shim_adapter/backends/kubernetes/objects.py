@@ -256,7 +256,7 @@ def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:
 
 
 def _once(found: Mapping[str, V]) -> Mapping[str, V]:
-    """Return a map of which there are many alike, as one for all: nobody changes it."""
+    """Return a map of which there are many alike, as one for all: it is never changed."""
     try:
         return _map_of(tuple(found.items()))
     except (TypeError, AttributeError):

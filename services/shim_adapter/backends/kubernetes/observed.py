@@ -1,4 +1,4 @@
-"""What the cluster is told: by the reflectors, and by the operations that were carried out."""
+"""What the cluster learns: from the reflectors, and from the operations that were carried out."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -7,15 +7,15 @@ Rule 2: the API server being away, slow, throttling or just started (no answer, 
         are final.
 Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: it says how it is.
         A bind that is refused for no reason that the pod shows is tried BIND_CONFLICTS times.
-        An eviction is not asked again by itself: who needed it may be gone. It is told as refused
-        once the pod shows that it was not carried out, and whoever still needs it decides again.
-Rule 4: placeholders that nobody waits for any more are not made, and none that is there already,
+        An eviction is not asked again by itself: who needed it may be gone. It is reported as
+        refused once the pod shows that it was not carried out, and the core decides again.
+Rule 4: placeholders that no gang waits for any more are not made, and none that is there already,
         whose answer was lost (``cancel_creates``).
 Rule 5: events and conditions are for users and autoscalers. They let everything go first that can
         be done now, for PATIENCE_SECONDS at most, and conditions go before events: autoscalers act
         on them. Beyond MAX_NOTES of them the oldest events are left out, and counted; where there
         are none, the oldest conditions.
-Rule 6: a right that is missing for longer than a server needs to start is told once at every pod
+Rule 6: a right that is missing for longer than a server needs to start is written once at every pod
         that something is to be done about, and that it is there again (``NotAllowed``).
 Limits: WORKERS requests at a time for what must be done, one for notes.
 """
@@ -89,7 +89,7 @@ class Operation:
 
     @property
     def kind(self) -> str:
-        """Return what it is, events and conditions told apart."""
+        """Return what it is; events and conditions are two kinds."""
         return "event" if self.is_event else self.what
 
     @property
@@ -301,7 +301,7 @@ class Operations:
         self._report(Bound(operation.pod.uid))
 
     async def _have_volumes(self, operation: Operation) -> bool:
-        """Tell a pod's claims its node, and see that they are bound; False: it took too long.
+        """Write the node at a pod's claims, and see that they are bound; False: it took too long.
 
         Raises ApiServerError while they are not, to be tried again.
         """
@@ -355,7 +355,7 @@ class Operations:
         return True
 
     async def _is_bound(self, operation: Operation, error: ApiServerError) -> bool:
-        """Find out whether a pod was bound all the same; False: it was not, and that is told.
+        """Find out whether a pod was bound all the same; False: it was not, and that is reported.
 
         Raises ApiServerError when it is not known, or when the same bind may be tried again.
         """
@@ -412,7 +412,7 @@ class Operations:
         await self._unless_gone("DELETE", pod_path(operation.pod), operation)
 
     async def _evict(self, operation: Operation) -> None:
-        """Evict; what refuses, a disruption budget above all, is never overruled, and told.
+        """Evict; what refuses, a disruption budget above all, is never overruled, and reported.
 
         Whether the pod is asked again is not for us to say: who needed its room may be gone, or
         have found others.

@@ -6,7 +6,7 @@ Rule 2: who is let go together is a gang of a new application, with a task group
         (``gang_of_group.py``). While one of them is there, others join it as they come.
 Rule 3: whole or not at all. A gang that gets no places in time, or no placeholders, goes back to
         waiting, and is tried again after a pause that grows; it never goes on pod by pod.
-Rule 4: a PodGroup that changes or goes counts for who waits, and for nobody who was let go.
+Rule 4: a PodGroup that changes or goes counts for pods that wait, and for none that was let go.
 Rule 5: nothing is let go before everything was listed: what a group has is known then.
 Rule 6: pods that are too different for a gang are checked again after RETRY_SECONDS, or when
         their PodGroup changes, and not for every pod that is seen.
@@ -232,12 +232,12 @@ class PodGroups:
     # --- time -----------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return when somebody is to be tried again, or told."""
+        """Return when a pod is to be tried again, or its status written."""
         due = (self._due[0][0] if self._due else None, self._statuses.next_due_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def advance(self, now_ns: int) -> list[News]:
-        """Try those again whose pause is over, and tell those who wait why."""
+        """Try those again whose pause is over, and write at those that wait why."""
         self._now_ns = now_ns
         if self._is_ready:
             self._statuses.advance(now_ns)

@@ -85,15 +85,15 @@ class PodsWithVolumes:
         return [NodeNews(node, "update")]
 
     def on_class(self, seen: StorageClassSeen, now_ns: int) -> list[News]:
-        """Look again at the pods whose claims wait for a storage class."""
+        """Check again the pods whose claims wait for a storage class."""
         return self._judge_again(self.volumes.see_class(seen.name, seen.made_by), now_ns)
 
     def on_claim(self, seen: ClaimSeen, now_ns: int) -> list[News]:
-        """Look again at the pods of a claim."""
+        """Check again the pods of a claim."""
         return self._judge_again(self.volumes.see_claim(seen.name, seen.claim), now_ns)
 
     def on_volume(self, seen: VolumeSeen, now_ns: int) -> list[News]:
-        """Look again at the pods of a volume."""
+        """Check again the pods of a volume."""
         return self._judge_again(self.volumes.see_volume(seen.name, seen.volume), now_ns)
 
     def _judge_again(self, uids: list[str], now_ns: int) -> list[News]:

@@ -4,7 +4,7 @@ Rule 1: list in pages, watch from the list's version, resume from the last event
 Rule 2: on 410, as an answer or inside a watch, list again and report the differences: what is gone
         is DELETED, what is there under another uid DELETED and ADDED.
 Rule 3: a watch that ends, or an API server that is away, is tried again after a growing, jittered
-        pause, or once the server answers somebody else; nothing is reported twice, and nothing
+        pause, or once the server answers another request; nothing is reported twice, and nothing
         is lost, for the versions are remembered.
 
 Only name, uid and version of every object are kept here (``seen``), never the object.

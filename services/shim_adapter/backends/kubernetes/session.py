@@ -3,7 +3,7 @@
 A session lists and watches from its start; the first one of a process does so at once, so that a
 standby is warm, a later one (after the bus was away) once its machine is the active one. It then
 takes the turn: a number in a Lease that only grows, from which the epochs of this turn are made, so
-that whoever had the turn before is refused. Source: architecture section 4.
+that the instance which had the turn before is refused. Source: architecture section 4.
 """
 
 import asyncio

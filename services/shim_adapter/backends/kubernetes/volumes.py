@@ -2,11 +2,11 @@
 
 Rule 1: a claim that is bound lets its pods be where its volume may be reached from.
 Rule 2: a claim whose class waits for the first consumer lets them be where the class allows. It is
-        made once a node is decided: the claim is told the node, and the pod bound when it is there.
+        made once a node is decided: the claim then names it, and the pod is bound when it is there.
         Where nothing makes volumes (``no-provisioner``), its pods may be where a free volume is
         that it would take; once a node is decided, the smallest of them there is kept for it.
 Rule 3: any other claim that is not bound, not there, or being deleted has its pods wait for it.
-Rule 4: what is attached to a node is told to the core, which knows how many volumes of a driver a
+Rule 4: what is attached to a node is sent to the core, which knows how many volumes of a driver a
         node takes (CSINode), and lets one pod at a time have a ReadWriteOncePod claim. A claim is
         named as soon as two pods name it: those that have claims of their own stay alike.
 Pure. Source: the Kubernetes documentation of volume binding modes, of node-specific volume limits,
@@ -95,7 +95,7 @@ class Volume:
 class StorageClass:
     """A storage class: whether it waits for a node, and on which nodes it can make volumes.
 
-    One that is ``static`` makes none: there are those that somebody made.
+    One that is ``static`` makes none: there are those that users made.
     """
 
     waits: bool
@@ -106,7 +106,7 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class ToMake:
-    """A claim that is to be told its node; or a volume that is to be kept for it."""
+    """A claim at which its node is to be written; or a volume that is to be kept for it."""
 
     claim: str
     volume: str = ""
@@ -186,7 +186,7 @@ class Volumes:
         return found + self._waiting_for_static(volume.storage_class)
 
     def _waiting_for_static(self, storage_class: str) -> list[str]:
-        """Return the pods whose claims wait for a volume that somebody made."""
+        """Return the pods whose claims wait for a volume that users make."""
         made_by = self.classes.get(storage_class)
         return self._waiting_for(storage_class) if made_by is not None and made_by.static else []
 
@@ -404,7 +404,7 @@ def _modes(spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def volume_of(raw: Mapping[str, Any]) -> Volume:
-    """Return a PersistentVolume; one that was released is nobody's to take."""
+    """Return a PersistentVolume; one that was released is for no claim."""
     metadata, spec = raw["metadata"], raw.get("spec") or {}
     owner, phase = spec.get("claimRef") or {}, (raw.get("status") or {}).get("phase")
     is_free = not owner and phase in (None, "Available", "Pending")

@@ -172,7 +172,7 @@ class ClusterStore:
         return packed
 
     def _check_epoch(self, world: World) -> None:
-        """Raise StaleWorldError where somebody else has begun a later epoch."""
+        """Raise StaleWorldError where another instance has begun a later epoch."""
         found = self._db.execute("SELECT record FROM meta WHERE id = 'epoch'").fetchone()
         epoch = int(msgpack.unpackb(found[0])) if found else 0
         if epoch > world.epoch:

@@ -1,6 +1,6 @@
 """Kubeflow's training operator: PyTorchJob, TFJob, MPIJob, XGBoostJob, PaddleJob, JAXJob.
 
-A job is a map of roles, each with replicas and a template. Its gang is everybody, unless
+A job is a map of roles, each with replicas and a template. Its gang is all of them, unless
 ``runPolicy.schedulingPolicy.minAvailable`` says how many, or an elastic policy how few workers will
 do; the leader's role counts first.
 """

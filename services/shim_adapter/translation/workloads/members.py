@@ -106,7 +106,7 @@ def _label_queue(metadata: Mapping[str, Any]) -> str:
 
 
 def _refuse_unscheduled(item: Replicas, where: str) -> None:
-    """Refuse pods that no scheduler is asked about, where nobody would lift a gate.
+    """Refuse pods that no scheduler is asked about, where nothing would lift a gate.
 
     Kueue's gate is lifted with its admission, which is done here.
     """
@@ -259,7 +259,7 @@ def _gang_of(workload: Workload, item: Replicas) -> Gang | None:
 
 
 def groups_named(labels: Mapping[str, Any], annotations: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return the PodGroups that a pod names, by whoever's word."""
+    """Return the PodGroups that a pod names, by any of the ways to name one."""
     found = (labels.get(GROUP_LABEL), *(annotations.get(key) for key in _GROUP_ANNOTATIONS))
     return tuple(str(name) for name in found if name)
 

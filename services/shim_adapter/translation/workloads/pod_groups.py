@@ -66,7 +66,7 @@ class GroupRef:
     replica: str = ""
 
     def __str__(self) -> str:
-        """Return it as users are told: what they would look for with kubectl."""
+        """Return it as users read it: what they would search for with kubectl."""
         part = "".join(f"/{item}" for item in (self.part, self.replica) if item)
         kind = self.kind if self.kind == CORE_WORKLOAD else f"PodGroup.{self.kind}"
         return f"{kind} {self.namespace}/{self.name}{part}"

@@ -157,7 +157,7 @@ def numbered(name: str, count: int) -> tuple[str, ...]:
 
 
 def with_minimum(replicas: list[Replicas], minimum: int | None, where: str) -> tuple[Replicas, ...]:
-    """Let a gang have ``minimum`` members in all, taken in order of rank; None: everybody.
+    """Let a gang have ``minimum`` members in all, taken in order of rank; None: all.
 
     Raises ManifestError when there are not that many pods.
     """
