@@ -22,12 +22,16 @@ demo: .runtime-stamp ## A simulated cluster on which users submit gangs, live; A
 
 # What is compiled is kept for the tests: pytest rewrites every test file, and every service that a
 # test starts compiles its own modules. It is in __pycache__, which git does not see.
-test test-kubernetes test-containers soak names: export PYTHONDONTWRITEBYTECODE :=
-test: setup ## All tests: on RabbitMQ against a real broker, the live page in Chromium
+test test-long test-kubernetes test-containers soak names: export PYTHONDONTWRITEBYTECODE :=
+test: setup ## Every test but the long ones: on RabbitMQ against a real broker, the live page in Chromium
 	@scripts/ensure_broker.sh
 	@scripts/ensure_browser.sh
 	@$(PYTHON) scripts/get_kubernetes_tools.py --if-possible
-	@$(PYTHON) -m pytest -n 4 --dist loadgroup $(ARGS)
+	@$(PYTHON) -m pytest -n 4 --dist loadgroup -m "not long" $(ARGS)
+
+test-long: setup ## The long tests, which make test leaves to CI: processes under load, what seeds have found
+	@scripts/ensure_broker.sh
+	@$(PYTHON) -m pytest -n 4 --dist loadgroup -m long $(ARGS)
 
 kubernetes-tools: setup ## helm, kubectl and schemas for the tests, into build/kubernetes-tools (90 MB, once)
 	@$(PYTHON) scripts/get_kubernetes_tools.py

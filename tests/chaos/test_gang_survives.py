@@ -9,6 +9,7 @@ MEMBERS = 40
 ONE_EACH = list(zip(VICTIMS, [*MOMENTS, "half bound"], strict=True))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("kind", ["double", REAL])
 async def test_a_gang_comes_to_run_whole_whatever_is_killed(kind, broker_to_break, tmp_path):
     """Services as processes, in one life: what one kill leaves behind the next gang meets."""

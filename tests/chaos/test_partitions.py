@@ -4,7 +4,7 @@ import pytest
 
 from tests.chaos.partitions import failovers
 
-pytestmark = pytest.mark.xdist_group("restarts")
+pytestmark = [pytest.mark.xdist_group("restarts"), pytest.mark.long]
 
 
 def test_every_partition_of_a_killed_and_of_a_stopped_core_is_taken_over_in_time(

@@ -4,7 +4,7 @@ import pytest
 
 from tests.chaos.rolling import rolled
 
-pytestmark = pytest.mark.xdist_group("restarts")
+pytestmark = [pytest.mark.xdist_group("restarts"), pytest.mark.long]
 
 
 @pytest.mark.limit(360, "seven processes end and start again one by one, and all comes to rest")

@@ -12,6 +12,7 @@ from tests.broker import BrokerCluster
 PREFIX = "muster"
 
 
+@pytest.mark.long
 @pytest.mark.limit(600, "three brokers start one after the other")
 def test_every_queue_and_the_stream_have_a_member_at_each_of_three_brokers():
     said = json.dumps(definitions(PREFIX, dict.fromkeys(SERVICES, "secret")))

@@ -47,6 +47,7 @@ def test_whatever_the_peer_does_nothing_is_lost_and_all_is_back_in_time(first):
         assert outcome.holds, str(outcome)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", FOUND)
 def test_what_a_seed_has_found_stays_mended(seed):
     outcome = run(seed)
@@ -69,6 +70,7 @@ WITHOUT = {  # of 87 the shorter wait for a confirm is enough today
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", WITHOUT)
 def test_a_mend_that_is_taken_out_is_found_missing(seed):
     with WITHOUT[seed]():

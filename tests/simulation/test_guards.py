@@ -50,6 +50,7 @@ def test_the_table_says_where_each_guard_is_found_missing():
     assert FOUND_AT.keys() == GUARDS.keys()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", FOUND_AT)
 def test_a_guard_that_is_taken_out_is_found_missing(name):
     seed = FOUND_AT[name]

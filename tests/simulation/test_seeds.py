@@ -97,6 +97,7 @@ OF_THEN = [(seed, times) for times, seeds in KINDS_OF_THEN.items() for seed in s
 OF_ALL = [(seed, times) for seed in FOUND for times in range(len(LATER) + 1)]
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("seed", "times"), OF_ALL if IS_SOAK else OF_THEN)
 def test_what_a_seed_has_found_stays_mended(seed, times):
     """It was found in one partition, with the kinds of faults of then."""
@@ -137,6 +138,7 @@ def test_kinds_that_came_later_leave_the_faults_of_a_seed_as_they_were():
     assert [str(fault) for fault in drawn(41254) if fault.index in (16, 17)] == SEED_41254
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("seed", [*IN_TWO, *IN_ONE])
 def test_what_a_seed_has_found_with_every_fault_stays_mended(seed):
     outcome = outcome_of(seed, 2 if seed in IN_TWO else 1)

@@ -32,6 +32,7 @@ async def test_under_its_preset(server, name):
         await SPECS[name](stack)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", [name for name in SPECS if name not in OTHERWISE])
 async def test_by_default(server, name):
     async with Stack(server, "") as stack:
