@@ -43,6 +43,7 @@ def test_one_operation_costs_the_same_on_a_larger_cluster(name):
     assert math.log(many / few) / math.log(large / small) <= MOST, (few, many)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", AXES)
 def test_every_axis_has_its_line_at_its_smallest_sizes(name):
     axis = replace(AXES[name], turns=1)

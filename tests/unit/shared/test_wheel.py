@@ -14,7 +14,8 @@ from types import SimpleNamespace
 import pytest
 
 ROOT = Path(__file__).parents[3]
-pytestmark = pytest.mark.xdist_group("wheel")  # built once, by one worker
+# Built once, by one worker.
+pytestmark = [pytest.mark.xdist_group("wheel"), pytest.mark.long]
 SCENARIO = min((ROOT / "tests/conformance/scenarios").glob("*gang*.yaml"))
 THEIRS = "raise ImportError('these packages are somebody else\\'s')\n"
 IMPORT_ALL = """
