@@ -34,7 +34,11 @@ def _start(row: dict[str, Any]) -> str:
     if not row["expectedStart"]:
         return str(row["noStart"])
     at = datetime.fromtimestamp(row["expectedStart"] // NANOS_PER_SECOND).astimezone()
-    return f"all of it is expected to have started by {at:%Y-%m-%d %H:%M:%S}"
+    said = f"all of it is expected to have started by {at:%Y-%m-%d %H:%M:%S}"
+    if row["latestStart"] <= row["expectedStart"]:
+        return said
+    latest = datetime.fromtimestamp(row["latestStart"] // NANOS_PER_SECOND).astimezone()
+    return f"{said}, in nine of ten cases by {latest:%Y-%m-%d %H:%M:%S}"
 
 
 def _becomes(row: dict[str, Any]) -> str:

@@ -1,7 +1,8 @@
 """What if: a question to the core that changes nothing, and the forecast that answers it.
 
 A question supposes any of: applications with their asks (of manifests, which the shim adapter has
-translated), a node to drain, nodes to add, applications to delete, a queue configuration.
+translated), a node to drain, nodes to add, applications to delete, a queue configuration. It asks
+about those, and when applications start that wait already.
 """
 
 from dataclasses import dataclass
@@ -24,6 +25,7 @@ class WhatIf:
     like: str = ""
     queues: str = ""
     delete: tuple[str, ...] = ()
+    when: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +45,9 @@ class ForecastApplication:
 
     ``reason`` and ``message`` say why the others would wait, ``rejected`` why all of it would be
     refused for good. ``places`` are at most MAX_PLACES. ``expected_start_ns`` is when all of it
-    would have started by what running pods say of how long they run (0: ``no_start`` says why
-    there is none, or it is not asked).
+    would have started, at the median of what is drawn of how long pods run, ``latest_start_ns`` in
+    nine of ten (0: ``no_start`` says why there is none, or it is not asked; up to
+    ``no_start_before_ns`` it was looked at, and did not start).
     """
 
     application_id: str
@@ -60,6 +63,8 @@ class ForecastApplication:
     expected_start_ns: int = 0
     no_start: str = ""
     places: tuple[ForecastPlace, ...] = ()
+    latest_start_ns: int = 0
+    no_start_before_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)

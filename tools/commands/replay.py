@@ -50,6 +50,9 @@ Tune = Annotated[
 Columns = Annotated[
     str, typer.Option(metavar="OURS=THEIRS,...", help="Which column of a table is which of ours.")
 ]
+Forecasts = Annotated[
+    int, typer.Option(metavar="N", help="Ask when it starts of every Nth job that waits.", min=0)
+]
 JobsOut = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Write what became of each job; SWF if it ends in .swf."),
@@ -103,6 +106,7 @@ def replay(
     snapshot: From = None,
     columns: Columns = "",
     jobs_out: JobsOut = None,
+    forecasts: Forecasts = 0,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Replay a log of jobs: how long they wait."""
@@ -126,6 +130,7 @@ def replay(
         snapshot,
         jobs_out,
         _columns(columns),
+        forecasts,
         tune.value if tune is not None else "",
     )
     raise typer.Exit(run(wanted, output))

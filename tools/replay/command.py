@@ -50,6 +50,7 @@ class Wanted:
     snapshot: Path | None = None  # what is not stated else is its
     jobs_out: Path | None = None
     columns: Mapping[str, str] = field(default_factory=dict)
+    forecasts: int = 0  # every so-many-th job that waits is asked about; 0: none
     tune: str = ""  # the goal by which settings are chosen
 
 
@@ -119,7 +120,7 @@ def _taken(file: Path | None) -> QueueFile:
 
 def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:
     """Replay every seed; what was drawn from the first is kept, and of the others the figures."""
-    outcome, figures = measured(trace, setup)
+    outcome, figures = measured(trace, setup, forecasts=wanted.forecasts)
     if wanted.jobs_out is not None:
         write_jobs(wanted.jobs_out, outcome)
     curves = curves_of(outcome)
@@ -176,12 +177,14 @@ def _report(groups: Sequence[Sequence[Figures]], tune: str) -> Report:
     return Report(value, compared_parts(groups, rows), names)
 
 
-def measured(trace: Trace, setup: Setup, seed: int = 0) -> tuple[Outcome, Figures]:
+def measured(
+    trace: Trace, setup: Setup, seed: int = 0, forecasts: int = 0
+) -> tuple[Outcome, Figures]:
     """Replay once, with a bar for users who watch; return what became of it and the figures."""
     gc.set_threshold(_GC_THRESHOLD)
     with _bar(f"{setup.name}, seed {seed}", len(trace.jobs)) as watch:
         started = time.process_time()
-        outcome = Replay(trace, setup, watch).run()
+        outcome = Replay(trace, setup, watch, ask_every=forecasts).run()
         return outcome, {"seed": seed, **figures_of(outcome, time.process_time() - started)}
 
 

@@ -18,6 +18,7 @@ from typing import Any
 from shared.model.gpus import GPU
 from shared.model.resources import VCORE
 from shared.model.units import NANOS_PER_SECOND
+from tools.replay.forecasts import forecast_figures
 from tools.replay.run import NEVER_STARTED, Outcome, Run
 from tools.replay.too_large import TOO_LARGE
 
@@ -66,6 +67,7 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
         "jainOfQueues": _jain(started, lambda run: run.job.queue),
         "jainOfUsers": _jain(started, lambda run: run.job.user),
         "utilisationByQueue": _by_queue(outcome, until_ns),
+        "forecasts": forecast_figures(outcome.forecasts),
         "all": _group(started),
         "bySize": _by_size(started, name, per),
         "byQueue": {

@@ -7,6 +7,7 @@ from services.cli.answers import table
 from services.cli.table import Column, Row
 from tools.replay.comparison import COMPARED, GROUPS, text_of
 from tools.replay.figures import Figures, left_out
+from tools.replay.forecasts import forecast_line
 
 
 def _figure(key: str) -> Callable[[Row], Any]:
@@ -49,7 +50,10 @@ def parts(found: Figures) -> list[Any]:
         f"Jain's index of mean slowdowns: {found['jainOfQueues']} of queues, "
         f"{found['jainOfUsers']} of users"
     )
-    lines: list[Any] = [head, use, fair, *left_out(found)]
+    lines: list[Any] = [head, use, fair]
+    if found["forecasts"]["asked"]:
+        lines.append(forecast_line(found["forecasts"]))
+    lines += left_out(found)
     size_name = f"SIZE IN {found['unit']}"
     lines += ["", table([*sizes, everything], _columns(size_name))]
     if len(queues) > 1:

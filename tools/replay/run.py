@@ -46,6 +46,7 @@ from shared.messages.protocol import (
     TimerOrders,
     TimerSet,
 )
+from shared.messages.what_if import Forecast, WhatIf
 from shared.model.names import RUN_SECONDS
 from shared.model.resources import add_into, multiply
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, NANOS_PER_SECOND
@@ -102,6 +103,16 @@ class Series:
         return self.at_ns, self.used, self.broken, self.waiting, self.evictions
 
 
+@dataclass(frozen=True, slots=True)
+class Forecasted:
+    """What was told of a job that waits, from the first submission on; start_ns 0: no start."""
+
+    run: Run
+    asked_ns: int
+    start_ns: int
+    latest_ns: int
+
+
 @dataclass(slots=True)
 class Outcome:
     """A replay that has ended."""
@@ -115,13 +126,18 @@ class Outcome:
     decisions: int = 0
     held_idle: int = 0  # what stood idle on the nodes held for the head gang, times ns
     waits_for: str = ""  # of the first job that never started, why, in the words of `muster why`
+    forecasts: list[Forecasted] = field(default_factory=list)
 
 
 class Replay:
     """One replay: the scheduler, and all that happens to it."""
 
-    def __init__(self, trace: Trace, setup: Setup, watch: Watch = lambda _: None) -> None:
+    def __init__(
+        self, trace: Trace, setup: Setup, watch: Watch = lambda _: None, *, ask_every: int = 0
+    ) -> None:
         self.trace, self.setup = trace, setup
+        self.forecasts: list[Forecasted] = []
+        self._ask_every, self._waited = ask_every, 0  # every so-many-th that waits; 0: none
         self.scheduler = Scheduler(RM_ID, parse_configuration, find_plugin, has_readers=False)
         self.runs = [Run(job, job.name) for job in trace.jobs]
         self.now_ns = 0
@@ -154,13 +170,16 @@ class Replay:
             self.now_ns = max(self.now_ns, at_ns)
             request = _Request()
             ended = self._end_due(request)
+            came: list[Run] = []
             while next_run is not None and next_run.job.submitted_ns <= self.now_ns:
                 self._submit(request, next_run)
+                came.append(next_run)
                 next_run = next(coming, None)
             fired = self._fired()
             for message in self._send(TimerFirings(fired)) if fired else ():
                 self._take(message, request)
             self._hand_in(request)
+            self._ask_about(came)
             self._note()
             if ended:
                 self._watch(ended)
@@ -169,8 +188,36 @@ class Replay:
         waits_for = self._why_waiting()
         return Outcome(
             self.trace, self.setup, self.runs, self.series, capacity, self.evictions, decisions,
-            self.scheduler.partition.held_idle.total, waits_for,
+            self.scheduler.partition.held_idle.total, waits_for, self.forecasts,
         )  # fmt: skip
+
+    def _ask_about(self, came: list[Run]) -> None:
+        """Ask when jobs start that came and wait, of so many one."""
+        for run in came if self._ask_every else ():
+            if not run.is_waiting:
+                continue
+            self._waited += 1
+            if self._waited % self._ask_every == 0:
+                self.forecasts.append(self._asked(run))
+
+    def _asked(self, run: Run) -> Forecasted:
+        """Ask the scheduler when a job starts."""
+        number = next(self._ids)
+        question = Envelope(
+            f"m{number}", "WhatIf", WhatIf(when=(run.application_id,)), CORE, RM_ID, epoch=1,
+            reply_to=f"{RM_ID}.one#{number}",
+        )  # fmt: skip
+        now_ns = START_NS + self.now_ns
+        self.scheduler.handle(question, now_ns)
+        for answer in self.scheduler.flush(now_ns):
+            match answer.message:
+                case Forecast(done=True, applications=(told, *_)) if told.expected_start_ns:
+                    start, latest = told.expected_start_ns, told.latest_start_ns
+                    after = latest - START_NS if latest else FOREVER_NS
+                    return Forecasted(run, self.now_ns, start - START_NS, after)
+                case _:
+                    pass
+        return Forecasted(run, self.now_ns, 0, 0)
 
     def _why_waiting(self) -> str:
         """Return why the first of the jobs that never started waits, or ""."""

@@ -1,4 +1,4 @@
-"""Why, and what if: ``/v1/why``, ``/v1/evictions``, ``/v1/what-if``."""
+"""Why, when, and what if: ``/v1/why``, ``/v1/when``, ``/v1/evictions``, ``/v1/what-if``."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -14,6 +14,7 @@ from services.api.why import what_if
 from services.api.why.answer import Eviction, Why
 from services.api.why.held import is_one_of_many
 from services.api.why.standing import evictions, standing, why, why_of_found
+from services.api.why.when import When, when_of
 from shared.messages.commands import CommandResult
 from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.what_if import Forecast, WhatIf
@@ -78,6 +79,19 @@ def why_routes(replica: Replica) -> APIRouter:
         return answer(request, [item.model_dump(by_alias=True) for item in found])
 
     turns = _Turns()
+
+    @router.get(
+        "/when/{name}",
+        summary="When an application that waits will have started: the median, and nine of ten",
+        responses={200: {"model": When}},
+    )
+    async def when(request: Request, name: str, partition: PartitionQuery = "") -> Response:
+        model = replica.of_application(name, partition)
+        where = model.name if model is not None else partition or DEFAULT_PARTITION
+        async with turns.next():
+            forecast = await replica.ask(WhatIf(when=(name,)), request, where)
+        assert isinstance(forecast, Forecast)
+        return answer(request, when_of(name, forecast).model_dump(by_alias=True))
 
     @router.post(
         "/what-if",

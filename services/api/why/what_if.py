@@ -55,8 +55,9 @@ class Outcome(_Part):
     """What would become of an application: of ``wanted`` pods ``placed`` would start at once.
 
     ``afterEvictions`` more would once the victims have gone. ``expectedStart`` is when all of it
-    would have started by what running pods say of how long they run, in nanoseconds; 0: ``noStart``
-    says why there is none, or it is not one that would wait.
+    would have started, in nanoseconds, at the median of what may come, ``latestStart`` in nine of
+    ten cases; 0: ``noStart`` says why there is none, or it is not one that would wait.
+    Up to ``noStartBefore`` it was looked at, and had not started.
     """
 
     application_id: str = Field(alias="applicationID")
@@ -70,6 +71,8 @@ class Outcome(_Part):
     message: str
     expected_start: int
     no_start: str
+    latest_start: int = 0
+    no_start_before: int = 0
     places: list[Place]
 
 
@@ -209,6 +212,8 @@ def _outcome(item: ForecastApplication) -> Outcome:
         message=item.rejected or item.message,
         expected_start=item.expected_start_ns,
         no_start=item.no_start,
+        latest_start=item.latest_start_ns,
+        no_start_before=item.no_start_before_ns,
         places=[
             Place(pod=place.name or place.allocation_key, node_id=place.node_id)
             for place in item.places

@@ -27,6 +27,7 @@ from services.cli.commands import (
     users,
     version,
     what_if,
+    when,
     why,
 )
 
@@ -37,6 +38,7 @@ COMMANDS = (
     apps.app,
     why.app,
     what_if.app,
+    when.app,
     pods.app,
     nodes.app,
     topology.app,

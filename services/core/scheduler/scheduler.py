@@ -25,6 +25,7 @@ from services.core.scheduler.actions import (
 )
 from services.core.scheduler.intake import allocations, configurations, nodes, updates
 from services.core.scheduler.lifecycle import endings
+from services.core.scheduler.model.forecasts import Forecasts
 from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
 from services.core.scheduler.model.policy import Register
 from services.core.scheduler.model.rows import Application, depth_first
@@ -164,6 +165,7 @@ class Scheduler:
         self._answers: list[Outgoing] = []
         self._snapshot_for: dict[str, None] = {}
         self._questions: list[Envelope] = []  # of this batch
+        self._told = Forecasts()
         self._handlers: dict[type, Callable[[Envelope], None]] = {
             Heartbeat: lambda _: None,
             SyncBegin: self._on_sync_begin,
@@ -257,6 +259,7 @@ class Scheduler:
         self.decisions += decisions
         if decisions:
             self.partition.fruitless.changed()
+            self._told.look(self.partition.now_ns)
         self.partition.write_requeued()
         live_actions.look_for_what_follows(self.partition)
         self._reports.read(self.partition.journal.trim())
@@ -302,6 +305,7 @@ class Scheduler:
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
             + len(partition.timers),
             "is_synced": {self.name: int(self.is_synced)},
+            **self._told.figures(self.name),
         }
 
     def on_unsendable(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
@@ -331,7 +335,16 @@ class Scheduler:
         recorded = len(self.partition.journal)
         answer = what_if.forecast(self.partition, question, config)
         assert len(self.partition.journal) == recorded
+        self._remember(question, answer)
         return _answer(asked, answer)
+
+    def _remember(self, question: WhatIf, answer: Forecast) -> None:
+        """Remember what is told of applications that wait, to be compared with what comes."""
+        for told in answer.applications:
+            application = self.partition.applications.get(told.application_id)
+            if application is not None and told.application_id in question.when:
+                keys = (ask.key for ask in application.asks())
+                self._told.told(application, told.expected_start_ns, told.latest_start_ns, keys)
 
     # --- recovery -------------------------------------------------------------------------------
 

@@ -120,6 +120,18 @@ async def test_an_expected_start_follows_from_the_deadlines_of_running_pods(syst
     assert 600 <= (waits["expectedStart"] - since) / 10**9 < 900
 
 
+async def test_when_a_pod_that_waits_starts_is_asked_by_its_name(system):  # noqa: F811
+    for name, deadline in (("one", 600), ("two", 900), ("late", 60)):
+        await system.post("/v1/manifests", content=POD % (name, name, deadline))
+    await until(system, "/v1/applications", lambda apps: sum(app["running"] for app in apps) == 2)
+    told = (await system.get("/v1/when/late")).json()
+    assert (told["waiting"], told["noStart"]) == (1, "")
+    assert 0 < told["expectedStart"] <= told["latestStart"]
+    assert told["sentence"].startswith("late is expected to have started by ")
+    assert (await system.get("/v1/when/one")).json()["sentence"] == "one waits for nothing."
+    assert (await system.get("/v1/when/nobody")).status_code == 404
+
+
 async def test_a_simulated_pod_fails_at_its_deadline(system):  # noqa: F811
     await system.post("/v1/manifests", content=POD % ("short", "short", 1))
     (pod,) = [p for p in system.cluster.shim_machine.world.pods.values() if p.spec.name == "short"]

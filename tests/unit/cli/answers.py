@@ -18,6 +18,7 @@ from services.api.why.answer import (
     Why,
 )
 from services.api.why.what_if import Answer, Evicted, Outcome, Place, QueueOutcome, Refused
+from services.api.why.when import When
 from shared.messages.trace import TraceRecord
 from shared.messages.what_if import QueueChange
 
@@ -385,6 +386,17 @@ WHAT_IF = Answer(
         ),
     ],
     refused=[Refused(document=2, field="spec", message="is missing")],
+).model_dump(by_alias=True)
+
+
+WHEN = When(
+    application_id="llm",
+    queue_name="root.ml",
+    sentence="llm is expected to have started by 2026-01-01 00:00:00 UTC, and in nine of ten cases "
+    "by 2026-01-01 02:30:00 UTC.",
+    waiting=8,
+    expected_start=1_767_225_600_000_000_000,
+    latest_start=1_767_234_600_000_000_000,
 ).model_dump(by_alias=True)
 
 

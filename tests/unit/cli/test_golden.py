@@ -21,6 +21,7 @@ COMMANDS = {
     "why-held": (["why", "mpi-next"], {"/v1/why/mpi-next": answers.HELD}),
     "trace": (["trace", "mpi-next"], {"/v1/trace/mpi-next": answers.trace()}),
     "what-if": (["what-if", "--drain", "n1"], {"/v1/what-if": answers.WHAT_IF}),
+    "when": (["when", "llm"], {"/v1/when/llm": answers.WHEN}),
     "pods": (["pods"], {"/v1/pods": {"pods": answers.PODS, "total": 4}}),
     "nodes": (["nodes"], {"/ws/v1/partition/default/nodes": answers.NODES}),
     "queues": (

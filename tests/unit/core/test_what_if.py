@@ -11,7 +11,10 @@ from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
+    AllocationRelease,
     GangSchedulingStyle,
+    RemoveApplicationRequest,
+    TerminationType,
     UpdateConfiguration,
     UserGroupInformation,
 )
@@ -340,6 +343,100 @@ def test_an_expected_start_that_takes_too_many_steps_is_not_told(monkeypatch):
     monkeypatch.setattr(what_if, "MAX_STEPS", 4)
     told = start_of(busy(*range(1, 60)), question(cores=50))
     assert told == (None, "no expected start: to find it takes more steps than a forecast has")
+
+
+def asked_when(core, name="late"):
+    """Return after how many seconds who waits is expected, and nine of ten, and why not."""
+    before = whole(core.partition)
+    (told,) = what_if.forecast(core.partition, WhatIf(when=(name,))).applications
+    assert whole(core.partition) == before
+    moments = (told.expected_start_ns, told.latest_start_ns, told.no_start_before_ns)
+    return tuple(at and (at - core.now_ns) // 10**9 for at in moments), told.no_start
+
+
+def ends(core, name, key, seconds):
+    """Let time pass, and an application end with its pod."""
+    core.now_ns += seconds * 10**9
+    gone = AllocationRelease(name, key, TerminationType.STOPPED_BY_RM, has_succeeded=True)
+    core.update(releases=(gone,), remove_applications=(RemoveApplicationRequest(name),))
+
+
+def ran(core, *seconds, stated=0):
+    """Let pods of root.a run for so long, one after the other."""
+    for at, run in enumerate(seconds):
+        core.application(f"before-{at}", "root.a")
+        core.asks(f"before-{at}", [f"b-{at}"], {"vcore": 1}, allocation_tags=runs(stated))
+        ends(core, f"before-{at}", f"b-{at}", run)
+
+
+def waits(core, cores=1):
+    core.application("late", "root.b")
+    core.asks("late", ["late-0"], {"vcore": cores})
+
+
+def history(*seconds, stated=0):
+    """Return a node that is held by a pod of a queue in which others ran for so long."""
+    core = Core(config_of("{name: a}", "{name: b}"))
+    core.node("n0", vcore=1)
+    ran(core, *seconds, stated=stated)
+    core.application("old", "root.a")
+    core.asks("old", ["old-0"], {"vcore": 1}, allocation_tags=runs(10 * stated))
+    waits(core)
+    return core
+
+
+def test_when_of_who_waits_is_by_what_others_ran():
+    core = history(*range(100, 1100, 100))
+    (start, latest, _), why = asked_when(core)
+    assert (why, 300 <= start <= 800, start < latest <= 1000) == ("", True, True)
+    core.now_ns += 850 * 10**9  # two of its kind ran for longer
+    core.update()
+    (start, latest, _), _ = asked_when(core)
+    assert 50 <= start <= latest <= 150
+
+
+def test_when_of_what_outlives_all_others_is_later_the_longer_it_ran():
+    core = history(10, 10, 10)
+    core.now_ns += 5_000 * 10**9
+    core.update()
+    (start, latest, _), _ = asked_when(core)
+    assert 1_000 < start < 20_000
+    assert latest > start
+
+
+def test_when_by_stated_times_is_as_stated_until_others_used_less_of_theirs():
+    core = busy(600)
+    waits(core)
+    assert asked_when(core) == ((600, 600, 0), "")
+    assert asked_when(history(60, 60, 60, 60, stated=600)) == ((600, 600, 0), "")
+
+
+def test_when_of_one_that_nobody_knows_or_that_waits_for_nothing():
+    core = busy(600)
+    assert not what_if.forecast(core.partition, WhatIf(when=("nobody",))).done
+    (told,) = what_if.forecast(core.partition, WhatIf(when=("old",))).applications
+    assert (told.wanted, told.expected_start_ns) == (0, 0)
+
+
+def test_what_takes_too_many_steps_is_told_as_not_before(monkeypatch):
+    monkeypatch.setattr(what_if, "MAX_STEPS", 4)
+    core = busy(*range(1, 60))
+    waits(core, 50)
+    (start, latest, before), why = asked_when(core)
+    assert (start, latest, before > 0) == (0, 0, True)
+    assert why.endswith("more steps than a forecast has")
+
+
+def test_a_forecast_is_compared_with_what_comes():
+    core = busy(600)
+    waits(core)
+    core.scheduler.handle(envelope(WhatIf(when=("late",))), core.now_ns)
+    core.scheduler.flush(core.now_ns)
+    ends(core, "old", "old-0", 700)
+    told = core.scheduler.figures()
+    assert told["forecasts_compared_total"] == {"default": 1}
+    assert told["forecast_missed_total"] == {"default": 1}
+    assert told["forecast_error_p50_seconds_total"] == {"default": 100}
 
 
 def test_a_node_with_the_last_pod_of_an_application_that_fails_may_be_drained():

@@ -9,10 +9,14 @@ Rule 2: what states nothing is predicted to run for the mean of the last two of 
         Where nodes are held for a gang, what is of a kind that nobody has run yet is guessed: as
         the last two of the same queue and user, else of the queue, else of all.
 Rule 3: what has outlived what was stated or predicted ends at now + max(60 s, its age).
+Rule 4: a forecast draws how long pods run: one of the last KEPT that ran longer than the pod has,
+        of the narrowest kind of which ENOUGH have run. Of what states a run time it is the share of
+        it that others used, and never more than is stated.
 Limit: MAX_KEYS kinds are remembered; of more, the one that ended longest ago is forgotten.
 """
 
 from collections.abc import Mapping
+from zlib import crc32
 
 from services.core.scheduler.model.rows import Application
 from shared.messages.interface import Allocation
@@ -23,6 +27,10 @@ from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND, milliseconds, 
 MAX_KEYS = 10_000  # kinds of pods of which run times are remembered; the oldest is forgotten
 LEAST_NS = seconds(60)
 NEVER_NS = 2**62  # an end of which nothing is known
+KEPT = 16  # of each kind the last so many run times are remembered
+ENOUGH = 3  # of a kind as many have run, else a wider kind is drawn from
+_WHOLE = 1_000_000  # parts of a stated run time; numbers that are drawn are below it
+_MIXES = 0x9E3779B1  # an odd number that spreads a checksum over all its bits
 Key = tuple[object, ...]
 
 
@@ -42,23 +50,54 @@ def stated_ns(
 
 
 class RunTimes:
-    """How long the last two of every kind ran."""
+    """How long the last of every kind ran, and which share of what they stated."""
 
     def __init__(self) -> None:
         self._last: dict[Key, tuple[tuple[str, int], ...]] = {}
+        self._shares: dict[Key, tuple[tuple[str, int], ...]] = {}
+        self.learns = True  # not while pods only end in a forecast
 
-    def ended(self, application: Application, pod: Mapping[str, int], run_ns: int) -> None:
-        """Take in that a pod has run to its end; of one application its longest counts."""
+    def ended(
+        self, application: Application, pod: Mapping[str, int], run_ns: int, stated: int = 0
+    ) -> None:
+        """Take in that a pod has run to its end; of one application its longest counts.
+
+        ``stated`` is for how long it said that it would run, in nanoseconds; 0: nothing.
+        """
+        for key in _keys(application, pod) if self.learns else ():
+            _remember(self._last, key, application.id, run_ns)
+            if stated:
+                _remember(self._shares, key, application.id, run_ns * _WHOLE // stated)
+
+    def drawn_ns(
+        self,
+        application: Application,
+        pod: Mapping[str, int],
+        ran_ns: int,
+        stated: int,
+        chance: int,
+    ) -> int:
+        """Return for how long a pod runs that has run for a time, by chance; 0: nothing is known.
+
+        ``chance`` is from 0 to below a million: the same chance, the same answer. Of those that ran
+        for no longer than it has nothing follows: then it runs on for as long as it did, at the
+        median.
+        """
+        table, unit = (self._shares, stated) if stated else (self._last, _WHOLE)
+        found: tuple[tuple[str, int], ...] = ()
         for key in _keys(application, pod):
-            self._remember(key, application.id, run_ns)
-
-    def _remember(self, key: Key, name: str, run_ns: int) -> None:
-        last = self._last.pop(key, ())
-        if last and last[-1][0] == name:
-            last, run_ns = last[:-1], max(run_ns, last[-1][1])
-        elif len(self._last) >= MAX_KEYS:
-            del self._last[next(iter(self._last))]
-        self._last[key] = (*last[-1:], (name, run_ns))
+            found = table.get(key, ())
+            if len(found) >= ENOUGH:
+                break
+        if not found:
+            return stated
+        runs = sorted(run * unit // _WHOLE for _, run in found)
+        longer = [run for run in runs if run > ran_ns]
+        if longer:
+            drawn = longer[chance * len(longer) // _WHOLE]
+        else:
+            drawn = max(ran_ns, LEAST_NS) * _WHOLE // (_WHOLE - chance)
+        return min(drawn, stated) if stated > ran_ns else drawn
 
     def predicted_ns(self, application: Application, pod: Mapping[str, int]) -> int:
         """Return for how long a pod would run, by what is known of others; 0: nothing is."""
@@ -69,8 +108,24 @@ class RunTimes:
         return next(filter(None, map(self._mean_ns, _keys(application, pod))), 0)
 
     def _mean_ns(self, key: Key) -> int:
-        last = self._last.get(key, ())
+        last = self._last.get(key, ())[-2:]
         return _rounded_up(sum(run for _, run in last) // len(last)) if last else 0
+
+
+def _remember(
+    table: dict[Key, tuple[tuple[str, int], ...]], key: Key, name: str, value: int
+) -> None:
+    last = table.pop(key, ())
+    if last and last[-1][0] == name:
+        last, value = last[:-1], max(value, last[-1][1])
+    elif len(table) >= MAX_KEYS:
+        del table[next(iter(table))]
+    table[key] = (*last[1 - KEPT :], (name, value))
+
+
+def chance_of(name: str, draw: int) -> int:
+    """Return a number from 0 to below a million, drawn for a name: the same for the same draw."""
+    return (crc32(f"{draw}/{name}".encode()) * _MIXES % 2**32) * _WHOLE // 2**32
 
 
 def _keys(application: Application, pod: Mapping[str, int]) -> tuple[Key, ...]:

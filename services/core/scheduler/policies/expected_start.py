@@ -1,29 +1,39 @@
-"""When all of an application would have started, by what running pods say of how long they run.
+"""When all of an application would have started: the cycle itself, run forward in virtual time.
 
-Rule 1: a pod ends when its time is up, counted from when it was placed: what it states itself
-        (``muster.io/run-seconds``, ``activeDeadlineSeconds``), or its own or its application's
-        execution timeout, the first of these. One that is being released ends now.
+Rule 1: a pod ends when its time is up, counted from when it was placed. How long it runs is drawn
+        (``model/run_times.py``, rule 4): by what others of its kind ran, and by what it states
+        itself (``muster.io/run-seconds``, ``activeDeadlineSeconds``, execution timeouts). Where no
+        other has ended yet, what it states counts. One that is being released ends now.
 Rule 2: the clock is moved to the next end, the pods that end then are released, and the cycle runs,
-        as it will. What it places, and says for how long it runs, ends in its turn. The expected
-        start is when none of an application's asks waits any more.
-Rule 3: pods of which nothing is known run on. Where that leaves no start, they are counted. Nobody
+        as it will. What it places, and for how long that runs is known, ends in its turn. The
+        expected start is when none of an application's asks waits any more.
+Rule 3: this is done DRAWS times, each with other run times: told is the median, and when nine of
+        ten have started. Where nothing is left to chance it is done once.
+Rule 4: pods of which nothing is known run on. Where that leaves no start, they are counted. Nobody
         new comes, nobody is preempted, and no timeout of a gang that waits passes.
 Limits: MAX_ENDS ends, and as many steps as the caller says: an end, or a decision of the cycle.
+Where they are used up, told is the moment before which it does not start ("at least"). Where more
+than MAX_PODS_DRAWN pods would run in all draws together, there are fewer draws, but LEAST_DRAWS.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from heapq import heapify, heappop, heappush, nsmallest
+from dataclasses import dataclass, replace
+from heapq import heappop, heappush, nsmallest
 
 from services.core.scheduler.actions import patience
 from services.core.scheduler.intake import updates
 from services.core.scheduler.model.rows import Application
-from services.core.scheduler.model.run_times import stated_ns
+from services.core.scheduler.model.run_times import NEVER_NS, chance_of, stated_ns
 from services.core.scheduler.statement.journal import Allocated, RunPlaced
 from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.tentative import tentative
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 
 MAX_ENDS = 1_000  # pods whose ends an expected start may wait for; there is none, and it says so
+DRAWS = 15  # of run times, for one expected start
+LEAST_DRAWS = 3
+MAX_PODS_DRAWN = 100_000  # pods that run, in all draws together; more: fewer draws
+_MOST_PERCENT = 90
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -37,14 +47,19 @@ class _End:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When an application is expected to have started; 0: never, and ``why`` says so."""
+    """When an application is expected to have started, at the median and in nine of ten draws.
+
+    0: never, and ``why`` says so; ``at_least_ns`` is then the moment up to which it was looked at.
+    """
 
     at_ns: int
     why: str = ""
+    most_ns: int = 0
+    at_least_ns: int = 0
 
 
 NOW = Start(0)  # of what waits for nothing
-_OUT_OF_STEPS = Start(0, "no expected start: to find it takes more steps than a forecast has")
+_OUT_OF_STEPS = "no expected start: to find it takes more steps than a forecast has"
 
 
 def expected(
@@ -56,26 +71,103 @@ def expected(
     """Return the expected starts of applications, of which these asks wait.
 
     ``run`` runs the cycle and returns how many decisions it made; ``most`` is how many steps may be
-    taken. The partition is left as it would be at the last of them.
+    taken in all. The partition is left as it is.
     """
-    ends, running = _ends(partition)
-    known = len(ends)
-    heapify(ends)
-    found: dict[Application, Start] = {}
-    taken = passed = 0
-    while ends and len(found) < len(waiting) and passed < MAX_ENDS:
-        if taken > most:
-            return {application: found.get(application, _OUT_OF_STEPS) for application in waiting}
-        seen, gone = len(partition.journal), _pass_to_next(partition, ends)
-        passed += gone
-        taken += gone + run()
-        for end in _of_placed(partition, partition.journal.since(seen)):
-            heappush(ends, end)
-        for application, keys in waiting.items():
-            if application not in found and application.group_of.keys().isdisjoint(keys):
-                found[application] = Start(partition.now_ns)
-    none = Start(0, _why_none(known, running))
-    return {application: found.get(application, none) for application in waiting}
+    found: list[dict[Application, Start]] = []
+    taken = 0
+    draws = 1
+    while len(found) < draws and (taken <= most or not found):
+        with tentative(partition):
+            partition.run_times.learns = False
+            draw = _Draw(partition, len(found))
+            found.append(draw.forward(waiting, run, most - taken))
+        taken += draw.taken
+        if draw.is_by_chance:
+            draws = min(DRAWS, max(LEAST_DRAWS, MAX_PODS_DRAWN // max(1, draw.running)))
+        if draw.is_cut_short and len(found) > 1:
+            found.pop()
+            break
+    return {each: _of_draws([starts[each] for starts in found]) for each in waiting}
+
+
+def _of_draws(starts: list[Start]) -> Start:
+    """Return what several draws come to: never comes after any moment."""
+    ordered = sorted(starts, key=lambda start: start.at_ns or NEVER_NS)
+    middle, last = (
+        ordered[-(-len(ordered) * percent // 100) - 1] for percent in (50, _MOST_PERCENT)
+    )
+    if not middle.at_ns:
+        return middle
+    return replace(middle, most_ns=last.at_ns)
+
+
+class _Draw:
+    """One run forward; the partition is changed by it."""
+
+    def __init__(self, partition: Partition, number: int) -> None:
+        self.partition, self._number = partition, number
+        self.taken = self.running = self.known = 0
+        self.is_by_chance = self.is_cut_short = False
+        self._ends = nsmallest(MAX_ENDS, self._of_running())  # in order, so that it is a heap
+
+    def forward(
+        self, waiting: Mapping[Application, Iterable[str]], run: Callable[[], int], most: int
+    ) -> dict[Application, Start]:
+        """Return when each has started, with ``most`` steps at the most."""
+        partition, ends = self.partition, self._ends
+        found: dict[Application, Start] = {}
+        known, passed = len(ends), 0
+        while ends and len(found) < len(waiting) and passed < MAX_ENDS:
+            if self.taken > most:
+                self.is_cut_short = True
+                out = Start(0, _OUT_OF_STEPS, at_least_ns=partition.now_ns)
+                return {application: found.get(application, out) for application in waiting}
+            seen, gone = len(partition.journal), _pass_to_next(partition, ends)
+            passed += gone
+            self.taken += gone + run()
+            for end in self._of_placed(partition.journal.since(seen)):
+                heappush(ends, end)
+            for application, keys in waiting.items():
+                if application not in found and application.group_of.keys().isdisjoint(keys):
+                    found[application] = Start(partition.now_ns)
+        why = _why_none(known, self.running)
+        none = Start(0, why, at_least_ns=partition.now_ns if passed >= MAX_ENDS else 0)
+        return {application: found.get(application, none) for application in waiting}
+
+    def _of_placed(self, entries: list[object]) -> Iterator[_End]:
+        """Yield the ends of what has been placed."""
+        for entry in entries:
+            placed: Iterable[tuple[Application, Allocation]] = ()
+            if isinstance(entry, Allocated):
+                placed = ((entry.application, entry.allocation),)
+            elif isinstance(entry, RunPlaced):
+                placed = ((application, allocation) for application, _, allocation in entry.placed)
+            for application, allocation in placed:
+                at_ns = self._end_ns(application, allocation)
+                if at_ns:
+                    yield _End(at_ns, allocation.allocation_key, application.id)
+
+    def _of_running(self) -> Iterator[_End]:
+        for application in self.partition.applications.values():
+            for key, allocation in application.allocations.items():
+                self.running += 1
+                at_ns = self._end_ns(application, allocation)
+                if at_ns:
+                    yield _End(at_ns, key, application.id)
+
+    def _end_ns(self, application: Application, allocation: Allocation) -> int:
+        """Return when an allocation ends; 0: not known."""
+        key, now_ns = allocation.allocation_key, self.partition.now_ns
+        if key in application.released:
+            return 0 if key in application.stuck else now_ns
+        since_ns = application.placed_ns.get(key, now_ns)
+        timeout_ms = allocation.exec_timeout_milli_seconds
+        stated = stated_ns(application, allocation.allocation_tags, timeout_ms, since_ns)
+        chance = chance_of(application.id if application.is_gang else key, self._number)
+        times, pod = self.partition.run_times, allocation.resource_per_alloc
+        runs_ns = times.drawn_ns(application, pod, now_ns - since_ns, stated, chance)
+        self.is_by_chance |= runs_ns != stated
+        return since_ns + runs_ns if runs_ns else 0
 
 
 def _pass_to_next(partition: Partition, ends: list[_End]) -> int:
@@ -98,20 +190,6 @@ def _pass_to_next(partition: Partition, ends: list[_End]) -> int:
     return gone
 
 
-def _of_placed(partition: Partition, entries: list[object]) -> Iterator[_End]:
-    """Yield the ends of what has been placed."""
-    for entry in entries:
-        placed: Iterable[tuple[Application, Allocation]] = ()
-        if isinstance(entry, Allocated):
-            placed = ((entry.application, entry.allocation),)
-        elif isinstance(entry, RunPlaced):
-            placed = ((application, allocation) for application, _, allocation in entry.placed)
-        for application, allocation in placed:
-            at_ns = _end_ns(partition, application, allocation)
-            if at_ns:
-                yield _End(at_ns, allocation.allocation_key, application.id)
-
-
 def _why_none(known: int, running: int) -> str:
     if known == MAX_ENDS:
         return f"no expected start: it would wait still when the next {MAX_ENDS} pods had ended"
@@ -119,30 +197,3 @@ def _why_none(known: int, running: int) -> str:
         unknown = running - known
         return f"no expected start: {unknown} of {running} running pods state no run time"
     return f"no expected start: it would wait still when all {running} running pods had ended"
-
-
-def _ends(partition: Partition) -> tuple[list[_End], int]:
-    """Return the first pods to end, and how many run in all."""
-    running = 0
-
-    def known() -> Iterator[_End]:
-        nonlocal running
-        for application in partition.applications.values():
-            for key, allocation in application.allocations.items():
-                running += 1
-                at_ns = _end_ns(partition, application, allocation)
-                if at_ns:
-                    yield _End(at_ns, key, application.id)
-
-    return nsmallest(MAX_ENDS, known()), running
-
-
-def _end_ns(partition: Partition, application: Application, allocation: Allocation) -> int:
-    """Return when an allocation ends; 0: not known."""
-    key, now_ns = allocation.allocation_key, partition.now_ns
-    if key in application.released:
-        return 0 if key in application.stuck else now_ns
-    since_ns = application.placed_ns.get(key, now_ns)
-    timeout_ms = allocation.exec_timeout_milli_seconds
-    runs_ns = stated_ns(application, allocation.allocation_tags, timeout_ms, since_ns)
-    return since_ns + runs_ns if runs_ns else 0

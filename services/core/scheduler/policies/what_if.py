@@ -8,8 +8,9 @@ Rule 2: where asks are left that wait, the clock is moved to when the last of th
         back what is over their max do so last.
 Rule 3: of a node that is drained, all pods but those that must be there end, and are asked for
         again at once.
-Rule 4: for what is submitted and would wait, the expected start is looked for: the clock moved on
-        from end to end of the pods that run (``expected_start.py``).
+Rule 4: for what is submitted and would wait, and for who waits already and is asked about, the
+        expected start is looked for: the clock moved on from end to end of the pods that run
+        (``expected_start.py``).
 Rule 5: a question may suppose several changes at once. They are made in this order: queues, added
         nodes, deleted applications, the drained node, submitted applications; then one cycle runs.
 Limits: MAX_STEPS decisions of the cycle; what is not placed by then is said. MAX_LOOKS searches for
@@ -140,14 +141,17 @@ class _Forecaster:
             with tentative(self._partition):
                 victims = self._victims(waiting if config is not None else new)
                 victims += self._over_maxima() if config is not None else []
-        if new:
-            self._expect(new)
+        names = question.when
+        timed = [asked for asked in waiting if asked.is_new or asked.application.id in names]
+        if timed:
+            self._expect(timed)
         return self._told(question, victims)
 
     def _suppose(self, question: WhatIf, config: PartitionConfig | None) -> None:
         """Make the changes that a question supposes (rule 5). Raises UnansweredError."""
         if config is not None:
             self._configure(config)
+        self._ask_when(question.when)
         if question.add_nodes:
             self._add_nodes(question.add_nodes, question.like)
         for name in question.delete:
@@ -193,6 +197,14 @@ class _Forecaster:
             if application.state in _MAY_START:
                 asks = {ask.key: ask.request for ask in application.asks()}
                 self._tell_of(application, asks)
+
+    def _ask_when(self, names: tuple[str, ...]) -> None:
+        """Have applications told of that are there."""
+        for name in names:
+            application = self._partition.applications.get(name)
+            if application is None:
+                raise UnansweredError(f"there is no application {name!r}")
+            self._tell_of(application, {ask.key: ask.request for ask in application.asks()})
 
     def _tell_of(
         self, application: Application, asks: dict[str, AllocationAsk], *, is_new: bool = False
@@ -432,6 +444,8 @@ def _told(asked: _Asked) -> ForecastApplication:
         message=text_of(refusal) if refusal is not None else "",
         expected_start_ns=asked.start.at_ns,
         no_start=asked.start.why,
+        latest_start_ns=asked.start.most_ns,
+        no_start_before_ns=asked.start.at_least_ns,
         places=tuple(
             ForecastPlace(key, asked.asks[key].allocation_tags.get(POD_NAME_TAG, ""), node_id)
             for key, node_id in places[:MAX_PLACES]

@@ -515,7 +515,11 @@ class Partition:
         run_ns = self.now_ns - application.placed_ns.get(allocation.allocation_key, self.now_ns)
         is_used = self.settings.reservations != NONE
         if is_used and not (is_preempted or allocation.placeholder):
-            self.run_times.ended(application, allocation.resource_per_alloc, run_ns)
+            timeout_ms = allocation.exec_timeout_milli_seconds
+            stated = stated_ns(
+                application, allocation.allocation_tags, timeout_ms, self.now_ns - run_ns
+            )
+            self.run_times.ended(application, allocation.resource_per_alloc, run_ns, stated)
         node = self.nodes.nodes.get(allocation.node_id)
         attributes = node.attributes if node is not None else {}
         resource_history.count(

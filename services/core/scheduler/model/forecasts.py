@@ -1,0 +1,72 @@
+"""What was told of when applications start, compared with when they did.
+
+Rule: of an application that was asked about the last forecast counts. It has come when none of the
+asks waits any more of which it was told; the error is how far that is from what was told. One
+that goes without having started is not counted.
+Limit: MAX_FORECASTS are remembered; of more, the oldest is forgotten.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from services.core.scheduler.model.rows import Application
+from shared.model.units import NANOS_PER_SECOND
+
+MAX_FORECASTS = 200  # forecasts of a partition that wait for what comes; the oldest is forgotten
+
+
+@dataclass(slots=True)
+class _Told:
+    application: Application
+    start_ns: int
+    latest_ns: int
+    keys: list[str]
+
+
+@dataclass(slots=True)
+class Forecasts:
+    """What was told, and how far off it was until now."""
+
+    compared: int = 0
+    missed: int = 0  # started after the moment that was told for nine of ten
+    error_ns: int = 0  # of the median, all together
+    latest_error_ns: int = 0  # of the moment for nine of ten
+    _told: dict[str, _Told] = field(default_factory=dict)
+
+    def told(
+        self, application: Application, start_ns: int, latest_ns: int, keys: Iterable[str]
+    ) -> None:
+        """Remember what was told of an application, of which these asks wait."""
+        if not start_ns:
+            return
+        self._told.pop(application.id, None)
+        if len(self._told) >= MAX_FORECASTS:
+            del self._told[next(iter(self._told))]
+        self._told[application.id] = _Told(application, start_ns, latest_ns, [*keys])
+
+    def look(self, now_ns: int) -> None:
+        """Compare those that have started by now; to be called after a cycle."""
+        for name, told in [*self._told.items()]:
+            asks, keys = told.application.group_of, told.keys
+            while keys and keys[-1] not in asks:
+                keys.pop()
+            if keys:
+                continue
+            del self._told[name]
+            if told.application.allocations:
+                self._compare(told, now_ns)
+
+    def _compare(self, told: _Told, now_ns: int) -> None:
+        self.compared += 1
+        self.missed += now_ns > told.latest_ns > 0
+        self.error_ns += abs(now_ns - told.start_ns)
+        self.latest_error_ns += abs(now_ns - (told.latest_ns or told.start_ns))
+
+    def figures(self, name: str) -> dict[str, int | dict[str, int]]:
+        """Return them as figures of a partition."""
+        return {
+            "forecasts_compared_total": {name: self.compared},
+            "forecast_missed_total": {name: self.missed},
+            "forecast_error_p50_seconds_total": {name: self.error_ns // NANOS_PER_SECOND},
+            "forecast_error_p90_seconds_total": {name: self.latest_error_ns // NANOS_PER_SECOND},
+        }
