@@ -78,6 +78,12 @@ def why_routes(replica: Replica) -> APIRouter:
         found = evictions(replica.chosen(partition))
         return answer(request, [item.model_dump(by_alias=True) for item in found])
 
+    _add_forecasts(router, replica)
+    return router
+
+
+def _add_forecasts(router: APIRouter, replica: Replica) -> None:
+    """Add what the core is asked for."""
     turns = _Turns()
 
     @router.get(
@@ -111,8 +117,6 @@ def why_routes(replica: Replica) -> APIRouter:
             forecast = await replica.ask(question, request, where)
         assert isinstance(forecast, Forecast)
         return answer(request, what_if.dump(what_if.answer_of(question, forecast)))
-
-    return router
 
 
 def _at_the_broker(replica: Replica) -> str:

@@ -15,7 +15,7 @@ Name = Annotated[str, name_argument("NAME", "An application's ID.", complete_app
 @app.command()
 @shown
 def when(client: Client, name: Name, partition: AnyPartition = "") -> Report:
-    """Say when an application that waits is expected to start.
+    """Say when an application will have started.
 
     The median of what may come, and by when it has started in nine of ten cases.
     """

@@ -33,7 +33,7 @@ MAX_ENDS = 1_000  # pods whose ends an expected start may wait for; there is non
 DRAWS = 15  # of run times, for one expected start
 LEAST_DRAWS = 3
 MAX_PODS_DRAWN = 100_000  # pods that run, in all draws together; more: fewer draws
-_MOST_PERCENT = 90
+_LATEST_PERCENT = 90
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -94,7 +94,7 @@ def _of_draws(starts: list[Start]) -> Start:
     """Return what several draws come to: never comes after any moment."""
     ordered = sorted(starts, key=lambda start: start.at_ns or NEVER_NS)
     middle, last = (
-        ordered[-(-len(ordered) * percent // 100) - 1] for percent in (50, _MOST_PERCENT)
+        ordered[-(-len(ordered) * percent // 100) - 1] for percent in (50, _LATEST_PERCENT)
     )
     if not middle.at_ns:
         return middle
