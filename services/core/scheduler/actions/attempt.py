@@ -24,11 +24,6 @@ class Attempt:
         """Return where the attempt is, for a rollback."""
         return self._statement.checkpoint()
 
-    def allocate(self, task: Task, node: Node) -> None:
-        """Place a task on idle room."""
-        assert isinstance(task.pod, Ask)
-        self._statement.allocate(task.job.application, task.pod, node)
-
     def pipeline(self, task: Task, node: Node) -> None:
         """Place a task on room that is being released; where it was before it just stays.
 

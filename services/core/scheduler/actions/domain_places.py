@@ -20,6 +20,7 @@ from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask
 from services.core.scheduler.nodes.domains import EVERYWHERE, Bond, DomainTree, Wish
+from services.core.scheduler.nodes.node_order import AS_CONFIGURED
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.place import packing, spread
 from services.core.scheduler.place.one import node_for
@@ -235,6 +236,8 @@ class _InDomains:
         stays = asked if self._backfill else filters.has_room  # what may change of the last node
         among = None if where.rows is None else np.flatnonzero(where.rows)
         is_counted, rows, last = self._is_counted(shape), None, None
+        ranks = () if where.ranks is None else (where.ranks,)
+        order = nodes.order.in_domains(*ranks) if where.is_packed else AS_CONFIGURED
         for _ in asks:
             if among is None and where.ranks is None:
                 yield node_for(nodes, shape, backfill=self._backfill)
@@ -244,7 +247,7 @@ class _InDomains:
                 rows = np.flatnonzero(mask) if among is None else among[mask]
             elif not stays.holds(last, shape):
                 rows = rows[rows != last.row]
-            last = nodes.order.first(rows, shape, where.ranks, is_packed=where.is_packed)
+            last = nodes.order.first(rows, shape, order)
             yield last
 
     # --- evidence -------------------------------------------------------------------------------

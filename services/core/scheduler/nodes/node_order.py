@@ -6,7 +6,7 @@ node is found without reading all of them.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -22,7 +22,8 @@ from services.core.scheduler.nodes.node_view import NodeNumber, NodeViews
 from services.core.scheduler.nodes.pod_topology import PodIndex
 from services.core.scheduler.nodes.scores import DEFAULT_WEIGHTS, SCORES
 from services.core.scheduler.nodes.scores.base import NodeScore, Scored
-from services.core.scheduler.nodes.scores.packing import Packing
+from services.core.scheduler.nodes.scores.idle import IdleFirst
+from services.core.scheduler.nodes.scores.packing import Packing, Spreading
 from services.core.scheduler.nodes.scores.plugins import PluginScore
 from services.core.scheduler.nodes.scores.preferences import Preferences
 from services.core.scheduler.nodes.scores.recent import RecentAsks
@@ -31,14 +32,32 @@ from shared.model.names import BINPACKING, FAIR
 _BY_ITSELF = BINPACKING  # where the score looks at the ask: what a node scores by itself
 
 
-class RowScore(Protocol):
+class NodeNumbers(Protocol):
+    """A score of rows."""
+
+    def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[Any]:
+        """Return what some rows score; less is better, and infinity is never taken."""
+
+
+class RowScore(NodeNumbers, Protocol):
     """A score that comes before the configured one."""
 
     def matters(self, shape: Shape) -> bool:
         """Return whether nodes may score differently for a shape."""
 
-    def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[Any]:
-        """Return what some rows score; less is better, and infinity is never taken."""
+
+class Order(NamedTuple):
+    """An order of nodes other than the configured one.
+
+    ``before`` come after what the ask would rather have, and before the scores of plugins; ``by``
+    takes the place of the configured score.
+    """
+
+    before: tuple[RowScore, ...] = ()
+    by: NodeNumbers | None = None
+
+
+AS_CONFIGURED = Order()
 
 
 class NodeOrder:
@@ -54,7 +73,8 @@ class NodeOrder:
     ) -> None:
         self._columns, self._views, self._filters = columns, views, filters
         self._devices = devices
-        self.packing = Packing(columns)
+        self._packing, self._spreading = Packing(columns), Spreading(columns)
+        self._idle_first = IdleFirst(filters.has_room)
         self.has_room, self.is_free = filters.has_room.holds, filters.indexed.holds
         self.ranks = Ranks()
         self.index = NodeIndex(self)
@@ -96,6 +116,17 @@ class NodeOrder:
         fixed = [score for score in self.of_plugins if score.is_fixed]
         self._filters.use(hooks)
         self._views.watch(self._filters.of_node, [*numbers, *fixed])
+
+    # --- orders under the policy kai ------------------------------------------------------------
+
+    def in_domains(self, *before: RowScore) -> Order:
+        """Return the order for idle room: binpacking is kai's packing, others are as configured."""
+        return Order(before, self._packing if self.policy == BINPACKING else None)
+
+    def in_searches(self, *before: RowScore) -> Order:
+        """Return the order for room that may be released yet: idle nodes first, then by room."""
+        by = self._spreading if self.policy == FAIR else self._packing
+        return Order((*before, self._idle_first), by)
 
     # --- the first node -------------------------------------------------------------------------
 
@@ -149,22 +180,11 @@ class NodeOrder:
     def _first_of_mask(self, mask: Mask, shape: Shape) -> Node | None:
         return self.first(np.flatnonzero(mask), shape)
 
-    def first(
-        self,
-        rows: Amounts,
-        shape: Shape,
-        own: RowScore | None = None,
-        *,
-        is_packed: bool = False,
-    ) -> Node | None:
-        """Return the first of some rows, None where there is none.
-
-        A score of the caller's ``own`` comes after what the ask would rather have. With
-        ``is_packed`` binpacking is that of the policy kai.
-        """
+    def first(self, rows: Amounts, shape: Shape, order: Order = AS_CONFIGURED) -> Node | None:
+        """Return the first of some rows, None where there is none."""
         before = self._before
-        if own is not None:
-            before = [self._preferences, own, *self.of_plugins]
+        if order.before:
+            before = [self._preferences, *order.before, *self.of_plugins]
         for score in before:
             if rows.size and score.matters(shape):
                 numbers = score.of_rows(rows, shape)
@@ -172,19 +192,11 @@ class NodeOrder:
                 rows = rows[(numbers == least) & (numbers < np.inf)]
         if not rows.size:
             return None
-        by = self.packing if is_packed and self.policy == BINPACKING else self.score
-        scores = by.of_rows(rows, shape)
+        scores = (order.by or self.score).of_rows(rows, shape)
         ties = rows[scores == scores.min()]
         if ties.size > 1:
             ties = ties[[int(np.argmin(self.ranks.of(ties)))]]
         return self._columns.rows[int(ties[0])]
-
-    def first_by_plugins(self, rows: Amounts, shape: Shape) -> Amounts:
-        """Return those of some rows that plugins put first; none where they score no row."""
-        for score in self.of_plugins:
-            numbers = score.of_rows(rows, shape)
-            rows = rows[(numbers == numbers.min(initial=np.inf)) & (numbers < np.inf)]
-        return rows
 
     def led_by(self, node: Node, shape: Shape) -> object | None:
         """Return the index that a node leads, so that it stays the first while it takes what comes.

@@ -1,8 +1,9 @@
-"""The packing of the policy kai: the node with the least room left, of what is asked for.
+"""Packing and spreading of the policy kai: by the room of what is asked for, coming room included.
 
-Order: nodes without accelerators for asks without (resource type), then the least of accelerators,
-else of processors, else of the first type by name, that is left or being released. Amounts, not
-shares: of two empty nodes the smaller one. Source: docs/rules/kai.md#scores-and-domains.
+Order when packing: nodes without accelerators for asks without (resource type), then the least of
+accelerators, else of processors, else of the first type by name, that is left or being released.
+Amounts, not shares: of two empty nodes the smaller one. When spreading: the resource type, too, and
+then the largest share that is left. Source: docs/rules/kai.md#scores-and-domains.
 """
 
 import numpy as np
@@ -31,9 +32,24 @@ class Packing:
             marks -= (gpus == 0) * _TYPE_MARKS
         known = self._columns.numbers
         name = GPU if wants_gpu else VCORE if VCORE in known else min(known, default=VCORE)
+        return marks - self._place(rows, name) * _PLACE_MARKS
+
+    def _place(self, rows: Amounts, name: str) -> NDArray[np.float64]:
+        """Return from 0 to 1 how good rows are by what they will have of a type."""
         room = self._columns.amounts(name, When.EXPECTED, rows)
         low, high = (0, 0) if room is None else (room.min(), room.max())
         if room is None or low == high:
-            return marks - _PLACE_MARKS
-        marks -= _PLACE_MARKS * (1 - (room - float(low)) / (float(high) - float(low)))
-        return marks
+            return np.ones(rows.size, dtype=np.float64)
+        place: NDArray[np.float64] = 1 - (room - float(low)) / (float(high) - float(low))
+        return place
+
+
+class Spreading(Packing):
+    """The other way round: the node with the largest share that is left."""
+
+    def _place(self, rows: Amounts, name: str) -> NDArray[np.float64]:
+        room = self._columns.amounts(name, When.EXPECTED, rows)
+        total = self._columns.amounts(name, When.EMPTY, rows)
+        if room is None or total is None:
+            return np.zeros(rows.size, dtype=np.float64)
+        return room / np.maximum(total, 1)
