@@ -28,6 +28,11 @@ class GangTree:
     topology: TopologyConstraint = NO_TOPOLOGY
 
     @property
+    def constraint(self) -> TopologyConstraint | None:
+        """Return in which domains it is to be, by itself; None: in any."""
+        return self.topology if self.topology != NO_TOPOLOGY else None
+
+    @property
     def has_topology(self) -> bool:
         """Return whether it, or a part of it, is to be in one domain of the nodes."""
         return self.topology != NO_TOPOLOGY or any(part.has_topology for part in self.parts)

@@ -143,7 +143,7 @@ def agree(table, shape, need, on):
         )
         number = table.room.places(shape)[row]
         assert min(number, 6) == most(node.devices, need)
-        empty = table.room.places(shape, when_empty=True)[row]
+        empty = table.room.places(shape, when=When.EMPTY)[row]
         assert min(empty, 6) == most([WHOLE] * len(node.devices), need)
         assert table.filters.could_hold.mask(shape)[row] == bool(
             sets([WHOLE] * len(node.devices), need)

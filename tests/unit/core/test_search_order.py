@@ -9,12 +9,17 @@ from shared.messages.interface import (
     NodeInfo,
     TerminationType,
 )
+from tests import domains
 from tests.builders import Core, section
 from tests.table import each_row
 
 SORTED = """
 partitions: [{name: default, nodesortpolicy: {type: %s},
   queues: [{name: root, submitacl: '*', queues: [{name: a}]}]}]
+"""
+PACKED = """
+partitions: [{name: default, nodesortpolicy: {type: binpacking},
+  queues: [{name: root, submitacl: '*', queues: [{name: default}]}]}]
 """
 N1 = Requirement("name", "In", ("n1",))
 PREFERS_N1 = Constraints(preferred_nodes=(NodeTerm((N1,), weight=100),))
@@ -47,16 +52,15 @@ def gang_of_two(core, first):
     core.update(new_applications=(request,), asks=asks)
 
 
-def places(core):
+def places(core, name="high"):
     """Let the search run and the pods that it evicts end; return where the gang's members are."""
-    evicted = []
-    while not evicted:
-        evicted = section(core.fire_own("preemption"), "released_allocations")
+    looks = (section(core.fire_own("preemption"), "released_allocations") for _ in range(20))
+    evicted = next(filter(None, looks))
     for item in evicted:
         why = TerminationType.PREEMPTED_BY_SCHEDULER
         core.update(releases=(AllocationRelease(item.application_id, item.allocation_key, why),))
     core.check()
-    held = core.partition.applications["high"].allocations.values()
+    held = core.partition.applications[name].allocations.values()
     return {each.allocation_key: each.node_id for each in held}
 
 
@@ -75,3 +79,20 @@ def test_members_wait_in_the_order_of_what_they_prefer_and_of_what_will_be_left(
     gang_of_two(core, first)
     other = {"n0": "n1", "n1": "n0"}[node]
     assert places(core) == {"h0": node, "h1": other}
+
+
+def full_of_low(blocks):
+    """Return a core with blocks of racks of nodes with so many places, each of which is taken."""
+    core = domains.cluster(blocks, settings=(("policy", "kai"),), config=PACKED)
+    count = sum(sum(nodes) for racks in blocks for nodes in racks)
+    core.application("low", "root.default")
+    core.asks("low", [f"low-{at}" for at in range(count)], {"vcore": 1}, priority=1)
+    return core
+
+
+def test_members_wait_first_in_the_preferred_domain_that_will_have_the_most_room():
+    core = full_of_low([[[1, 1], [2, 1], [1, 1]]])
+    wish = domains.near(required="block", preferred="rack")
+    domains.gang(core, "gang", ("w", 7, wish), priority=9)
+    nodes = list(dict(sorted(places(core, "gang").items())).values())
+    assert nodes == ["0-1-1", "0-1-0", "0-1-0", "0-2-0", "0-2-1", "0-0-0", "0-0-1"]

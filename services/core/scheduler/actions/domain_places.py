@@ -9,7 +9,7 @@ Cost: a sum of the nodes at each level for each part, and what placing its pods 
 """
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import islice
 
 import numpy as np
@@ -19,33 +19,19 @@ from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask
-from services.core.scheduler.nodes.domains import EVERYWHERE, Bond, DomainTree, Wish
+from services.core.scheduler.nodes.domains import EVERYWHERE, Bond, Wish
 from services.core.scheduler.nodes.node_order import AS_CONFIGURED
 from services.core.scheduler.nodes.node_table import NodeTable
-from services.core.scheduler.place import packing, spread
 from services.core.scheduler.place.one import node_for
-from services.core.scheduler.place.packing import Ranks
 from services.core.scheduler.place.place import Unplaced, place
-from services.core.scheduler.place.units import ALL, At, Units, units_of
+from services.core.scheduler.place.regions import Region, at_home, regions, shared_out
+from services.core.scheduler.place.units import Units, units_of
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.gang_tree import GangTree
-from shared.messages.interface import NO_TOPOLOGY
 from shared.model.reasons import Fact, Kind, Reason, Refusal
 
 MAX_SHOWN = 3  # applications named as being in the best domain; the others are left out
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Region:
-    """A domain in which pods go: its rows (None: all), and what was wished that led there."""
-
-    rows: Mask | None = None
-    wish: Wish | None = None
-    at: At = ALL
-    gaps: tuple[int, dict[int, int]] | None = None  # slices that have begun: level, what they lack
-    is_packed: bool = False  # node by node by their order, those of the best ranks first
-    ranks: Ranks | None = None
 
 
 def find(
@@ -97,7 +83,7 @@ class _InDomains:
             part.name,
             members=members,
             tasks=sets[0] if len(sets) == 1 else [],
-            topology=part.topology if part.topology != NO_TOPOLOGY else None,
+            topology=part.constraint,
         )
         self._parts[found] = part
         return found
@@ -140,27 +126,15 @@ class _InDomains:
             return
         if isinstance(wish, str):
             return
-        counts = self._counts(group)
-        rows, gaps = self._at_home(group, wish, where, sum(counts.values()))
-        held = [
-            (units_of(wish, self._room(shape, rows), gaps), count)
-            for shape, count in counts.items()
-        ]
-        if not held:
-            return
-        (first, count), *others = held
-        is_kai = self._application.is_kai
-        is_packed = is_kai and packing.is_packed(wish)
-        failed: set[object] = set()  # another domain like one that has failed would fail as well
-        for at in spread.candidates(wish, first, count, from_the_top=is_kai):
-            if failed and first.pattern(at) in failed:
-                continue
-            if all(units.of(at) >= number for units, number in others):
-                ranks = packing.ranks(wish, first, at) if is_packed else None
-                own = self._rows_of(wish.tree, at, rows)
-                yield Region(own, wish, at, gaps, is_packed, ranks)
-                if self._is_of_one_shape:
-                    failed.add(first.pattern(at))
+        yield from regions(
+            self._nodes.domains,
+            wish,
+            self._counts(group),
+            self._room,
+            self._at_home(group, wish, where),
+            is_kai=self._application.is_kai,
+            is_alike=self._is_of_one_shape,
+        )
 
     def _wish(self, group: Group[Ask]) -> Wish | str | None:
         """Return what a group wishes; slices are of pods that are alike."""
@@ -180,34 +154,11 @@ class _InDomains:
         places = self._nodes.room.places(shape, backfill=self._backfill)
         return places if rows is None else places * rows
 
-    def _rows_of(self, tree: DomainTree, at: At, rows: Mask | None) -> Mask | None:
-        level, number = at
-        if level == EVERYWHERE:
-            return rows
-        own: Mask = tree.ids(level, len(self._nodes.rows)) == number
-        return own if rows is None else own & rows
-
-    def _at_home(
-        self, group: Group[Ask], wish: Wish, where: Region, count: int
-    ) -> tuple[Mask | None, tuple[int, dict[int, int]] | None]:
-        """Return the rows that members of a group which are there leave, and the slices they lack.
-
-        Where they have a preferred domain that is theirs alone it is tried by the room alone.
-        """
+    def _at_home(self, group: Group[Ask], wish: Wish, where: Region) -> Region:
+        """Return the rows that members of a group which are there leave to those that wait."""
         members = self._bond.members(self._parts[group])
-        domains, rows = self._nodes.domains, where.rows
-        if not members:
-            return rows, None
-        if wish.required != EVERYWHERE:
-            home = domains.home(wish.tree, wish.required, members)
-            if home is not None:
-                rows = self._rows_of(wish.tree, (wish.required, home), rows)
-        if not wish.slices:
-            return rows, None
-        level, size = wish.slices[-1]
-        there = domains.counts(wish.tree, level, members)
-        gaps = {at: size - number % size for at, number in there.items() if number % size}
-        return rows, (level, gaps) if 0 < count <= sum(gaps.values()) else None
+        count = sum(self._counts(group).values())
+        return at_home(self._nodes.domains, wish, members, where, count)
 
     # --- nodes ----------------------------------------------------------------------------------
 
@@ -217,9 +168,7 @@ class _InDomains:
         if where.wish is None or where.is_packed or not self._is_counted(shape):
             yield from self._one_by_one(asks, where)
             return
-        units = units_of(where.wish, self._room(shape, where.rows), where.gaps)
-        count = min(len(asks), units.of(where.at))
-        for row, number in spread.fill(where.wish, units, where.at, count) if count else ():
+        for row, number in shared_out(where, shape, self._room, len(asks)):
             for _ in range(number):
                 yield self._nodes.rows[row]
 
@@ -236,10 +185,9 @@ class _InDomains:
         stays = asked if self._backfill else filters.has_room  # what may change of the last node
         among = None if where.rows is None else np.flatnonzero(where.rows)
         is_counted, rows, last = self._is_counted(shape), None, None
-        ranks = () if where.ranks is None else (where.ranks,)
-        order = nodes.order.in_domains(*ranks) if where.is_packed else AS_CONFIGURED
+        order = nodes.order.in_domains(*where.before) if where.is_packed else AS_CONFIGURED
         for _ in asks:
-            if among is None and where.ranks is None:
+            if among is None and not where.before:
                 yield node_for(nodes, shape, backfill=self._backfill)
                 continue
             if rows is None or last is None or not is_counted:
@@ -279,9 +227,9 @@ class _InDomains:
         if not isinstance(wish, Wish):
             return Fact(Kind.WORDS, text=wish or "")
         counts = self._counts(group)
-        rows, gaps = self._at_home(group, wish, Region(), sum(counts.values()))
+        home = self._at_home(group, wish, Region())
         for shape, count in counts.items():
-            units = units_of(wish, self._room(shape, rows), gaps)
+            units = units_of(wish, self._room(shape, home.rows), home.gaps)
             if wish.required == EVERYWHERE:
                 if units.everywhere < count:
                     return self._lack_everywhere(wish, units, count, shape)
@@ -317,7 +265,7 @@ class _InDomains:
     def _lack_of_domain(self, wish: Wish, best: tuple[int, int], count: int, shape: Shape) -> Fact:
         number, held = best
         level = wish.required
-        own = wish.tree.ids(level, len(self._nodes.rows)) == number
+        own = self._nodes.domains.rows_in(wish.tree, level, number)
         full = np.flatnonzero(own & (self._nodes.room.places(shape) == 0)).tolist()
         takers: dict[str, int] = {}
         for row in full:

@@ -69,7 +69,7 @@ def amount(application: "Application") -> Resource:
 def could_be_held(nodes: NodeTable, application: "Application") -> bool:
     """Return whether empty nodes could hold every group of a gang, and all groups' sum."""
     return fits_room(nodes.total, amount(application)) and all(
-        int(nodes.room.places(shape, when_empty=True).sum()) >= count
+        int(nodes.room.places(shape, when=When.EMPTY).sum()) >= count
         for shape, count in application.placeholder_needs().items()
     )
 

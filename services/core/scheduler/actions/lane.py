@@ -54,6 +54,7 @@ from services.core.scheduler.model.rows import (
 )
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
+from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
@@ -136,7 +137,7 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
         return False
     if any(GPU_SHARE in shape.resource for shape in needs):  # of devices no sum says what fits
         fits_one = all(
-            int(nodes.room.places(shape, when_empty=True).max(initial=0)) >= count
+            int(nodes.room.places(shape, when=When.EMPTY).max(initial=0)) >= count
             for shape, count in needs.items()
         )
     else:
@@ -363,7 +364,7 @@ def _count_all(partition: Partition, lane: Lane) -> None:
 
 
 def _most(partition: Partition, shape: Shape) -> int:
-    return int(partition.nodes.room.places(shape, when_empty=True).max(initial=1))
+    return int(partition.nodes.room.places(shape, when=When.EMPTY).max(initial=1))
 
 
 def _count(partition: Partition, lane: Lane, node: Node) -> bool:

@@ -46,7 +46,6 @@ from services.core.scheduler.model.settings import (
     YUNIKORN,
 )
 from services.core.scheduler.model.shapes import Ask
-from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.quotas import quota_of
 from services.core.scheduler.statement.allocation_log import PRECONDITIONS, note
@@ -347,7 +346,7 @@ class LiveTerms(Terms):
             sets.get(task.task_group, others).tasks.append(task)
         members = [*sets.values(), *([others] if others.tasks else [])]
         if application.layout is not None:
-            root = _arranged(application.layout, sets, self._partition.nodes.domains)
+            root = _arranged(application.layout, sets)
             members = [root, *sets.values(), *([others] if others.tasks else [])]
         return Group(job.name, members=members)
 
@@ -410,8 +409,6 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
     for task in job.tasks:
         by_group.setdefault(task.task_group, []).append(task)
 
-    domains = job.trial.nodes.domains
-
     def made(part: GangTree) -> Group[Task]:
         tasks = by_group.pop(part.name, []) if not part.is_group else []
         return Group(
@@ -420,7 +417,7 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
             part.needed if part.is_group else None,
             members=[made(each) for each in part.parts],
             tasks=tasks,
-            topology=domains.resolved(part.topology),
+            topology=part.constraint,
         )
 
     root = made(tree)
@@ -428,13 +425,12 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
     return replace(root, members=[*root.members, Group(job.name, tasks=others)]) if others else root
 
 
-def _arranged(part: GangTree, sets: dict[str, Group[Task]], domains: Domains) -> Group[Task]:
+def _arranged(part: GangTree, sets: dict[str, Group[Task]]) -> Group[Task]:
     """Return the layout of a gang with its sets of tasks, which are taken out of ``sets``."""
-    topology = domains.resolved(part.topology)
     if not part.is_group:
-        return replace(sets.pop(part.name, Group(part.name)), topology=topology)
-    members = [_arranged(each, sets, domains) for each in part.parts]
-    return Group(part.name, members=members, topology=topology)
+        return replace(sets.pop(part.name, Group(part.name)), topology=part.constraint)
+    members = [_arranged(each, sets) for each in part.parts]
+    return Group(part.name, members=members, topology=part.constraint)
 
 
 def delay_end_ns(application: Application) -> int:

@@ -5,26 +5,24 @@ the packing or spreading of kai (``nodes/scores/packing.py``), and by their name
 Source: docs/rules/kai.md#allocate and docs/rules/kai.md#scores-and-domains.
 """
 
-from collections.abc import Iterable, Iterator
+from collections import Counter
+from collections.abc import Iterator
 
 import numpy as np
 
 from services.core.scheduler.actions.attempt import Attempt
-from services.core.scheduler.constraints.node_domains import Domain, domains, same_domain
 from services.core.scheduler.model.rows import Node
-from services.core.scheduler.nodes.columns import When
-from services.core.scheduler.place.packing import Ranks
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import Amounts, Mask, When
 from services.core.scheduler.place.place import Unplaced, place
+from services.core.scheduler.place.regions import Region, at_home, regions
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import Job, Task, is_placed
 
 
 def place_job(attempt: Attempt, job: Job, tasks: list[Task]) -> bool:
     """Have tasks of a job wait for room, all or none; return whether all could be placed."""
-    rows = len(attempt.trial.nodes.rows)
-    everywhere = Domain(np.ones(rows, dtype=np.bool_), np.zeros(rows, dtype=np.float64))
-    found = place(_OnTrial(attempt, tasks), job.group, everywhere)
-    return not isinstance(found, Unplaced)
+    return not isinstance(place(_OnTrial(attempt, tasks), job.group, Region()), Unplaced)
 
 
 class _OnTrial:
@@ -33,7 +31,7 @@ class _OnTrial:
     goes_on = False
 
     def __init__(self, attempt: Attempt, tasks: list[Task]) -> None:
-        self._trial = attempt.trial
+        self._trial, self._nodes = attempt.trial, attempt.trial.nodes
         self._place_of = {task: at for at, task in enumerate(tasks)}
         self.checkpoint, self.rollback = attempt.checkpoint, attempt.rollback
         self.put = attempt.pipeline
@@ -44,24 +42,33 @@ class _OnTrial:
             filter(self._place_of.__contains__, leaf.tasks), key=self._place_of.__getitem__
         )
 
-    def domains(self, group: Group[Task], where: Domain) -> Iterable[Domain]:
-        """Return where a group may go; what it has running keeps it to its required domain."""
-        topology = group.topology
-        if topology is None:
-            return [where]
-        rows = where.rows
-        running = [task.node.row for task in group.all_tasks(is_placed) if task.node is not None]
-        if topology.required and running:
-            rows = rows & same_domain(self._trial, topology, running[0])
-        return domains(self._trial, topology, rows, group.all_tasks(self._place_of.__contains__))
+    def domains(self, group: Group[Task], where: Region) -> Iterator[Region]:
+        """Yield where a group may go; what it has running keeps it to its required domain."""
+        if group.topology is None:
+            yield where
+            return
+        domains = self._nodes.domains
+        wish = domains.wish(group.topology)
+        if isinstance(wish, str):
+            return
+        running = [task.node for task in group.all_tasks(is_placed) if task.node is not None]
+        tasks = group.all_tasks(self._place_of.__contains__)
+        home = at_home(domains, wish, Counter(running), where, len(tasks))
+        counts = Counter(map(self._trial.shape_of, tasks))
+        yield from regions(domains, wish, counts, self._places, home, is_kai=True)
 
-    def nodes_for(self, tasks: list[Task], where: Domain) -> Iterator[Node | None]:
-        """Yield the node of a domain for each task."""
-        nodes = self._trial.nodes
-        order = nodes.order.in_searches(Ranks(-where.marks))
+    def _places(self, shape: Shape, rows: Mask | None) -> Amounts:
+        places = self._nodes.room.places(shape, when=When.EXPECTED)
+        return places if rows is None else places * rows
+
+    def nodes_for(self, tasks: list[Task], where: Region) -> Iterator[Node | None]:
+        """Yield the first node of a domain for each task."""
+        nodes = self._nodes
+        order = nodes.order.in_searches(*where.before)
         for task in tasks:
             shape = self._trial.shape_of(task)
-            rows = np.flatnonzero(nodes.filters.takes.mask(shape, When.EXPECTED) & where.rows)
+            mask = nodes.filters.takes.mask(shape, When.EXPECTED)
+            rows = np.flatnonzero(mask if where.rows is None else mask & where.rows)
             yield nodes.order.first(rows, shape, order)
 
     def refusal(self, task: Task | None, placed: list[tuple[Task, Node]]) -> None:

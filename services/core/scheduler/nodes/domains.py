@@ -286,19 +286,10 @@ class Domains:
         )
         return _out_of_order(topology, wish) or wish
 
-    def resolved(self, topology: TopologyConstraint) -> TopologyConstraint | None:
-        """Return a constraint with its levels as labels; None where it is none.
-
-        What cannot be done has a required level that its levels lack.
-        """
-        if topology == NO_TOPOLOGY:
-            return None
-        wish = self.wish(topology)
-        if isinstance(wish, str):
-            return TopologyConstraint(required="?")
-        names = ("", *wish.tree.labels)
-        required, preferred = names[wish.required + 1], names[wish.preferred + 1]
-        return TopologyConstraint(wish.tree.labels, required, preferred)
+    def rows_in(self, tree: DomainTree, level: int, number: int) -> Mask:
+        """Return the rows of a domain."""
+        found: Mask = tree.ids(level, len(self._rows)) == number
+        return found
 
     # --- gangs ----------------------------------------------------------------------------------
 

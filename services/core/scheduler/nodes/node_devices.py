@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Mapping
 from services.core.scheduler.model import devices
 from services.core.scheduler.model.rows import DeviceHolder, Node
 from services.core.scheduler.model.shapes import Demand, Shape, demand_of
-from services.core.scheduler.nodes.columns import Mask
+from services.core.scheduler.nodes.columns import Amounts, Mask
 from services.core.scheduler.nodes.device_rows import DeviceRows, open_devices, places_on
 from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
@@ -145,6 +145,13 @@ class NodeDevices:
         found = self.rows.holding(need, slice(count))
         for node in self._coming:
             found[node.row] = devices.holds(self.expected(node), need)
+        return found
+
+    def places_expected(self, need: devices.Need, count: int) -> Amounts:
+        """Return for how many like pods each of the first rows will have the devices."""
+        found = self.rows.places(need, count, when_empty=False)
+        for node in self._coming:
+            found[node.row] = devices.places(self.expected(node), need)
         return found
 
     def to_come(

@@ -36,17 +36,17 @@ class NodeRoom:
         self._devices, self._ranks, self._classes = of_devices, ranks, classes
         self.hooks: NodeHooks | None = None
 
-    def places(self, shape: Shape, *, backfill: bool = False, when_empty: bool = False) -> Amounts:
+    def places(self, shape: Shape, *, backfill: bool = False, when: When = When.NOW) -> Amounts:
         """Return, row by row, for how many asks of a shape there is the room; pods aside.
 
         Rows that may not be used have none, nor have reserved ones but with ``backfill``: an ask
-        that requires its node does not backfill it. ``when_empty``: for how many there would be if
-        nothing were on the nodes, nor kept for anybody.
+        that requires its node does not backfill it. Other moments than now: for how many there
+        would be then, whoever has claims.
         """
         filters = self._filters
-        when, usable = When.NOW, filters.counted_open
-        if when_empty:
-            when, usable = When.EMPTY, filters.counted
+        usable = filters.counted_open
+        if when is not When.NOW:
+            usable = filters.counted
         elif backfill and not shape.constraints.required_node:
             usable = filters.counted_backfill
         found = self._times(shape, when)

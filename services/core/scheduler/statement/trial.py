@@ -556,15 +556,9 @@ class Trial:
         """Return what the nodes will have when what is to come has come; closed ones nothing."""
         return self.nodes.room.expected(self.names)
 
-    def free(self, among: NDArray[np.bool_] | None = None) -> Sums:
+    def free(self) -> Sums:
         """Return the sum of that; a node that holds more than it has takes nothing from others."""
-        room = np.maximum(self.room(), 0)
-        return summed(room if among is None else room[among])
-
-    @property
-    def labels(self) -> list[dict[str, str]]:
-        """Return the labels of every node."""
-        return [node.labels for node in self.nodes.rows]
+        return summed(np.maximum(self.room(), 0))
 
 
 ShareOf = Callable[[Queue, tuple[str, ...], int, "Share | None"], Share]

@@ -48,8 +48,10 @@ class FreeDevices(Filter):
         need = self._of.need_of(shape)
         if need is None:
             return None
-        count, is_empty = len(self._columns.rows), when is When.EMPTY
-        return self._of.rows.places(need, count, when_empty=is_empty)
+        count = len(self._columns.rows)
+        if when is When.EXPECTED:
+            return self._of.places_expected(need, count)
+        return self._of.rows.places(need, count, when_empty=when is When.EMPTY)
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
         """Report nodes without the devices as lacking GPUs, or shares of some."""

@@ -40,7 +40,8 @@ class Packing:
         low, high = (0, 0) if room is None else (room.min(), room.max())
         if room is None or low == high:
             return np.ones(rows.size, dtype=np.float64)
-        place: NDArray[np.float64] = 1 - (room - float(low)) / (float(high) - float(low))
+        left = room.astype(np.float64) - float(low)
+        place: NDArray[np.float64] = 1.0 - np.divide(left, float(high) - float(low))
         return place
 
 

@@ -1,0 +1,104 @@
+"""Regions: the domains of which a group of pods goes into one, in the order to try them.
+
+Rule 1: members that are there keep those that come to their domain of a required level, and slices
+        that have begun are filled first.
+Rule 2: a domain must hold all pods of each shape; the order is that of ``spread.py``, under the
+        policy kai that of ``packing.py``.
+Whether that is of idle room or of room that is coming say the places by row that are handed in.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import Amounts, Mask
+from services.core.scheduler.nodes.domains import EVERYWHERE, Domains, Wish
+from services.core.scheduler.place import packing, spread
+from services.core.scheduler.place.packing import Ranks
+from services.core.scheduler.place.units import ALL, At, Share, units_of
+
+Gaps = tuple[int, dict[int, int]]  # of slices that have begun: the level, and what each lacks
+Places = Callable[[Shape, Mask | None], Amounts]  # for how many of a shape rows have the room
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Region:
+    """A domain in which pods go: its rows (None: all), and what was wished that led there."""
+
+    rows: Mask | None = None
+    wish: Wish | None = None
+    at: At = ALL
+    gaps: Gaps | None = None
+    is_packed: bool = False  # node by node by their order, those of the best ranks first
+    before: tuple[Ranks, ...] = ()  # those ranks, if any
+
+
+def at_home(
+    domains: Domains, wish: Wish, members: Mapping[Node, int], within: Region, count: int
+) -> Region:
+    """Return what the members that are there leave so many more: its rows, and the gaps to fill.
+
+    Where they have a preferred domain that is theirs alone it is tried by the room alone.
+    """
+    rows = within.rows
+    if not members:
+        return Region(rows)
+    if wish.required != EVERYWHERE:
+        home = domains.home(wish.tree, wish.required, members)
+        if home is not None:
+            rows = _rows_of(domains, wish, (wish.required, home), rows)
+    if not wish.slices:
+        return Region(rows)
+    level, size = wish.slices[-1]
+    there = domains.counts(wish.tree, level, members)
+    gaps = {at: size - number % size for at, number in there.items() if number % size}
+    return Region(rows, gaps=(level, gaps) if 0 < count <= sum(gaps.values()) else None)
+
+
+def regions(
+    domains: Domains,
+    wish: Wish,
+    counts: Mapping[Shape, int],
+    places: Places,
+    within: Region,
+    *,
+    is_kai: bool,
+    is_alike: bool = False,
+) -> Iterator[Region]:
+    """Yield the domains that hold each shape of a group, the tightest of the first first.
+
+    Where all that is placed ``is_alike`` another domain like one that failed would fail as well.
+    """
+    rows, gaps = within.rows, within.gaps
+    held = [(units_of(wish, places(shape, rows), gaps), count) for shape, count in counts.items()]
+    if not held:
+        return
+    (first, count), *others = held
+    is_packed = is_kai and packing.is_packed(wish)
+    failed: set[object] = set()
+    for at in spread.candidates(wish, first, count, from_the_top=is_kai):
+        if failed and first.pattern(at) in failed:
+            continue
+        if all(units.of(at) >= number for units, number in others):
+            ranks = packing.ranks(wish, first, at) if is_packed else None
+            own = _rows_of(domains, wish, at, rows)
+            yield Region(own, wish, at, gaps, is_packed, () if ranks is None else (ranks,))
+            if is_alike:
+                failed.add(first.pattern(at))
+
+
+def shared_out(region: Region, shape: Shape, places: Places, count: int) -> Share:
+    """Return on which rows of a region so many pods go, by numbers; as many as it holds."""
+    assert region.wish is not None
+    units = units_of(region.wish, places(shape, region.rows), region.gaps)
+    held = min(count, units.of(region.at))
+    return spread.fill(region.wish, units, region.at, held) if held else []
+
+
+def _rows_of(domains: Domains, wish: Wish, at: At, rows: Mask | None) -> Mask | None:
+    level, number = at
+    if level == EVERYWHERE:
+        return rows
+    own = domains.rows_in(wish.tree, level, number)
+    return own if rows is None else own & rows
