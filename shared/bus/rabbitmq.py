@@ -70,7 +70,7 @@ MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the l
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 7.0  # at a heartbeat of 3 s; a queue's leader that stands still answers nobody
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
-ATTEMPT_SECONDS = 2.0  # the first wait for one of several addresses; it doubles with each round
+ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
 _CLOSE_SECONDS = 2.0
 _OFFSET = "x-stream-offset"
@@ -304,8 +304,10 @@ class RabbitBus:
         refused = await self._refused_of(batch)
         if refused:
             await asyncio.gather(*map(self._publish_lane, _lanes(refused)))
-        for _, to in batch:
-            self._widths.took(to)
+        full = {to for _, to in refused}
+        for to in dict.fromkeys(to for _, to in batch):
+            if to.is_durable and to not in full:
+                self._widths.took(to)
 
     async def _refused_of(self, batch: list[_Addressed]) -> list[_Addressed]:
         """Publish messages at once; return those that full inboxes refuse."""
@@ -519,9 +521,7 @@ class RabbitBus:
                 limit.reschedule(now)
 
     def _attempt_seconds(self) -> float:
-        """Return how long an address may take to answer: a stopped broker must not take all."""
-        if len(self._addresses) == 1:
-            return CONNECT_SECONDS
+        """Return how long an address may take to answer: a link that is dead must not take all."""
         rounds = self._failures // len(self._addresses)
         return min(ATTEMPT_SECONDS * 2.0**rounds, CONNECT_SECONDS)
 

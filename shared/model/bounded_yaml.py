@@ -23,6 +23,7 @@ _RESOLVERS: dict[str, list[tuple[str, Any]]] = {
 }
 _QUOTED = "'"
 _CHARACTERS_A_VALUE = 32  # a long text counts as several values
+_LEVELS_A_VALUE = 20  # what is nested so deep counts twice: libyaml walks the levels at each token
 
 
 class YamlLimitError(ValueError):
@@ -39,9 +40,9 @@ def compose_bounded(text: str, *, depth: int, values: int) -> Iterator[yaml.Node
 
     A plain scalar's tag is that of a null, a merge, a timestamp or a text: what a text is besides,
     ``shared/queueconfig/scalars.py`` knows. ``values`` bounds keys, values, maps and lists of all
-    documents together, a text of N characters as 1 + N / 32 of them. Raises YamlLimitError at the
-    first value beyond a limit, and yaml.YAMLError where the text is no YAML. A document without
-    anything in it is None.
+    documents together, a text of N characters as 1 + N / 32 of them, and each once more for every
+    20 levels above it. Raises YamlLimitError at the first value beyond a limit, and yaml.YAMLError
+    where the text is no YAML. A document without anything in it is None.
     """
     composer = _Composer(depth, values)
     for event in yaml.parse(text, Loader=Loader):
@@ -119,7 +120,7 @@ class _Composer:
         self._add(node, event)
 
     def _count(self, values: int, event: Any, how: str = "") -> None:
-        self._found += values
+        self._found += values + len(self._open) // _LEVELS_A_VALUE
         if self._found > self._values:
             raise self._limit(f"more than {self._values} values{how}", event)
 

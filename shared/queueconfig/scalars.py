@@ -17,6 +17,7 @@ _OLD_TRUTHS = {"y": True, "Y": True, "yes": True, "on": True} | dict.fromkeys(
     ("n", "N", "no", "off"), False
 )
 _SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_SPECIAL_ENDS = frozenset("fFnN")
 _BASES = (  # no text is one of two; all but the first begin with a zero
     (re.compile(r"([-+]?)(0|[1-9][0-9]*)"), 10),
     (re.compile(r"([-+]?)0[xX]([0-9a-fA-F]+)"), 16),
@@ -26,6 +27,7 @@ _BASES = (  # no text is one of two; all but the first begin with a zero
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
 _FIRST = frozenset("+-.0123456789")
 _LONGEST = 100  # of a number; a longer one is out of every range
+_SHORT = 18  # digits, of which every number has 64 bits
 _UINT64 = 2**64
 
 
@@ -63,16 +65,25 @@ def float_of(value: Scalar) -> float | None:
     return float(value)
 
 
+def _bases_of(text: str) -> tuple[tuple[re.Pattern[str], int], ...]:
+    """Return the bases in which a text may be a whole number."""
+    if "." in text:
+        return ()
+    return _BASES if text.lstrip("+-").startswith("0") else _BASES[:1]
+
+
 def _number(text: str) -> int | float | None:
     """Return a number; a whole one that no 64 bits hold is a float."""
     if text[:1] not in _FIRST:
         return None
-    if _SPECIAL.fullmatch(text):
+    if len(text) <= _SHORT and text[0] != "0" and text.isascii() and text.isdigit():
+        return int(text)
+    if text[-1] in _SPECIAL_ENDS and _SPECIAL.fullmatch(text):
         return float(text.replace(".", "", 1))
     plain = text if text.startswith((".", "_")) else text.replace("_", "")
     if not plain or len(plain) > _LONGEST:
         return None
-    for pattern, base in _BASES if plain.lstrip("+-").startswith("0") else _BASES[:1]:
+    for pattern, base in _bases_of(plain):
         match = pattern.fullmatch(plain)
         value = None if match is None else int("".join(match.groups()), base)
         if value is not None and -(2**63) <= value < _UINT64:

@@ -29,6 +29,7 @@ FOUND = {
     15: "a member ended that took a place while another had found the connection lost",
     18: "a standby whose consumer the broker had cancelled stood in line no more, and never knew",
     87: "whoever wrote on a connection that its client gave up waited until their own limit",
+    257: "a link that died while a bus of one address connected took all of its time to connect",
 }
 
 

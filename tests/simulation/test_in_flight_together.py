@@ -10,7 +10,7 @@ from unittest import mock
 
 import pytest
 
-from shared.bus.in_order import KEPT_SECONDS, InOrder
+from shared.bus.in_order import AFTER, KEPT_SECONDS, InOrder
 from shared.bus.rabbitmq import MAX_IN_FLIGHT, RabbitBus
 from shared.messages.envelope import API_ALL, CORE, Address, Envelope
 from shared.messages.protocol import Heartbeat, TimerSyncRequest
@@ -110,18 +110,21 @@ def test_an_inbox_that_has_refused_a_message_is_given_the_next_ones_one_by_one()
         await all_of(writer, reader, broker)
         with refusing(refused):
             await writer.publish([number(at) for at in range(MANY, MANY + 20)])
-        message, seen = number(MANY + 20), []
-        take = Queue._take
+        seen, take = [], Queue._take
 
         def taken(queue, item):
-            seen.append(item.properties.headers.get("after"))
+            seen.append(item.properties.headers.get(AFTER))
             return take(queue, item)
 
         with mock.patch.object(Queue, "_take", taken):
-            await writer.publish([message, number(MANY + 21)])
+            await writer.publish([number(at) for at in range(MANY + 20, MANY + 27)])
         return seen
 
-    assert told(story)[0] is None
+    def behind(*names):
+        return [name and f"number/{name}" for name in names]
+
+    first = MANY + 20  # one alone, then two, then four
+    assert told(story) == behind(None, None, first + 1, None, first + 3, first + 4, first + 5)
 
 
 def test_nothing_waits_behind_what_may_expire():

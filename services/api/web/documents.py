@@ -206,7 +206,7 @@ def _scalar(node: yaml.ScalarNode) -> Any:
             raise ValueError(f"{node.value[:_SHOWN]!r} is no timestamp")
         return node.value
     kind, value = scalars.resolved(node)
-    if node.tag not in (STRING, f"{_TAG}{kind.removeprefix('!!')}"):
+    if node.tag != STRING and node.tag != f"{_TAG}{kind.removeprefix('!!')}":
         if node.tag != f"{_TAG}float" or kind != "!!int":
             shown = node.tag[:_SHOWN].removeprefix(_TAG)
             raise ValueError(f"{node.value[:_SHOWN]!r} is no value of the tag {shown}")

@@ -70,6 +70,14 @@ def test_the_limits_are_inclusive_and_count_keys_values_maps_and_lists_of_all_do
         list(compose_bounded(text, depth=2, values=9))
 
 
+def test_what_is_nested_deeply_counts_for_more_since_each_token_costs_its_levels():
+    text = "[" * 45 + "a" + "]" * 45
+    counted = 20 * 1 + 20 * 2 + 5 * 3 + 3
+    list(compose_bounded(text, depth=60, values=counted))
+    with pytest.raises(YamlLimitError, match=f"more than {counted - 1} values"):
+        list(compose_bounded(text, depth=60, values=counted - 1))
+
+
 def test_what_is_no_yaml_is_the_composer_s_to_say():
     with pytest.raises(yaml.YAMLError):
         list(compose_bounded("a: [b", depth=9, values=9))
