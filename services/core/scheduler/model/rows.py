@@ -340,6 +340,7 @@ class _OwnGroups:
     ``order`` is the application's, as it is entered with in the bucket; None: it is not.
     """
 
+    application: "Application"
     order: tuple[object, ...] | None = None
     _heap: list[tuple[tuple[int, int, int], int, int, AskGroup]] = field(default_factory=list)
     _compact_at: int = SMALL_HEAP
@@ -394,7 +395,7 @@ class Bucket:
     marked: int = 0  # asks that wait and are marked Unschedulable
     queued: EntryKey | None = None
     stamp: int = 0
-    _heap: list[tuple[tuple[object, ...], int, "Application"]] = field(default_factory=list)
+    _heap: list[tuple[tuple[object, ...], int, _OwnGroups]] = field(default_factory=list)
     _own: "dict[Application, _OwnGroups]" = field(default_factory=dict)
     _pushed: int = 0  # breaks ties of one key
     _compact_at: int = SMALL_HEAP
@@ -442,28 +443,30 @@ class Bucket:
             application = group.application
             own = self._own.get(application)
             if own is None:
-                own = self._own[application] = _OwnGroups()
+                own = self._own[application] = _OwnGroups(application)
             own.push(head, self._pushed, group)
             if own.order is not application.order:
-                self._enter(application, own)
+                self._enter(own)
             if self._by_run_time is not None:
                 key = application.order + head.order
                 self._by_run_time.push(_of_gang(key, group), group.version, group)
 
-    def _enter(self, application: "Application", own: _OwnGroups) -> None:
+    def _enter(self, own: _OwnGroups) -> None:
         """Give an application the place that it has now."""
         self._pushed += 1
-        own.order = application.order
-        heappush(self._heap, (application.order, self._pushed, application))
+        own.order = own.application.order
+        heappush(self._heap, (own.order, self._pushed, own))
         if len(self._heap) > self._compact_at:
-            self._own = {each: its for each, its in self._own.items() if its.first() is not None}
-            self._heap = [entry for entry in self._heap if self._is_valid(entry)]
+            for each in [each for each in self._own.values() if each.first() is None]:
+                self._leave(each)
+            self._heap = [entry for entry in self._heap if entry[2].order is entry[0]]
             heapify(self._heap)
             self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
-    def _is_valid(self, entry: tuple[tuple[object, ...], int, "Application"]) -> bool:
-        own = self._own.get(entry[2])
-        return own is not None and own.order is entry[0]
+    def _leave(self, own: _OwnGroups) -> None:
+        """Let the entries of an application lapse that has no groups here."""
+        own.order = None
+        del self._own[own.application]
 
     def unblock(self) -> None:
         """Forget the refusal: something has changed that it stood on."""
@@ -492,19 +495,17 @@ class Bucket:
     def first(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the first group with its key, or None."""
         while self._heap:
-            order, _, application = self._heap[0]
-            own = self._own.get(application)
-            if own is None or own.order is not order:
-                heappop(self._heap)
-                continue
-            found = own.first()
-            if found is not None and application.order is order:
-                return order + found[0], found[1]
+            order, _, own = self._heap[0]
+            if own.order is order:
+                found = own.first()
+                if found is None:
+                    self._leave(own)
+                elif own.application.order is order:
+                    return order + found[0], found[1]
+                else:
+                    self._enter(own)
+                    continue
             heappop(self._heap)
-            if found is None:
-                del self._own[application]
-            else:
-                self._enter(application, own)
         return None
 
     @property
@@ -535,12 +536,12 @@ class Bucket:
 
     def in_order(self) -> Iterator[AskGroup]:
         """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
-        for application, own in self._own.items():
-            if own.order is not application.order:
-                self._enter(application, own)
-        for entry in in_heap_order(self._heap):
-            if self._is_valid(entry):
-                yield from self._own[entry[2]].in_order()
+        for own in [each for each in self._own.values() if each.first() is not None]:
+            if own.order is not own.application.order:
+                self._enter(own)
+        for order, _, own in in_heap_order(self._heap):
+            if own.order is order:
+                yield from own.in_order()
 
 
 BucketKey = tuple[Shape, "Owner | None"]
@@ -1464,9 +1465,10 @@ class Application:
 
         What exists already, and is older, shows that it began before.
         """
-        since_ns = self.placed_ns[allocation.allocation_key]
-        if len(self.allocations) == 1 or (allocation.allocated_ns and since_ns < self.began_ns):
-            self.began_ns = since_ns
+        if allocation.allocated_ns or len(self.allocations) == 1:
+            since_ns = self.placed_ns[allocation.allocation_key]
+            if len(self.allocations) == 1 or since_ns < self.began_ns:
+                self.began_ns = since_ns
 
     def count_real(self, allocation: Allocation, change: int) -> None:
         """Count a real pod into its task group, or out of it when it goes."""

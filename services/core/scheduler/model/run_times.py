@@ -116,11 +116,13 @@ def _remember(
     table: dict[Key, tuple[tuple[str, int], ...]], key: Key, name: str, value: int
 ) -> None:
     last = table.pop(key, ())
-    if last and last[-1][0] == name:
-        last, value = last[:-1], max(value, last[-1][1])
-    elif len(table) >= MAX_KEYS:
-        del table[next(iter(table))]
-    table[key] = (*last[1 - KEPT :], (name, value))
+    if not last or last[-1][0] != name:
+        if len(table) >= MAX_KEYS:
+            del table[next(iter(table))]
+        last = (*last[1 - KEPT :], (name, value))
+    elif last[-1][1] < value:
+        last = (*last[:-1], (name, value))
+    table[key] = last
 
 
 def chance_of(name: str, draw: int) -> int:

@@ -72,7 +72,7 @@ class NodeOrder:
         pods: PodIndex,
     ) -> None:
         self._columns, self._views, self._filters = columns, views, filters
-        self._devices = devices
+        self._devices, self._pods = devices, pods
         self._packing, self._spreading = Packing(columns), Spreading(columns)
         self._idle_first = IdleFirst(filters.has_room)
         self.has_room, self.is_free = filters.has_room.holds, filters.indexed.holds
@@ -163,7 +163,7 @@ class NodeOrder:
         """Return whether the order of two nodes is the same whatever others may be had, or pods."""
         return not (
             shape.bond is not None
-            or self._filters.facts.pods.matters(shape)
+            or self._pods.concern(shape)
             or self._preferences.matters(shape)
             or (self._hooks is not None and self._hooks.needs_scan)
         )
