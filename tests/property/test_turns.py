@@ -3,7 +3,7 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from services.core.scheduler.model.queue_ledger import NO_PRIORITY
+from services.core.scheduler.model.priority_counts import NO_PRIORITY
 from services.core.scheduler.model.queue_settings import QueueSettings
 from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.ordering import turns

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from services.core.scheduler.model.queue_ledger import NO_PRIORITY
+from services.core.scheduler.model.priority_counts import NO_PRIORITY
 from services.core.scheduler.model.queue_settings import QueueSettings, inheritable, settings_of
 from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.nodes.node_table import NodeTable

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
-from services.core.scheduler.model.priority_counts import PriorityCounts
+from services.core.scheduler.model.priority_counts import NO_PRIORITY, PriorityCounts
 from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
 from shared.model.reasons import Shortage
 from shared.model.resources import (
@@ -30,7 +30,6 @@ from shared.model.resources import (
 )
 
 Q = TypeVar("Q")
-NO_PRIORITY = -(2**31)
 HIGHEST_PRIORITY = 2**31 - 1
 ACTIVE = "Active"
 DRAINING = "Draining"
@@ -343,10 +342,7 @@ class QueueLedger:
             self.priorities.change(after, 1)
         if before != NO_PRIORITY:
             self.priorities.change(before, -1)
-        if after > self.highest:
-            self.highest = after
-        elif before == self.highest:
-            self.highest = self.priorities.highest(NO_PRIORITY)
+        self.highest = self.priorities.highest
 
     def published(self) -> int:
         """Return what the queue shows to its siblings; nothing waiting stays NO_PRIORITY."""

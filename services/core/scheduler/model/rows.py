@@ -29,7 +29,7 @@ from services.core.scheduler.model.lapsing import SMALL_HEAP, Lapsing
 from services.core.scheduler.model.needs import Waiters
 from services.core.scheduler.model.preemptors import Preemptors
 from services.core.scheduler.model.priority_counts import PriorityCounts
-from services.core.scheduler.model.queue_ledger import NO_PRIORITY, QueueLedger
+from services.core.scheduler.model.queue_ledger import QueueLedger
 from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.resource_history import History
 from services.core.scheduler.model.shapes import Ask, Shape
@@ -1032,7 +1032,7 @@ class Application:
     @property
     def max_priority(self) -> int:
         """Return the highest priority of the asks that wait; NO_PRIORITY when none does."""
-        return self.ask_priorities.highest(NO_PRIORITY)
+        return self.ask_priorities.highest
 
     @property
     def may_schedule(self) -> bool:
@@ -1465,9 +1465,10 @@ class Application:
 
         What exists already, and is older, shows that it began before.
         """
-        if allocation.allocated_ns or len(self.allocations) == 1:
+        is_first = len(self.allocations) == 1
+        if is_first or allocation.allocated_ns:
             since_ns = self.placed_ns[allocation.allocation_key]
-            if len(self.allocations) == 1 or since_ns < self.began_ns:
+            if is_first or since_ns < self.began_ns:
                 self.began_ns = since_ns
 
     def count_real(self, allocation: Allocation, change: int) -> None:

@@ -310,7 +310,7 @@ class Terms:
         """Return the highest priority of what an application has and asks for."""
         items = application.allocations.values()
         if not items:
-            return application.ask_priorities.highest(0)
+            return application.ask_priorities.highest if application.ask_priorities else 0
         if len(items) == 1 and not application.ask_priorities:
             (only,) = items
             return only.priority
