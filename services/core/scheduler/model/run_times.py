@@ -38,15 +38,15 @@ def stated_ns(
     application: Application, tags: Mapping[str, str], exec_timeout_ms: int, since_ns: int
 ) -> int:
     """Return for how long a pod that was, or would be, placed at a moment runs; 0: not said."""
-    said = parse_uint64(tags.get(RUN_SECONDS, ""))
+    said = parse_uint64(tags.get(RUN_SECONDS, "")) if tags else None
     own_ms = application.execution_timeout_ms
-    own_since_ns = application.execution_start_ns or since_ns
-    ends = (
-        seconds(said) if said else 0,
-        milliseconds(exec_timeout_ms) if exec_timeout_ms > 0 else 0,
-        own_since_ns + milliseconds(own_ms) - since_ns if own_ms else 0,
-    )
-    return min((end for end in ends if end > 0), default=0)
+    ends = [seconds(said)] if said else []
+    if exec_timeout_ms > 0:
+        ends.append(milliseconds(exec_timeout_ms))
+    if own_ms:
+        own_since_ns = application.execution_start_ns or since_ns
+        ends.append(own_since_ns + milliseconds(own_ms) - since_ns)
+    return min((end for end in ends if end > 0), default=0) if ends else 0
 
 
 class RunTimes:
@@ -64,10 +64,11 @@ class RunTimes:
 
         ``stated`` is for how long it said that it would run, in nanoseconds; 0: nothing.
         """
-        for key in _keys(application, pod) if self.learns else ():
-            _remember(self._last, key, application.id, run_ns)
+        if self.learns:
+            keys = _keys(application, pod)
+            _remember(self._last, keys, application.id, run_ns)
             if stated:
-                _remember(self._shares, key, application.id, run_ns * _WHOLE // stated)
+                _remember(self._shares, keys, application.id, run_ns * _WHOLE // stated)
 
     def drawn_ns(
         self,
@@ -113,16 +114,17 @@ class RunTimes:
 
 
 def _remember(
-    table: dict[Key, tuple[tuple[str, int], ...]], key: Key, name: str, value: int
+    table: dict[Key, tuple[tuple[str, int], ...]], keys: tuple[Key, ...], name: str, value: int
 ) -> None:
-    last = table.pop(key, ())
-    if not last or last[-1][0] != name:
-        if len(table) >= MAX_KEYS:
-            del table[next(iter(table))]
-        last = (*last[1 - KEPT :], (name, value))
-    elif last[-1][1] < value:
-        last = (*last[:-1], (name, value))
-    table[key] = last
+    for key in keys:
+        last = table.pop(key, ())
+        if not last or last[-1][0] != name:
+            if len(table) >= MAX_KEYS:
+                del table[next(iter(table))]
+            last = (*last[1 - KEPT :], (name, value))
+        elif last[-1][1] < value:
+            last = (*last[:-1], (name, value))
+        table[key] = last
 
 
 def chance_of(name: str, draw: int) -> int:
