@@ -14,6 +14,7 @@ from services.core.scheduler.model.fruitless import FruitlessSearches
 from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
+from services.core.scheduler.model.lapsing import Lapsing
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
@@ -171,6 +172,7 @@ class Partition:
         self.queues = self.queues or {ROOT: self.root}  # which is there without a configuration
         self.victims = VictimIndex(self.nodes)
         self.claims = Claims(self.nodes, self.journal)
+        self._to_go: Lapsing[str] = Lapsing(lambda key: self.released_ns.get(key, -1))  # victims
         self.evicted_for: dict[str, tuple[str, str]] = {}  # by key: the application and its ask
 
     def pass_time(self, now_ns: int) -> None:
@@ -560,17 +562,15 @@ class Partition:
         is_victim = why == TerminationType.PREEMPTED_BY_SCHEDULER or allocation.released
         if is_victim and self.settings.stuck_after_ns >= 0:
             self.released_ns[key] = self.now_ns
-            self.look_for_preemption_at(self.stuck_at_ns(allocation))
+            gone_ns = self.now_ns + _grace_ns(allocation)
+            self._to_go.push((gone_ns,), self.now_ns, key)
+            self.look_for_preemption_at(self._stuck_at_ns(gone_ns))
         self.victims.released(application, allocation)
         return allocation
 
-    def stuck_at_ns(self, allocation: Allocation) -> int:
-        """Return when an allocation that is being released should have gone."""
-        grace_s = parse_int64(allocation.allocation_tags.get(GRACE_SECONDS, "")) or 0
-        is_stated = grace_s > DEFAULT_GRACE_S
-        since_ns = self.released_ns.get(allocation.allocation_key, self.now_ns)
-        grace_ns = seconds(grace_s) if is_stated else 0
-        return saturated(since_ns + grace_ns + self.settings.stuck_after_ns)
+    def _stuck_at_ns(self, gone_ns: int) -> int:
+        """Return when a victim whose grace ends at a moment is not waited for any more."""
+        return saturated(gone_ns + self.settings.stuck_after_ns)
 
     def find_stuck(self) -> None:
         """Give up the room of victims that should have gone and have not.
@@ -578,13 +578,13 @@ class Partition:
         Nobody waits for it any more: of those for whom it was kept the last have others looked
         for. What is stuck stays in the ledgers of its node and its queue until it goes.
         """
-        for key in list(self.released_ns):
-            application = self.releasing[key]
-            due_ns = self.stuck_at_ns(application.allocations[key])
+        while (first := self._to_go.first()) is not None:
+            (gone_ns,), key = first
+            due_ns = self._stuck_at_ns(gone_ns)
             if due_ns > self.now_ns:
                 self.look_for_preemption_at(due_ns)
-            else:
-                self._become_stuck(application, key)
+                return
+            self._become_stuck(self.releasing[key], key)
 
     def _become_stuck(self, application: Application, key: str) -> None:
         allocation = application.allocations[key]
@@ -1220,3 +1220,10 @@ def timer_name(application: Application, kind: TimerKind, detail: str | None = N
     """
     name = application.id
     return f"{kind.value}/{name}" if detail is None else f"{kind.value}/{len(name)}/{name}/{detail}"
+
+
+def _grace_ns(allocation: Allocation) -> int:
+    """Return for how long a victim may take to end beyond what is granted anyway."""
+    stated = allocation.allocation_tags.get(GRACE_SECONDS)
+    grace_s = parse_int64(stated) if stated else None
+    return seconds(grace_s) if grace_s is not None and grace_s > DEFAULT_GRACE_S else 0

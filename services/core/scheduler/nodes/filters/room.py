@@ -73,12 +73,16 @@ def room_of(node: Node, when: Moment) -> Mapping[str, int]:
     if when is When.EMPTY:
         return node.capacity
     room = dict(node.available)
-    changes: list[tuple[Mapping[str, int], int]] = [(node.expected, 1)]
+    _add(room, node.expected, 1)
     if isinstance(when, After):
-        here = node.node_id
-        changes += [(one.resource_per_alloc, 1) for one in when.gone if one.node_id == here]
-        changes += [(one.resource_per_alloc, -1) for one in when.coming]
-    for amounts, sign in changes:
-        for name, value in amounts.items():
-            room[name] = room.get(name, 0) + sign * value
+        for one in when.gone:
+            if one.node_id == node.node_id:
+                _add(room, one.resource_per_alloc, 1)
+        for one in when.coming:
+            _add(room, one.resource_per_alloc, -1)
     return room
+
+
+def _add(room: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
+    for name, value in amounts.items():
+        room[name] = room.get(name, 0) + sign * value
