@@ -1,6 +1,7 @@
 """Amounts as users read them: cores for vcore, binary units for memory, numbers for the rest."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from shared.model.gpus import GPU, GPU_SHARE
 
@@ -40,6 +41,12 @@ def amount_text(name: str, value: int) -> str:
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
     """Return amounts in one line: cores and memory first, how many pods last, zeros left out."""
+    return _line(tuple(amounts.items()))
+
+
+@lru_cache(maxsize=1024)
+def _line(items: tuple[tuple[str, int], ...]) -> str:
+    amounts = dict(items)
     names = [name for name in _FIRST if amounts.get(name)]
     names += sorted(name for name in amounts if amounts[name] and name not in (*_FIRST, _LAST))
     if amounts.get(_LAST) and not names:

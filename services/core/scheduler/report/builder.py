@@ -68,7 +68,7 @@ from shared.messages.state import (
 )
 from shared.model.event_codes import EventType
 from shared.model.names import POD_NAME_TAG
-from shared.model.sentences import condition_text
+from shared.model.sentences import Refused, condition_text
 
 MAX_EVENTS = 1_000
 Extra = tuple[tuple[str, str], ...]
@@ -98,6 +98,7 @@ class ReportBuilder:
         self._at_pods: list[EventState] = []
         self._position: dict[str, tuple[int, int]] = {}
         self.forget_timers()
+        self._condition: tuple[Refused | None, str] = (None, "")  # what was written last
         self._told: dict[Bucket, Waiting] = {}  # why what is refused is, as last published
         self._forget_changes()
         self.forget_published()
@@ -235,11 +236,17 @@ class ReportBuilder:
 
     def _ask_unschedulable(self, entry: journal.AskUnschedulable) -> None:
         owner, key = entry.application.id, entry.ask.key
-        why = condition_text(entry.refusal)
+        why = self._condition_of(entry.refusal)
         state = ContainerSchedulingState(owner, key, SchedulingState.FAILED, why)
         self._add("scheduling_states", owner, state)
         if entry.ask.key not in self._asks:
             self._asks[entry.ask.key] = journal.AskChanged(entry.application, entry.ask)
+
+    def _condition_of(self, refusal: Refused) -> str:
+        """Return the text of a condition: asks that are alike have the same refusal in a row."""
+        if self._condition[0] is not refusal:
+            self._condition = (refusal, condition_text(refusal))
+        return self._condition[1]
 
     def _too_small(self, entry: journal.PlaceholderTooSmall) -> None:
         self._applications[entry.application] = None
