@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from services.core.scheduler.actions import gang_places
 from services.core.scheduler.actions.expected_room import opens_in_vain
 from services.core.scheduler.model.devices import change, need_of
-from services.core.scheduler.model.queue_ledger import NO_PRIORITY
+from services.core.scheduler.model.priority_counts import NO_PRIORITY
 from services.core.scheduler.model.rows import (
     Application,
     EntryKey,
