@@ -98,7 +98,6 @@ class ReportBuilder:
         self._at_pods: list[EventState] = []
         self._position: dict[str, tuple[int, int]] = {}
         self.forget_timers()
-        self._condition: tuple[Refused | None, str] = (None, "")  # what was written last
         self._told: dict[Bucket, Waiting] = {}  # why what is refused is, as last published
         self._forget_changes()
         self.forget_published()
@@ -429,6 +428,7 @@ class ReportBuilder:
     # --- state events ---------------------------------------------------------------------------
 
     def _forget_changes(self) -> None:
+        self._condition: tuple[Refused | None, str] = (None, "")  # what was written last
         self._asks: dict[str, _AskEntry | placed.Placed] = {}
         self._allocations: dict[str, placed.Held | _AllocationEntry] = {}
         self._applications: dict[Application, None] = {}
