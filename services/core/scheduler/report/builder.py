@@ -92,6 +92,8 @@ S = TypeVar("S", PartitionState, QueueState)
 class ReportBuilder:
     """Reads journal entries and hands over the messages they come to."""
 
+    _condition: tuple[Refused | None, str] = (None, "")  # the refusal written last, and its text
+
     def __init__(self) -> None:
         self._now_ns = 0
         self._responses: list[dict[str, list[Any]]] = []
@@ -428,7 +430,6 @@ class ReportBuilder:
     # --- state events ---------------------------------------------------------------------------
 
     def _forget_changes(self) -> None:
-        self._condition: tuple[Refused | None, str] = (None, "")  # what was written last
         self._asks: dict[str, _AskEntry | placed.Placed] = {}
         self._allocations: dict[str, placed.Held | _AllocationEntry] = {}
         self._applications: dict[Application, None] = {}
