@@ -89,7 +89,7 @@ def test_a_nest_of_moves_is_undone_or_kept_whole(moves):
         for move in moves:
             kept.make(move)
             plainly.make(move)
-        log.keep()
+        log.make_final()
     assert dump(core.partition) == dump(plain.partition)
 
 

@@ -204,7 +204,7 @@ class Scheduler:
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take a message in. Kinds that are not the core's are ignored."""
         self._pass_time(now_ns)
-        patience.look(self.partition)
+        patience.update(self.partition)
         handler = self._handlers.get(type(envelope.message))
         if envelope.epoch > max(MAX_EPOCH, self._epoch + 1):
             return []
@@ -407,7 +407,7 @@ class Scheduler:
             _resume_state(partition, application)
             allocations.recover_timer(partition, application)
             queueing.enter(application)
-            partition.look_for_replacements(application)
+            partition.check_replacements(application)
         dropped.fail_all(partition)
         self._reports.read(partition.journal.trim())
         self._reports.forget_timers()
@@ -527,7 +527,7 @@ class Scheduler:
             dropped.fail_all(partition)
             dynamic_queues.clean_up(partition)
         elif kind is TimerKind.RESERVATION:
-            partition.look_for_old_asks()
+            partition.check_old_asks()
         elif kind is TimerKind.PREEMPTION:
             preemption.look(partition)
         elif kind is TimerKind.QUOTA:

@@ -190,7 +190,7 @@ def test_a_stale_gang_goes_where_that_is_named(settings, evicted):
     core.update(releases=(AllocationRelease("gang", "r1", TerminationType.STOPPED_BY_RM),))
     begun = core.now_ns
     if evicted:  # a look that comes earlier, for another reason, does not forget this one
-        core.partition.look_for_preemption_at(core.now_ns + seconds(5))
+        core.partition.check_preemption_at(core.now_ns + seconds(5))
         assert look(core) == []
         assert core.now_ns == begun + seconds(5)
     assert look(core) == evicted

@@ -392,7 +392,7 @@ def test_only_heads_get_a_node_and_none_for_whom_others_of_the_shape_wait_ahead(
     core = crowd_of_heads("{name: a}", "{name: b}")
     grow_old(core)
     assert reserved_for(core) == ["one-0", "three-0"]
-    core.partition.look_for_reservations()
+    core.partition.check_reservations()
     core.update()
     assert reserved_for(core) == ["one-0", "three-0"]
 
@@ -545,7 +545,7 @@ def test_a_look_reads_a_few_shapes_and_nodes_where_room_is_late(shapes, monkeypa
     for at in range(shapes):
         core.asks("more", [f"more-{at}"], {"vcore": 8_000 + at, "pods": 1})
     core.now_ns += seconds(3)
-    core.partition.look_for_old_asks()
+    core.partition.check_old_asks()
     core.update()
     most = (reservations.MAX_LATE + 1) * reservations.MAX_LOOKED
     assert 0 < len(read) <= most

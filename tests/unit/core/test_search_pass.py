@@ -110,7 +110,7 @@ def test_a_look_that_comes_while_a_pass_goes_on_does_not_begin_it_anew():
     core = crowded(24)
     since = len(core.answers)
     core.fire_own("preemption")
-    core.partition.look_for_preemption_at(core.now_ns)
+    core.partition.check_preemption_at(core.now_ns)
     core.fire_own("preemption")
     go_on(core, since)
     assert len(released(core, since)) == 24

@@ -1,8 +1,8 @@
-"""Who waits for a plugin is let try again when its answer may be another (``model/hooks.py``).
+"""What a plugin blocked is requeued when its answer may have changed (``model/hooks.py``).
 
-Whoever a ``capacity`` hook refused waits at the gate of that hook. Whom nodes refuse is woken by
-the nodes that improve; where a hook that judges nodes reads more than what they are, all of them
-are let try again. Applications are ordered anew where an order reads more than themselves.
+An application that a ``capacity`` hook refused is blocked by that hook. An ask that no node takes
+is requeued by nodes that improve; where a hook that judges nodes reads more than the node, all such
+asks are requeued. Applications are sorted again where a sort key reads more than the application.
 """
 
 from services.core.scheduler.model.hooks import Hook
@@ -10,7 +10,7 @@ from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
 
 
-def look(partition: Partition) -> None:
+def requeue_due(partition: Partition) -> None:
     """Requeue what a plugin blocked and may admit now."""
     hooks = partition.hooks
     if hooks is None:
@@ -21,7 +21,7 @@ def look(partition: Partition) -> None:
     if hooks.are_due(_that_move([*hooks.moving, *hooks.score])):
         _try_nodes_again(partition)
     if hooks.are_due(hooks.order):
-        _order_anew(partition)
+        _reorder(partition)
 
 
 def _that_move(hooks: list[Hook]) -> list[Hook]:
@@ -29,7 +29,7 @@ def _that_move(hooks: list[Hook]) -> list[Hook]:
 
 
 def _try_nodes_again(partition: Partition) -> None:
-    """Let all that no node takes be considered again."""
+    """Requeue all asks that no node takes."""
     for shape in list(partition.blocked_shapes):
         partition.requeue_shape(shape)
     for node in partition.nodes.rows:
@@ -40,8 +40,8 @@ def _try_nodes_again(partition: Partition) -> None:
     partition.retry_replacements()
 
 
-def _order_anew(partition: Partition) -> None:
-    """Find the place of every application that waits."""
+def _reorder(partition: Partition) -> None:
+    """Compute the sort key of every waiting application again."""
     for application in partition.applications.values():
         before = application.order
         queueing.reorder(application)

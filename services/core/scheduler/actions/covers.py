@@ -175,7 +175,7 @@ class Search:
     def _usefulness(self, item: Allocation) -> tuple[bool, float]:
         amount = item.resource_per_alloc
         share = sum(min(amount.get(n, 0), value) / value for n, value in self._wanted.items())
-        return not self._goes_already(item), -share
+        return not self._is_released_already(item), -share
 
     def _trimmed(self, chosen: list[Allocation], wanted: Resource) -> list[Allocation]:
         """Return placeholders without those that the set does not need."""
@@ -184,17 +184,17 @@ class Search:
         needed: list[Allocation] = []
         for item in reversed(chosen):
             amount = {n: v for n, v in item.resource_per_alloc.items() if n in wanted}
-            if not self._goes_already(item) and fits_room(spare, amount):
+            if not self._is_released_already(item) and fits_room(spare, amount):
                 subtract_into(spare, amount)
             else:
                 needed.append(item)
         return needed[::-1]
 
-    def _goes_already(self, item: Allocation) -> bool:
+    def _is_released_already(self, item: Allocation) -> bool:
         return item.allocation_key in self._application.released
 
     def _releases(self, chosen: Sequence[Allocation]) -> int:
-        return sum(not self._goes_already(item) for item in chosen)
+        return sum(not self._is_released_already(item) for item in chosen)
 
     def _over_quota(self, chosen: list[Allocation]) -> Refusal | None:
         """Return whose limit has no room for what the placeholders do not cover, or None."""

@@ -74,11 +74,11 @@ class Ran(NamedTuple):
 def run(partition: Partition) -> Ran:
     """Place what can be placed."""
     decisions = refusals = 0
-    asked_again.look(partition)
+    asked_again.requeue_due(partition)
     if partition.root.max_resource is None:
         return Ran(0, is_cut=False)
-    lane.judge_anew(partition)
-    patience.judge_anew(partition)
+    lane.judge_again(partition)
+    patience.judge_again(partition)
     patience.judge_started(partition)
     kai_turns.begin(partition)
     looked = 0  # how many decisions there were when plugins were last asked again
@@ -89,7 +89,7 @@ def run(partition: Partition) -> Ran:
             refusals += not made
         elif partition.hooks is not None and decisions > looked:
             looked = decisions
-            asked_again.look(partition)
+            asked_again.requeue_due(partition)
         elif not (
             patience.judge_started(partition, is_over=True)
             or (partition.nominated and nominations.give_way(partition))
@@ -105,7 +105,7 @@ def run(partition: Partition) -> Ran:
 def _decide(partition: Partition, most: int) -> int | None:
     """Make the next decisions, ``most`` of them; return how many, None where there are none."""
     if partition.lane is not None:
-        lane.look(partition)
+        lane.update(partition)
     if partition.reserved_to_try:
         return _try_reserved(partition, next(iter(partition.reserved_to_try)))
     if partition.replaceable:
@@ -167,7 +167,7 @@ def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, ga
     if gate is partition.root.gate:
         partition.unplaced[group.bucket] = None
     if refusal.reason is Reason.QUEUE_QUOTA:
-        preemption_looks.look_later(partition, group.application, ask)
+        preemption_looks.check_later(partition, group.application, ask)
     partition.journal.record(QueueChanged(leaf))
 
 
@@ -210,7 +210,7 @@ def _set_unschedulable(
     by_need = _may_wait_by_need(partition, application.queue)
     queueing.set_unschedulable(application, refusal, partition.now_ns, gate, by_need=by_need)
     patience.watch(partition, application)
-    preemption_looks.look_later_for_gang(partition, application)
+    preemption_looks.check_gang_later(partition, application)
     partition.journal.record(ApplicationChanged(application))
 
 
@@ -298,14 +298,14 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
             refusal = partition.nodes.room.refusal(ask.shape)
         partition.refuse_by_nodes(bucket, refusal)
         _note_closed(partition, application, ask, refusal)
-        preemption_looks.look_later(partition, application, ask)
+        preemption_looks.check_later(partition, application, ask)
         backoff.begin(partition, bucket)
     return node
 
 
 def _await_share(partition: Partition, group: AskGroup, ask: Ask, node: Node) -> None:
     """Have a share of a GPU wait for its part of a device, and those like it with it."""
-    partition.keep_coming_share(group.application, ask, node)
+    partition.claim_releasing_share(group.application, ask, node)
     fact = Fact(Kind.DEVICE_RELEASING, node.node_id)
     partition.refuse_by_nodes(group.bucket, Refusal(Reason.NO_NODE_FITS, fact))
 

@@ -43,7 +43,7 @@ def find(
     """
     placer = _InDomains(trial, application, backfill=backfill)
     before = trial.checkpoint()
-    kept = placer.to_kept_nodes()
+    kept = placer.to_reserved_nodes()
     found = place(placer, placer.tree, Region())
     if isinstance(found, Unplaced):
         trial.rollback(before)
@@ -98,9 +98,9 @@ class _InDomains:
         shapes = dict.fromkeys(ask.shape for ask in asks)
         return min((int(self._room(shape, None).sum()) for shape in shapes), default=0)
 
-    def to_kept_nodes(self) -> list[tuple[Ask, Node]]:
+    def to_reserved_nodes(self) -> list[tuple[Ask, Node]]:
         """Place the members for which others have made way, where they have."""
-        kept, found = gang_places.kept_nodes(self._application), []
+        kept, found = gang_places.reserved_nodes(self._application), []
         for ask in self._all(self.tree) if kept else ():
             node = kept.get(ask.key)
             if node is not None and self._nodes.filters.takes.holds(node, ask.shape):

@@ -46,7 +46,7 @@ def opens_in_vain(partition: Partition, node: Node, shape: Shape, own: Claim | N
     then = [*free]
     for key, pod in node.allocations.items():
         application = partition.releasing.get(key)
-        if application is not None and not _goes_for_its_own(application, key):
+        if application is not None and not _is_released_for_its_own(application, key):
             devices.change(then, pod.devices, 1)
     for claim in node.reservations.values():
         other = claim.ask.shape.on_devices if claim.has_preempted else None
@@ -59,8 +59,8 @@ def opens_in_vain(partition: Partition, node: Node, shape: Shape, own: Claim | N
     return any(at < len(then) and free[at] < size <= then[at] for at in shared)
 
 
-def _goes_for_its_own(application: Application, key: str) -> bool:
-    """Return whether what is released makes room for its own gang or for what replaces it."""
+def _is_released_for_its_own(application: Application, key: str) -> bool:
+    """Return whether a released allocation makes room for its own gang or its replacement."""
     return key in application.covering or key in application.replacing
 
 

@@ -261,7 +261,7 @@ def _place_whole(
         else:
             with Tentative(partition.nodes) as trial:
                 found = _find(trial, partition, application)
-                trial.keep()
+                trial.make_final()
     if isinstance(found, NoPlaces):
         _await_places(partition, application, found.lacking)
         for group in gang_places.members(application):
@@ -379,10 +379,10 @@ def placeholder_allocated(partition: Partition, application: Application) -> Non
         start_reservation(partition, application)
         if application.holds_whole_gang:
             partition.fire(application, ApplicationEvent.RUN)
-    partition.keep_promise(application)
+    partition.claim_for_gang(application)
     if not application.pending_placeholders:
         queueing.enter(application)
-    partition.look_for_replacements(application)
+    partition.check_replacements(application)
 
 
 def start_reservation(partition: Partition, application: Application) -> None:
@@ -426,9 +426,9 @@ def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
         drop_ask(partition, application, ask.key)
     if is_zero(application.allocated_placeholder):
         partition.cancel_timer(application, TimerKind.PLACEHOLDER)
-    partition.keep_promise(application)
+    partition.claim_for_gang(application)
     queueing.enter(application)
-    partition.look_for_replacements(application)
+    partition.check_replacements(application)
 
 
 # --- timeout ------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ def bound(
 
     It is far cheaper than a trial, and what it refuses a trial would refuse.
     """
-    if kept_nodes(application):
+    if reserved_nodes(application):
         return None  # what is kept for it is not among the places that all may have
     wanted = application.placeholder_needs()
     places = {shape: nodes.room.places(shape, backfill=backfill) for shape in wanted}
@@ -141,7 +141,7 @@ class _OnNodes:
 
     def __init__(self, trial: Tentative, application: "Application", *, backfill: bool) -> None:
         self._nodes, self._application, self._backfill = trial.nodes, application, backfill
-        self._kept = kept_nodes(application)
+        self._kept = reserved_nodes(application)
         self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
 
     def waiting(self, leaf: Group[Ask]) -> list[Ask]:
@@ -234,7 +234,7 @@ def _by_room(nodes: NodeTable, application: "Application", *, backfill: bool) ->
     return sorted(members(application), key=room)
 
 
-def kept_nodes(application: "Application") -> dict[str, Node]:
+def reserved_nodes(application: "Application") -> dict[str, Node]:
     """Return the nodes on which room was freed for members, by ask."""
     held = application.reservations.items()
     return {key: each.node for key, each in held if each.has_preempted}

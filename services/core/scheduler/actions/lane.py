@@ -109,7 +109,7 @@ def _give(partition: Partition, application: Application) -> None:
     lane = Lane(application, partition.now_ns, needs, rank_of_gang(application))
     partition.give_lane(lane)
     _size_allowance(partition, lane)
-    _look(partition, lane)
+    _recheck(partition, lane)
     if last is not None and last.rank < lane.rank:  # more asks come before it than before the last
         _requeue_for(partition, lane.nodes)
 
@@ -148,10 +148,10 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
     return not fits_one and could_be_held(nodes, application)
 
 
-def judge_anew(partition: Partition) -> None:
+def judge_again(partition: Partition) -> None:
     """Make a gang that the nodes could hold by now the head gang, where there is none.
 
-    To be called before a cycle: what waits was too large for the nodes that there were.
+    Called before a cycle: the gangs that wait were too large for the nodes before.
     """
     settings = partition.settings
     if partition.is_capacity_new and settings.reserves_for_gang and partition.lane is None:
@@ -179,23 +179,23 @@ def _choose(partition: Partition) -> None:
 # --- when it is its turn ------------------------------------------------------------------------
 
 
-def look(partition: Partition) -> None:
-    """Update what has changed; have the gang tried when the nodes have the room for it."""
+def update(partition: Partition) -> None:
+    """Update the reservation for the head gang; requeue the gang when its nodes have the room."""
     lane = partition.lane
     while lane is not None and not _still_waits(partition, lane):
         _choose(partition)
         lane = partition.lane
     if lane is None:
         return
-    _look(partition, lane)
-    _tell(partition, lane)
+    _recheck(partition, lane)
+    _set_claimed(partition, lane)
     is_due = 0 < lane.start_ns <= partition.now_ns and lane.tried != partition.nodes.order.changes
     if is_due and lane.application.refusal is not None:
         queueing.activate(lane.application)
 
 
-def _tell(partition: Partition, lane: Lane) -> None:
-    """Set in what the gang waits for that nodes are claimed: since when, which, until when."""
+def _set_claimed(partition: Partition, lane: Lane) -> None:
+    """Set in the gang's refusal which nodes are claimed, since when and until when."""
     refusal = lane.application.refusal
     if refusal is None:
         return
@@ -256,7 +256,7 @@ def was_tried(partition: Partition, application: Application, *, is_own: bool) -
     if lane is None or lane.application is not application:
         return
     if _still_waits(partition, lane):
-        _look(partition, lane)
+        _recheck(partition, lane)
         if is_own:
             lane.was_tried(partition.nodes.order.changes)
     else:
@@ -276,10 +276,10 @@ def _still_waits(partition: Partition, lane: Lane) -> bool:
 # --- which nodes --------------------------------------------------------------------------------
 
 
-def _look(partition: Partition, lane: Lane) -> None:
-    """Count what has changed on the nodes, and choose again where that may make a difference.
+def _recheck(partition: Partition, lane: Lane) -> None:
+    """Count what changed on the nodes and choose nodes again where that may matter.
 
-    What nodes that were claimed, or still are, may take by now and did not before is requeued.
+    Asks that nodes of the reservation may take by now, and did not before, are requeued.
     """
     nodes, now_ns = partition.nodes, partition.now_ns
     partition.held_idle.pass_time(now_ns)
@@ -299,7 +299,7 @@ def _look(partition: Partition, lane: Lane) -> None:
     if is_other:
         improved = _plan(partition, lane)
         lane.seen = nodes.order.changes
-    is_promised = lane.start_ns and not _is_somebody_before(partition, lane)
+    is_promised = lane.start_ns and not _is_an_ask_before(partition, lane)
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
     nodes.head_gang.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
@@ -314,7 +314,7 @@ def _requeue_for(partition: Partition, nodes: Iterable[Node]) -> None:
         partition.node_improved(node)
 
 
-def _is_somebody_before(partition: Partition, lane: Lane) -> bool:
+def _is_an_ask_before(partition: Partition, lane: Lane) -> bool:
     """Return whether an ask waits for a node that comes before the gang, and may use any (EASY)."""
     if not partition.settings.backfill:
         return False
@@ -429,12 +429,12 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
         start_ns, chosen = before_ns, lane.nodes
     lane.start_ns = 0 if start_ns >= NEVER_NS else max(start_ns, partition.now_ns)
     lane.is_known = not any(lane.guessed[node.row] for node in chosen)
-    if not (lane.is_known or _is_covered(partition, lane, chosen)):
+    if not (lane.is_known or _is_within_allowance(partition, lane, chosen)):
         lane.start_ns, chosen = 0, {}
     return _hold(partition, lane, chosen)
 
 
-def _is_covered(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> bool:
+def _is_within_allowance(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> bool:
     """Return whether what nodes would stand idle until the start is within the allowance (rule 7).
 
     Where nothing is known of the start, any that is left will do.
@@ -514,7 +514,7 @@ def _count_idle(partition: Partition, lane: Lane) -> None:
     held.hold(idle, is_charged=not lane.is_known)
     ends_ns = held.ends_in_ns()
     if ends_ns:
-        partition.look_at_lane_at(partition.now_ns + ends_ns)
+        partition.check_head_gang_at(partition.now_ns + ends_ns)
 
 
 def _leaves(partition: Partition, lane: Lane, node: Node, members: Members) -> Resource:

@@ -133,7 +133,7 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws, so_far: Sear
     if is_in_vain and partition.hooks is None:
         known.remember(actions, min(ends_ns, _changes_at(partition)))
     if ends_ns < INT64_MAX:
-        partition.look_for_preemption_at(ends_ns)
+        partition.check_preemption_at(ends_ns)
 
 
 def _left_of(
@@ -150,7 +150,7 @@ def look_for_what_follows(partition: Partition) -> None:
     for name in partition.settings.actions:
         after = STEPS[name].after
         if after is not None and any(map(after, partition.journal)):
-            partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+            partition.check_preemption_at(partition.now_ns + LOOK_NS)
 
 
 def _changes_at(partition: Partition) -> int:

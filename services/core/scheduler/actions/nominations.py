@@ -25,7 +25,7 @@ def give_way(partition: Partition) -> bool:
     """Skip nominated pods of a node for asks of a higher priority; return whether any was."""
     for node_id in dict.fromkeys(partition.nominated.values()):
         node = partition.nodes.nodes[node_id]
-        going = _going(partition, node) if node.schedulable else []
+        going = _blockers(partition, node) if node.schedulable else []
         for pod in going:
             node_moves.remove_foreign(partition, pod)
         if going:
@@ -33,8 +33,8 @@ def give_way(partition: Partition) -> bool:
     return False
 
 
-def _going(partition: Partition, node: Node) -> list[Allocation]:
-    """Return the nominated pods without which a node has room for an ask that comes before them."""
+def _blockers(partition: Partition, node: Node) -> list[Allocation]:
+    """Return the nominated pods whose removal makes room for an ask of higher priority."""
     nominated = [pod for key, pod in node.foreign.items() if key in partition.nominated]
     for shape in partition.blocked_shapes.fitting(_without(node, nominated)):
         highest = _highest(partition, shape)

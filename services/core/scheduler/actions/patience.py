@@ -61,10 +61,10 @@ def _due_ns(partition: Partition, application: Application) -> int:
     return application.submission_time_ns + partition.settings.starvation_guard_ns
 
 
-def look(partition: Partition) -> None:
-    """Let nobody pass the gangs any more that are due by now and wait still.
+def update(partition: Partition) -> None:
+    """Stop others from passing the gangs that are starved by now and still wait.
 
-    To be called with every message: being overdue only forbids, so no timer is needed for it.
+    Called with every message. A starved gang only blocks others, so that it needs no timer.
     """
     moments = partition.patience_moments
     while moments and moments[0][0] <= partition.now_ns:
@@ -72,14 +72,14 @@ def look(partition: Partition) -> None:
         if application.patience_due_ns == due_ns:
             partition.set(application, patience_due_ns=0)
         if _is_live(partition, application) and _waits(application):
-            _watch_anew(partition, application)
+            _watch_again(partition, application)
 
 
-def judge_anew(partition: Partition) -> None:
-    """Find out anew who is waited for, where the nodes could hold other gangs than before.
+def judge_again(partition: Partition) -> None:
+    """Check starved gangs again where the nodes could hold other gangs than before.
 
-    To be called before a cycle: one that is too large now is in nobody's way any more, and one
-    that was is passed no longer.
+    Called before a cycle. A gang that is too large now blocks none any more; a gang that was too
+    large is passed no longer.
     """
     if not partition.is_capacity_new:
         return
@@ -88,7 +88,7 @@ def judge_anew(partition: Partition) -> None:
     waited_for = [leaf.overdue_gang for leaf in leaves if leaf.overdue_gang is not None]
     for application in (*waited_for, *partition.too_large):
         if _waits(application):  # else it has its turn now
-            _watch_anew(partition, application)
+            _watch_again(partition, application)
 
 
 def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
@@ -124,17 +124,17 @@ def _judge_changed(partition: Partition, application: Application) -> None:
     if application.waits_for_first_member:
         watch(partition, application)
     elif application.waits_as_a_whole:
-        _watch_anew(partition, application)
+        _watch_again(partition, application)
 
 
 def _waits(application: Application) -> bool:
     return application.waits_as_a_whole or application.waits_for_first_member
 
 
-def _watch_anew(partition: Partition, application: Application) -> None:
-    """Watch a gang that was refused some time ago; if others wait for it, it is tried again.
+def _watch_again(partition: Partition, application: Application) -> None:
+    """Watch a gang that was refused some time ago; try it again if others wait for it.
 
-    It may be something else that keeps it by now, for which nobody has to wait.
+    Another reason may block it by now, for which others do not wait.
     """
     watch(partition, application)
     if application.queue.overdue_gang is application and application.refusal is not None:
@@ -178,7 +178,7 @@ def _be_late(partition: Partition, application: Application) -> None:
         if not _lacks_only_room(application) or _is_another_short_of_nodes(partition, application):
             queueing.wait_no_more_for(application)
             return
-    _become_overdue(partition, application)
+    _become_starved(partition, application)
 
 
 def _lacks_only_room(application: Application) -> bool:
@@ -214,8 +214,8 @@ def _short_of_nodes(partition: Partition) -> dict[Queue, None]:
     return found
 
 
-def _become_overdue(partition: Partition, application: Application) -> None:
-    """Let a gang be waited for, unless one that is ahead of it already is."""
+def _become_starved(partition: Partition, application: Application) -> None:
+    """Make a gang the starved one of its leaf, unless one ahead of it is already."""
     leaf = application.queue
     waited_for = leaf.overdue_gang
     if application.waits_in is not None and application.waits_at is not None:

@@ -1,10 +1,10 @@
-"""When a refused ask, or gang, is looked at for room that others would have to give up.
+"""When a refused ask, or gang, is checked for preemption.
 
-Rule: an ask is looked at when it is as old as its queue's ``preemption.delay``; where its queues
-      are guaranteed nothing its allocation log then says so, and no victim is searched: without
-      readers nothing is looked at for that. With actions that move or reclaim
-      an ask is looked at soon after it was refused.
-Source: docs/rules/preemption.md. Who makes way is the policy's to say (``policies``).
+Rule: an ask is checked when it is as old as its queue's ``preemption.delay``. Where its queues have
+      no guarantee its allocation log then records so and no victim is searched; without readers
+      there is no such check. With actions that move or reclaim, an ask is checked soon after it
+      was refused.
+Source: docs/rules/preemption.md. The policy chooses the victims (``policies``).
 """
 
 from services.core.scheduler.model.preemptors import due_at, may_ever
@@ -19,13 +19,13 @@ from shared.model.units import seconds
 LOOK_NS = seconds(1)
 
 
-def look_later(partition: Partition, application: Application, ask: Ask) -> None:
-    """Have a refused ask looked at when it may preempt.
+def check_later(partition: Partition, application: Application, ask: Ask) -> None:
+    """Check a refused ask for preemption when it may preempt.
 
-    That it may not yet, or never will, goes into its allocation log.
+    Its allocation log records that it may not yet, or never will.
     """
     leaf = application.queue
-    _look_for_one_since(partition, leaf, ask.created_ns)
+    _check_waiting_since(partition, leaf, ask.created_ns)
     if not _preempts(partition):
         return
     if has_guarantee(leaf):
@@ -37,7 +37,7 @@ def look_later(partition: Partition, application: Application, ask: Ask) -> None
     note(partition, application, ask, allocation_log.PRECONDITIONS)
     if may_ever(ask) and not has_guarantee(leaf) and partition.has_readers:
         due_ns = due_at(ask, leaf.settings.preemption_delay_ns)
-        partition.look_for_preemption_at(due_ns)
+        partition.check_preemption_at(due_ns)
 
 
 def is_due(partition: Partition, leaf: Queue, ask: Ask) -> bool:
@@ -45,24 +45,24 @@ def is_due(partition: Partition, leaf: Queue, ask: Ask) -> bool:
     return may_ever(ask) and due_at(ask, leaf.settings.preemption_delay_ns) <= partition.now_ns
 
 
-def look_later_for_gang(partition: Partition, application: Application) -> None:
-    """Have a gang that waits for headroom looked at, if its queues have guarantees."""
-    _look_for_one_since(partition, application.queue, partition.now_ns)
+def check_gang_later(partition: Partition, application: Application) -> None:
+    """Check a gang that waits for headroom later, if its queues have guarantees."""
+    _check_waiting_since(partition, application.queue, partition.now_ns)
 
 
 def _preempts(partition: Partition) -> bool:
-    """Return whether asks preempt by YuniKorn's laws."""
+    """Return whether asks preempt by YuniKorn's policy."""
     settings = partition.settings
     is_yunikorn = settings.policy == YUNIKORN
     return partition.preemption_enabled and is_yunikorn and PREEMPT in settings.actions
 
 
-def _look_for_one_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
+def _check_waiting_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
     settings = partition.settings
     if settings.policy != YUNIKORN or CONSOLIDATION in settings.actions:
-        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+        partition.check_preemption_at(partition.now_ns + LOOK_NS)
     elif has_guarantee(leaf) and PREEMPT in settings.actions:
-        partition.look_for_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
+        partition.check_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
 
 
 def has_guarantee(leaf: Queue) -> bool:

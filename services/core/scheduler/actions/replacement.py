@@ -58,7 +58,7 @@ def _replace_in(partition: Partition, application: Application, limit: int) -> i
             if ask is None:
                 break
             if started >= limit:
-                partition.look_for_replacements(application)
+                partition.check_replacements(application)
                 return started
             if not places.find(ask):
                 break
@@ -93,7 +93,7 @@ class _Places:
         if self._search is None:
             fitting, node = _fitting(partition, application, counts, ask)
         if fitting is None:
-            return self._cover(counts, ask)
+            return self._release_several(counts, ask)
         node = node or node_for(partition.nodes, ask.shape)
         if node is None:
             refusal = partition.nodes.room.refusal(ask.shape)
@@ -102,8 +102,8 @@ class _Places:
         replacing.begin(partition, application, ask, fitting, node)
         return True
 
-    def _cover(self, counts: TaskGroupCount, ask: Ask) -> bool:
-        """Let placeholders go that cover an ask together, as none is large enough."""
+    def _release_several(self, counts: TaskGroupCount, ask: Ask) -> bool:
+        """Release several placeholders for one ask, as none alone is large enough."""
         partition, application = self._partition, self._application
         first = next(covers.candidates(application, counts), None)
         if first is None:
@@ -226,13 +226,13 @@ def placeholder_gone(
     if real is not None:
         _swap_in(partition, application, real, placeholder, had_real=had_real)
     else:
-        partition.keep_promise(application)
-        partition.look_for_replacements(application)
+        partition.claim_for_gang(application)
+        partition.check_replacements(application)
     if swap is not None and real is None:
         replacing.fail(partition, application, key)
         _wait_again(partition, application, swap.ask)
     if ready is not None:
-        _start_covered(partition, application, ready)
+        _start_after_several(partition, application, ready)
     if application.counts_of(placeholder).is_used_up:
         if application.keeps_minimum:
             partition.note_minimum(application)
@@ -257,8 +257,8 @@ def _swap_in(
         partition.fire(application, ApplicationEvent.RUN)
 
 
-def _start_covered(partition: Partition, application: Application, ask_key: str) -> None:
-    """Place a real ask whose placeholders have all gone; its node is checked again."""
+def _start_after_several(partition: Partition, application: Application, ask_key: str) -> None:
+    """Allocate a real ask after all of its placeholders ended; its node is checked again."""
     ask = application.group_of[ask_key].asks[ask_key]
     claim = partition.end_placeholder_claim(application, ask_key)
     own = partition.nodes.nodes.get(claim.node.node_id)
@@ -266,7 +266,7 @@ def _start_covered(partition: Partition, application: Application, ask_key: str)
     if node is None:
         application_ledger.set_covered(application, ask, is_covered=False)
         queueing.enter(application)
-        partition.look_for_replacements(application)
+        partition.check_replacements(application)
         _fail(partition, application, ask)
         return
     allocation = partition.allocate(application, ask, node)
@@ -333,7 +333,7 @@ def _wait_again(partition: Partition, application: Application, ask: Ask) -> Non
     if application.state is ApplicationState.COMPLETING:
         partition.fire(application, ApplicationEvent.RUN)
     queueing.enter(application)
-    partition.look_for_replacements(application)
+    partition.check_replacements(application)
     group = application.group_of[ask.key]
     _fail(partition, application, group.asks[ask.key])
 

@@ -152,7 +152,7 @@ class _Pass:
         if at_ns <= partition.now_ns + AHEAD_NS:
             return soonest
         self.late += 1
-        partition.look_for_old_asks_at(at_ns - AHEAD_NS)
+        partition.check_old_asks_at(at_ns - AHEAD_NS)
         return next((node for known_ns, node in expected if not known_ns), None)
 
 
@@ -176,7 +176,7 @@ def _expect(partition: Partition, reservation: Claim, at_ns: int) -> None:
     """Have a reservation checked again if there is no room at the moment that is expected."""
     reservation.expect(at_ns)
     if at_ns:
-        partition.look_for_old_asks_at(at_ns + 1)
+        partition.check_old_asks_at(at_ns + 1)
 
 
 def _give_up_the_late(partition: Partition) -> bool:
@@ -286,7 +286,7 @@ def _old_asks(partition: Partition, bucket: Bucket, most: int) -> Iterator[tuple
                 continue
             due_ns = ask.created_ns + partition.settings.reservation_delay_ns
             if due_ns > partition.now_ns:
-                partition.look_for_old_asks_at(due_ns)
+                partition.check_old_asks_at(due_ns)
                 young += 1
                 break
             yield group, ask

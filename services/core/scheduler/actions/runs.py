@@ -361,8 +361,8 @@ class _Run:
             if total:
                 self._partition.count_run(application, total, is_placeholder=is_placeholder)
         if totals[True]:
-            self._partition.keep_promise(application)
-            self._partition.look_for_replacements(application)
+            self._partition.claim_for_gang(application)
+            self._partition.check_replacements(application)
 
     def _end(self, leaf: _Leaf, lane: _Lane) -> None:
         """End a lane: its groups wait for their turns again, or have nobody left."""

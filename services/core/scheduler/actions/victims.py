@@ -95,7 +95,7 @@ def _nominate(partition: Partition, decision: Decision) -> None:
     """
     owner = partition.applications[decision.application]
     ask = owner.group_of[decision.key].asks[decision.key]
-    partition.keep_freed_room(owner, ask, partition.nodes.nodes[decision.node]).retry()
+    partition.claim_freed_room(owner, ask, partition.nodes.nodes[decision.node]).retry()
     if owner.is_gang and not owner.gang_admitted and not owner.needs_places:
         partition.admit(owner)
         if owner.waits_at is not None or owner.waiting_among is not None:

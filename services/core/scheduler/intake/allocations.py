@@ -132,9 +132,9 @@ def roll_back(partition: Partition, application: Application, request: Allocatio
         return
     partition.journal.record(BindFailed(application, key, request.message))
     partition.add_ask(application, ask_of(allocation), sequence)
-    partition.keep_promise(application)
+    partition.claim_for_gang(application)
     queueing.enter(application)
-    partition.look_for_replacements(application)
+    partition.check_replacements(application)
 
 
 # --- recovery -----------------------------------------------------------------------------------
@@ -171,7 +171,7 @@ def _recover_reservation(partition: Partition, application: Application) -> None
     application_moves.count_as_starting(application)
     if application.holds_whole_gang:
         partition.fire(application, ApplicationEvent.RUN)
-    partition.keep_promise(application)
+    partition.claim_for_gang(application)
 
 
 def recover_timer(partition: Partition, application: Application) -> None:

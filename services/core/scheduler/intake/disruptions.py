@@ -20,6 +20,6 @@ def take(partition: Partition, news: Disruption) -> None:
     if application is None or key not in application.allocations:
         return
     if news.is_refused and key in application.released:
-        partition.keep_evicted(application, key)
+        partition.cancel_eviction(application, key)
         quota_preemption.use_changed(partition, application.queue)
     partition.disrupt(application, news)

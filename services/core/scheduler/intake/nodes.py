@@ -32,7 +32,7 @@ def update_nodes(partition: Partition, news: Iterable[NodeInfo]) -> None:
     for are_new, row in groupby(news, lambda info: info.action in _CREATES):
         if are_new:
             made = [_create(partition, info) for info in row]
-            node_moves.have_come(partition, [node for node in made if node is not None])
+            node_moves.nodes_added(partition, [node for node in made if node is not None])
         else:
             for info in row:
                 _change(partition, info)

@@ -105,7 +105,7 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
         if application is not None:
             gang.await_placeholders(partition, application)
             queueing.enter(application)
-            partition.look_for_replacements(application)
+            partition.check_replacements(application)
 
 
 # --- applications -------------------------------------------------------------------------------
@@ -358,7 +358,7 @@ def _drop_asks(partition: Partition, application: Application, only: str = "") -
         if not drop_ask(partition, application, key) and key in application.allocations:
             _release_crossed(partition, application, key)
     queueing.enter(application)
-    partition.keep_promise(application)
+    partition.claim_for_gang(application)
     endings.after_asks_removed(partition, application)
 
 

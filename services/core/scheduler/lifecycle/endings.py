@@ -77,7 +77,7 @@ def after_real_removed(partition: Partition, application: Application) -> None:
 def after_asks_removed(partition: Partition, application: Application) -> None:
     """Follow up on asks that the resource manager took back."""
     if not application.pending_placeholders:
-        partition.look_for_replacements(application)
+        partition.check_replacements(application)
     if (
         application.has_nothing
         and is_zero(application.allocated_placeholder)

@@ -154,14 +154,14 @@ class NodeDevices:
             found[node.row] = devices.places(self.expected(node), need)
         return found
 
-    def to_come(
+    def planned(
         self,
         node: Node,
         need: devices.Need | None,
         gone: Iterable[Allocation] = (),
         coming: Iterable[Allocation] = (),
     ) -> Devices:
-        """Return the devices that a pod would be given of those that are free then, if any.
+        """Return the devices that a planned pod gets of those that will be free, if any.
 
         Whole ones that are free already come first: what is to go may come back to its own.
         """

@@ -42,7 +42,7 @@ class NodeFact(Protocol):
         """Whether it looks at nothing but taints, and the labels that the shape names."""
 
     @property
-    def looks_at_amounts(self) -> bool:
+    def depends_on_amounts(self) -> bool:
         """Whether shapes that differ in amounts only may have different answers."""
 
     def admits(self, node: "Node", shape: "Shape") -> bool:
@@ -245,7 +245,7 @@ class NodeViews:
 
     def _view_of(self, shape: "Shape") -> NodeView:
         key: object = shape.constraints.of_nodes
-        if any(fact.looks_at_amounts for fact in self._facts):
+        if any(fact.depends_on_amounts for fact in self._facts):
             key = (key, tuple(sorted(shape.resource.items())))
         view = self._views.get(key)
         if view is None:

@@ -213,8 +213,8 @@ class PodCount:
             found = self._by_key[topology_key] = DomainCount(domains, self.at)
         return found
 
-    def keep(self, spread: SpreadCount) -> SpreadCount:
-        """Tell a spread constraint of every change from now on."""
+    def subscribe(self, spread: SpreadCount) -> SpreadCount:
+        """Update a spread constraint with every change from now on."""
         self._spreads.append(spread)
         return spread
 

@@ -165,14 +165,14 @@ class PodIndex:
         if new and not self.label_keys:
             self._is_stale = True  # so far no pod's namespace was looked at
         if new and not self._is_stale:
-            self._tell_apart(tuple(new))
+            self._split_kinds(tuple(new))
         self.label_keys.update(new)
         return tuple(new)
 
-    def _tell_apart(self, new: tuple[str, ...]) -> None:
-        """Move the pods that have one of some labels to the kinds that have them.
+    def _split_kinds(self, new: tuple[str, ...]) -> None:
+        """Move the pods that have one of these labels to the kinds with them.
 
-        No term looks at these labels yet, so that no count changes.
+        No term selects by these labels yet, so that no count changes.
         """
         moved = [
             (node, self.labels_of(allocation.allocation_tags), allocation.allocation_tags)
@@ -225,8 +225,8 @@ class PodIndex:
             or constraints.volumes
         )
 
-    def suppose(self, node: "Node", pod: Pod, change: int) -> None:
-        """Count a pod in (1) or out (-1) for as long as it is supposed: nobody is woken."""
+    def count_tentatively(self, node: "Node", pod: Pod, change: int) -> None:
+        """Count a pod in (1) or out (-1) until the statement undoes it: none is requeued."""
         key = (node.node_id, pod.allocation_key)
         net = change + (self._supposed[key][2] if key in self._supposed else 0)
         if net:
@@ -235,10 +235,10 @@ class PodIndex:
             del self._supposed[key]
         self.count(node, pod, change)
 
-    def keep_place(self, node: "Node", pod: Pod, *, is_kept: bool) -> None:
-        """Keep away whom a pod that is to come would, by ports, volumes, anti-affinity of its own.
+    def reserve_place(self, node: "Node", pod: Pod, *, is_kept: bool) -> None:
+        """Reserve the ports, volumes and anti-affinity domains of a pod that is planned.
 
-        It is not there yet: for affinity and spread it does not count.
+        It does not count for affinity and spread until it is there.
         """
         key = (node.node_id, pod.allocation_key)
         if is_kept:
@@ -249,9 +249,9 @@ class PodIndex:
             return
         if self._are_domains_stale:
             self._forget_domains()
-        self._keep_others_away(node, pod, 1 if is_kept else -1)
+        self._count_repelled(node, pod, 1 if is_kept else -1)
 
-    def _keep_others_away(self, node: "Node", pod: Pod, change: int) -> None:
+    def _count_repelled(self, node: "Node", pod: Pod, change: int) -> None:
         constraints = pod.constraints
         for port in constraints.host_ports:
             self._count_port(node, port, change)
@@ -260,7 +260,7 @@ class PodIndex:
             self._count_owner(node, term, constraints.namespace, change)
 
     def count(self, node: "Node", allocation: Pod, change: int) -> None:
-        """Count an allocation in (1) or out (-1), for a thought: nobody is woken."""
+        """Count an allocation in (1) or out (-1) tentatively: none is requeued."""
         if self._is_stale:
             return
         if self._are_domains_stale:
@@ -268,7 +268,7 @@ class PodIndex:
         labels = self.labels_of(allocation.allocation_tags)
         for count in self._count_kind(node, labels, change).counts:
             count.change(node, change)
-        self._keep_others_away(node, allocation, change)
+        self._count_repelled(node, allocation, change)
 
     def _count_kind(self, node: "Node", labels: "Labels", change: int) -> PodKind:
         kind = self._kinds.kinds.get(labels)
@@ -320,7 +320,7 @@ class PodIndex:
             self._forget_domains()
         new = [item for item in dict.fromkeys(selections) if item not in self._counts]
         if len(self._counts) + len(new) > MAX_TERMS:
-            self._forget_terms()
+            self._forget_counts()
             new = list(dict.fromkeys(selections))
         for selection in new:
             count = self._counts[selection] = PodCount()
@@ -345,9 +345,9 @@ class PodIndex:
         for node, pod, change in self._supposed.values():
             self.count(node, pod, change)
         for node, pod in self._places.values():
-            self._keep_others_away(node, pod, 1)
+            self._count_repelled(node, pod, 1)
 
-    def _forget_terms(self) -> None:
+    def _forget_counts(self) -> None:
         self._counts.clear()
         self._terms.clear()
         for kind in self._kinds.kinds.values():
@@ -385,7 +385,7 @@ class PodIndex:
         """
         plan = self._plan(shape, eligible, selected)
         closed = [self._closed_to(port) for port in shape.constraints.host_ports]
-        return PodLimits(plan, self._kept_away(plan.kind), closed)
+        return PodLimits(plan, self._repelling(plan.kind), closed)
 
     def closed_by(
         self, shape: "Shape", eligible: Mask, selected: Mask
@@ -402,7 +402,7 @@ class PodIndex:
             yield PodCause.AFFINITY, ~(near.has_key if is_first else near.taken())
         for count in plan.apart:
             yield PodCause.ANTI_AFFINITY, count.taken()
-        for count in self._kept_away(plan.kind):
+        for count in self._repelling(plan.kind):
             yield PodCause.KEPT_AWAY, count.taken()
 
     def mask_when_empty(self, shape: "Shape") -> Mask:
@@ -420,13 +420,13 @@ class PodIndex:
 
     def concern(self, shape: "Shape") -> bool:
         """Return whether any pod may matter to where a shape goes."""
-        return shape.constraints.asks_about_pods or self._may_be_kept_away(shape)
+        return shape.constraints.asks_about_pods or self._may_be_repelled(shape)
 
-    def _may_be_kept_away(self, shape: "Shape") -> bool:
+    def _may_be_repelled(self, shape: "Shape") -> bool:
         return bool(shape.labels) and (self._is_stale or bool(self._owners))
 
-    def _kept_away(self, kind: PodKind) -> list[DomainCount]:
-        """Return the counts of those that keep a kind of pod away from their domains."""
+    def _repelling(self, kind: PodKind) -> list[DomainCount]:
+        """Return the counts of the pods whose anti-affinity repels a kind of pod."""
         return [
             owner.by(topology_key, self._domain(topology_key))
             for selection in self._owned.matching(kind)
@@ -441,13 +441,13 @@ class PodIndex:
         plan = self._plans.get((shape.constraints, shape.labels))
         if plan is None:
             if len(self._plans) >= MAX_TERMS:
-                self._forget_terms()
-            plan = self._plan_anew(shape, eligible, selected)
+                self._forget_counts()
+            plan = self._plan_again(shape, eligible, selected)
             self._plans[shape.constraints, shape.labels] = plan
         shape.plan = plan
         return plan
 
-    def _plan_anew(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
+    def _plan_again(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodPlan:
         constraints, namespace = shape.constraints, shape.constraints.namespace
         self._need(tuple(selections_of(constraints)))
         plan = PodPlan(PodKind(shape.labels), self._version)
@@ -493,7 +493,7 @@ class PodIndex:
                 has_keys,
                 is_own=plan.kind.matches(selection),
             )
-            plan.spreads.append(pods.keep(spread))
+            plan.spreads.append(pods.subscribe(spread))
 
     def _count(self, topology_key: str, selection: Selection) -> DomainCount:
         return self._counts[selection].by(topology_key, self._domain(topology_key))

@@ -175,9 +175,9 @@ def _pass_to_next(partition: Partition, ends: list[_End]) -> int:
     at_ns, gone = ends[0].at_ns, 0
     if at_ns > partition.now_ns:
         partition.pass_time(at_ns)
-        patience.look(partition)
+        patience.update(partition)
         if 0 < partition.reservations_due_ns <= at_ns:
-            partition.look_for_old_asks()
+            partition.check_old_asks()
     while ends and ends[0].at_ns <= at_ns:
         end = heappop(ends)
         application = partition.applications.get(end.application_id)

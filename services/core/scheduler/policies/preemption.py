@@ -109,12 +109,12 @@ def finish(partition: Partition) -> None:
 def _look_later(partition: Partition, so_far: SearchPass) -> None:
     """Set the look that follows a pass."""
     settings = partition.settings
-    partition.look_for_stale_gangs()
+    partition.check_stale_gangs()
     is_tried_again = settings.policy != YUNIKORN or CONSOLIDATION in settings.actions
     if is_tried_again and partition.root.pending:
-        partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+        partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
     if so_far.is_asked_for:
-        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+        partition.check_preemption_at(partition.now_ns + LOOK_NS)
 
 
 def _preempt(partition: Partition) -> None:
@@ -146,7 +146,7 @@ def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
         elif may_ever(ask):
             next_ns.append(due_at(ask, leaf.settings.preemption_delay_ns))
     if next_ns and partition.has_readers:
-        partition.look_for_preemption_at(max(min(next_ns), partition.now_ns + LOOK_NS))
+        partition.check_preemption_at(max(min(next_ns), partition.now_ns + LOOK_NS))
 
 
 def _look_in(search: "Search", leaf: Queue) -> None:
@@ -168,19 +168,19 @@ def _look_in(search: "Search", leaf: Queue) -> None:
         if attempts == 2 * MAX_ATTEMPTS:
             return
         if turns.next_ns is not None:
-            partition.look_for_preemption_at(turns.next_ns)
+            partition.check_preemption_at(turns.next_ns)
 
 
 def _attempt(search: "Search", application: Application, ask: Ask, number: int) -> None:
     """Let an ask preempt, or note that too many others did before."""
     partition = search.partition
     if number > MAX_ATTEMPTS:
-        partition.look_for_preemption_at(partition.now_ns + LOOK_NS)
+        partition.check_preemption_at(partition.now_ns + LOOK_NS)
         note(partition, application, ask, allocation_log.EXHAUSTED)
         return
     partition.set(ask, preemption_checked_ns=partition.now_ns)
     if not search.preempt_for(application, ask):
-        partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+        partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 
 
 def _preemptors(partition: Partition, leaf: Queue, group: AskGroup) -> Preemptors:
@@ -208,7 +208,7 @@ def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
             continue
         due_ns = application.refused_since_ns + leaf.settings.preemption_delay_ns
         if due_ns > partition.now_ns:
-            partition.look_for_preemption_at(due_ns)
+            partition.check_preemption_at(due_ns)
         elif _may_be_let_start(partition, application):
             alike = _needs(partition, application)
             if alike not in are_whole:
@@ -220,7 +220,7 @@ def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
                 queueing.activate(application)
                 patience.watch(partition, application)
             else:
-                partition.look_for_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+                partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 
 
 def _may_be_let_start(partition: Partition, application: Application) -> bool:
@@ -324,7 +324,7 @@ class Search:
         """Release victims for an ask, and reserve their room for it."""
         partition, taken = self.partition, [victim.allocation for victim in victims]
         evict_for(partition, taken, application, ask, f"{REASON}{ask.key}", law=Law.GUARANTEE)
-        partition.keep_freed_room(application, ask, node)
+        partition.claim_freed_room(application, ask, node)
 
 
 def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:

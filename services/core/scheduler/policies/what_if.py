@@ -322,7 +322,7 @@ class _Forecaster:
         """Run the cycle until it has nothing to decide; return how many decisions it made."""
         partition, before, is_cut = self._partition, self._left, True
         partition.fruitless.changed()
-        patience.look(partition)
+        patience.update(partition)
         while is_cut and self._left > 0:
             made, is_cut = cycle.run(partition)
             self._left -= made

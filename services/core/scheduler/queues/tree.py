@@ -117,7 +117,7 @@ def _set_maxima(partition: Partition, changed: list[tuple[str, QueueConfig]]) ->
         concerned.update(dict.fromkeys(depth_first(queue)))
     if concerned:
         partition.root.forget_turns()
-        _look_again_in(partition, list(concerned))
+        _requeue_in(partition, list(concerned))
 
 
 def _configure_all(partition: Partition, config: PartitionConfig) -> None:
@@ -134,7 +134,7 @@ def _configure_all(partition: Partition, config: PartitionConfig) -> None:
     _apply(partition, partition.root, config.root, {})
     partition.root.forget_turns()
     partition.configure(queues={queue.path: queue for queue in depth_first(partition.root)})
-    _order_anew(partition)
+    _requeue_all(partition)
     for queue in partition.queues.values():
         for entry in limit_changes(queue, *limits.get(queue.path, ({}, {}))):
             partition.journal.record(entry)
@@ -223,9 +223,9 @@ def _find_owner(partition: Partition, application: Application) -> None:
         partition.record_asks(application)
 
 
-def _order_anew(partition: Partition) -> None:
+def _requeue_all(partition: Partition) -> None:
     """Requeue everything: limits, order and the users they concern have changed."""
-    _look_again_in(partition, list(partition.queues.values()))
+    _requeue_in(partition, list(partition.queues.values()))
     for tracker in partition.users.all():
         queueing.requeue(tracker.gate)
         partition.journal.record(UsageChanged(tracker))
@@ -233,7 +233,7 @@ def _order_anew(partition: Partition) -> None:
         partition.requeue_shape(shape)
 
 
-def _look_again_in(partition: Partition, queues: list[Queue]) -> None:
+def _requeue_in(partition: Partition, queues: list[Queue]) -> None:
     """Requeue all that is in some queues: their limits have changed, or what orders them."""
     found = (application for queue in queues for application in queue.applications.values())
     inside = sorted(found, key=lambda application: application.sequence)

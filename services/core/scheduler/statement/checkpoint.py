@@ -50,7 +50,7 @@ class Checkpoint:
             found = left.pop()
             if id(found) not in seen:
                 seen.add(id(found))
-                (_KEEPS.get(type(found)) or _keep_of(type(found)))(self, found)
+                (_KEEPS.get(type(found)) or _recorder_of(type(found)))(self, found)
 
     def restore(self) -> None:
         """Bring everything back."""
@@ -72,10 +72,10 @@ class Checkpoint:
                 held_.clear()
                 (held_.update if isinstance(held_, set) else held_.extend)(items)
 
-    # --- what is kept, by its class -------------------------------------------------------------
+    # --- what is recorded, by class -------------------------------------------------------------
 
-    def keep_row(self, row: object) -> None:
-        """Keep a row's fields, and what they hold."""
+    def record_row(self, row: object) -> None:
+        """Record a row's fields and what they hold."""
         names = _SLOTS.get(type(row)) or _slots(type(row))
         values: list[Any] = [getattr(row, name, _UNSET) for name in names]
         self._rows.append(row)
@@ -88,62 +88,62 @@ class Checkpoint:
         for value in values:
             kind = type(value)
             if kind is dict:
-                self.keep_dict(value)
+                self.record_dict(value)
             elif kind not in _FIXED:
                 self._left.append(value)
 
-    def keep_dict(self, held: dict[Any, Any]) -> None:
-        """Keep a mapping, and what its keys and values hold."""
+    def record_dict(self, held: dict[Any, Any]) -> None:
+        """Record a mapping and what its keys and values hold."""
         if held:
             self._dicts.append(held)
             self._entries.append(held.copy())
-            self._look_into(held.values())
-            self._look_into(held)
+            self._record_items(held.values())
+            self._record_items(held)
         else:
             self._empty.append(held)
 
-    def keep_list(self, items: list[Any] | deque[Any]) -> None:
-        """Keep a list or a queue, and what its items hold."""
+    def record_list(self, items: list[Any] | deque[Any]) -> None:
+        """Record a list or a queue and what its items hold."""
         self._others.append(items)
         self._items.append([*items] if items else ())
-        self._look_into(items)
+        self._record_items(items)
 
-    def keep_set(self, items: set[Any]) -> None:
-        """Keep a set, and what its items hold."""
+    def record_set(self, items: set[Any]) -> None:
+        """Record a set and what its items hold."""
         self._others.append(items)
         self._items.append(items.copy())
-        self._look_into(items)
+        self._record_items(items)
 
-    def keep_array(self, cells: NDArray[Any]) -> None:
-        """Keep an array, unless nobody may write to it."""
+    def record_array(self, cells: NDArray[Any]) -> None:
+        """Record an array, unless it is read-only."""
         if cells.flags.writeable:
             self._others.append(cells)
             self._items.append(cells.copy())
 
     def pass_by(self, _: object) -> None:
-        """Keep nothing of what never changes."""
+        """Record nothing of what never changes."""
 
-    def _look_into(self, items: Collection[Any]) -> None:
-        """Go on with items, where there is one of a kind that may change."""
+    def _record_items(self, items: Collection[Any]) -> None:
+        """Record items later where one of them is of a kind that may change."""
         if not _FIXED.issuperset(map(type, items)):
             self._left += items
 
 
 _Keep = Callable[[Checkpoint, Any], None]
 _KEEPS: dict[type, _Keep] = {
-    dict: Checkpoint.keep_dict,
-    list: Checkpoint.keep_list,
-    deque: Checkpoint.keep_list,
-    set: Checkpoint.keep_set,
-    np.ndarray: Checkpoint.keep_array,
+    dict: Checkpoint.record_dict,
+    list: Checkpoint.record_list,
+    deque: Checkpoint.record_list,
+    set: Checkpoint.record_set,
+    np.ndarray: Checkpoint.record_array,
 }
 _FIXED: set[type] = {int, str, float, bool, bytes, type(None), tuple, frozenset, FunctionType}
 _SLOTS: dict[type, _Fields] = {}
 
 
-def _keep_of(kind: type) -> _Keep:
-    """Return how objects of a class are kept; found out once for each."""
-    keep = _KEEPS[kind] = Checkpoint.keep_row if _is_row(kind) else Checkpoint.pass_by
+def _recorder_of(kind: type) -> _Keep:
+    """Return how objects of a class are recorded; found once per class."""
+    keep = _KEEPS[kind] = Checkpoint.record_row if _is_row(kind) else Checkpoint.pass_by
     if keep is Checkpoint.pass_by:
         _FIXED.add(kind)
     return keep

@@ -57,7 +57,7 @@ class Claims:
         if claim.members is not None:
             self._nodes.close(node, claim)
         if claim.pod is not None:
-            self._nodes.pods.keep_place(node, claim.pod, is_kept=True)
+            self._nodes.pods.reserve_place(node, claim.pod, is_kept=True)
         self._journal.record(ClaimMade(claim))
         if on_node or in_queues:
             self.change(claim, on_node=on_node, in_queues=in_queues)
@@ -81,8 +81,8 @@ class Claims:
         claim.members, claim.wanted, claim.leaves = members, wanted, leaves
         return not fits_room(before, leaves)
 
-    def keep_promise(self, application: Application) -> None:
-        """Claim what an admitted gang lacks; one that reserves no more has no claim."""
+    def claim_for_gang(self, application: Application) -> None:
+        """Claim what an admitted gang lacks; one that no longer reserves has no claim."""
         reserves = application.gang_admitted and application.is_reserving
         after = application.outstanding() if reserves else NOTHING
         claim = application.claims_for(Purpose.GANG).get(WHOLE_GANG)
@@ -153,7 +153,7 @@ class Claims:
 
     def _give_place_back(self, claim: Claim) -> None:
         if claim.pod is not None and claim.claimant is None:
-            self._nodes.pods.keep_place(claim.node, claim.pod, is_kept=False)
+            self._nodes.pods.reserve_place(claim.node, claim.pod, is_kept=False)
 
     def _set(self, claim: Claim, on_node: ResourceView, in_queues: ResourceView) -> None:
         if on_node != claim.on_node:

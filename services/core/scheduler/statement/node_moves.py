@@ -19,7 +19,7 @@ from shared.model.resources import ResourceView
 
 
 def add(partition: Partition, node: Node) -> None:
-    """Register a node; its id must be new. ``have_come`` is to be called before anything else."""
+    """Register a node; its id must be new. ``nodes_added`` is to be called before anything else."""
     partition.nodes.add(node)
     partition.journal.record(NodeAccepted(node))
     values = {
@@ -30,14 +30,14 @@ def add(partition: Partition, node: Node) -> None:
     partition.journal.record(RowSet(node, values))
 
 
-def have_come(partition: Partition, nodes: list[Node]) -> None:
-    """Let whoever may be helped by nodes that were added be looked at again."""
+def nodes_added(partition: Partition, nodes: list[Node]) -> None:
+    """Requeue what nodes that were added may take."""
     if nodes:
         partition.capacity_changed()
         partition.requeue_for_domains()
         for node in nodes:
             partition.node_improved(node)
-        partition.look_for_reservations()
+        partition.check_reservations()
 
 
 def resize(partition: Partition, node: Node, capacity: ResourceView) -> None:
@@ -92,7 +92,7 @@ def remove(partition: Partition, node: Node) -> None:
 
 def _has_changed(partition: Partition, node: Node) -> None:
     partition.node_improved(node)
-    partition.look_for_reservations()
+    partition.check_reservations()
 
 
 # --- pods of other schedulers -------------------------------------------------------------------

@@ -250,7 +250,7 @@ class Partition:
             if request.constraints.required_node and bucket.blocked_at is None:
                 queueing.requeue_bucket(bucket)  # it has a place to take in the row for its node
         if shape in self.blocked_shapes:
-            self.look_for_old_asks_at(created_ns + self.settings.reservation_delay_ns)
+            self.check_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.ask_joined(application, ask)
 
     def _shape_of(self, application: Application, request: AllocationAsk) -> Shape:
@@ -306,10 +306,10 @@ class Partition:
                 if is_first or has_label(ask.request.allocation_tags, keys)
             ]
             if asks:
-                self._shape_anew(application, asks)
+                self._shape_again(application, asks)
 
-    def _shape_anew(self, application: Application, asks: list[Ask]) -> None:
-        """Give asks that wait their shapes again: they have labels that count from now on."""
+    def _shape_again(self, application: Application, asks: list[Ask]) -> None:
+        """Compute the shapes of waiting asks again: some of their labels count from now on."""
         for ask in asks:
             if ask.key in application.reservations:
                 self.unreserve(application.reservations[ask.key])
@@ -564,7 +564,7 @@ class Partition:
             self.released_ns[key] = self.now_ns
             gone_ns = self.now_ns + _grace_ns(allocation)
             self._to_go.push((gone_ns,), self.now_ns, key)
-            self.look_for_preemption_at(self._stuck_at_ns(gone_ns))
+            self.check_preemption_at(self._stuck_at_ns(gone_ns))
         self.victims.released(application, allocation)
         return allocation
 
@@ -582,7 +582,7 @@ class Partition:
             (gone_ns,), key = first
             due_ns = self._stuck_at_ns(gone_ns)
             if due_ns > self.now_ns:
-                self.look_for_preemption_at(due_ns)
+                self.check_preemption_at(due_ns)
                 return
             self._become_stuck(self.releasing[key], key)
 
@@ -622,10 +622,10 @@ class Partition:
             return
         for reservation in node.reservations.values() if node is not None else ():
             reservation.retry()
-        self.look_for_preemption_at(self.now_ns)
+        self.check_preemption_at(self.now_ns)
 
-    def keep_evicted(self, application: Application, key: str) -> None:
-        """Take back that an allocation is evicted, which was refused; its preemptor looks again."""
+    def cancel_eviction(self, application: Application, key: str) -> None:
+        """Cancel an eviction that was refused; its preemptor searches again."""
         allocation = application.allocations[key]
         claim = application.moved(key)
         if claim is not None:
@@ -650,7 +650,7 @@ class Partition:
         for reservation in list(winner.reservations.values()) if winner is not None else ():
             if reservation.has_preempted and ask_key in ("", reservation.ask.key):
                 self._preempt_again(reservation)
-        self.look_for_preemption_at(self.now_ns)
+        self.check_preemption_at(self.now_ns)
         self.journal.record(AllocationChanged(application, allocation))
 
     def _retry_shares(self, node: Node) -> None:
@@ -690,10 +690,10 @@ class Partition:
         self.below_minimum[application.id] = application
         grace_ns = self.grace_of(application)
         if grace_ns >= 0:
-            self.look_for_preemption_at(since_ns + grace_ns)
+            self.check_preemption_at(since_ns + grace_ns)
 
-    def look_for_stale_gangs(self) -> None:
-        """Have a look when the grace of the first gang ends that is below its minimum."""
+    def check_stale_gangs(self) -> None:
+        """Schedule a check at the end of the first grace of a gang below its minimum."""
         due_ns = [
             application.stale_since_ns + self.grace_of(application)
             for application in self.below_minimum.values()
@@ -701,7 +701,7 @@ class Partition:
         ]
         later = [each for each in due_ns if each > self.now_ns]
         if later:
-            self.look_for_preemption_at(min(later))
+            self.check_preemption_at(min(later))
 
     def grace_of(self, application: Application) -> int:
         """Return for how many ns a gang may run below its minimum; negative: for ever."""
@@ -744,12 +744,12 @@ class Partition:
         buckets, self.unplaced = self.unplaced, {}
         return list(buckets)
 
-    def look_for_replacements(self, application: Application) -> None:
-        """Look for placeholders' places in an application: there may be some, or asks for them."""
+    def check_replacements(self, application: Application) -> None:
+        """Queue a check of an application for placeholders to replace."""
         self.replaceable[application] = None
 
     def next_to_replace(self) -> Application:
-        """Return the application to look at next, which is not to be looked at again."""
+        """Return the next application to check, and take it off the queue."""
         application = next(iter(self.replaceable))
         del self.replaceable[application]
         return application
@@ -807,32 +807,32 @@ class Partition:
         self.unplaced[bucket] = None
         self.journal.record(QueueChanged(bucket.leaf))
 
-    def look_for_reservations(self) -> None:
-        """Have everybody whom the nodes refuse looked at: there are more nodes to reserve."""
+    def check_reservations(self) -> None:
+        """Check all asks that no node takes: more nodes may be reserved."""
         self.shapes_to_reserve.update(dict.fromkeys(self.blocked_shapes))
 
-    def look_for_old_asks(self) -> None:
-        """Have asks that are old enough for a reservation looked for now."""
+    def check_old_asks(self) -> None:
+        """Check now which asks are old enough for a reservation."""
         self.reservations_due_ns = 0
-        self.look_for_reservations()
+        self.check_reservations()
 
-    def look_for_old_asks_at(self, due_ns: int) -> None:
-        """Have asks that get old enough for a reservation looked for at a moment."""
+    def check_old_asks_at(self, due_ns: int) -> None:
+        """Check at a moment which asks are old enough for a reservation."""
         if self.settings.reserves_for_asks and due_ns > self.now_ns:
-            self._look_at(due_ns)
+            self._check_at(due_ns)
 
-    def look_at_lane_at(self, due_ns: int) -> None:
-        """Have the nodes that are held for the head gang looked at at a moment to come."""
-        self._look_at(due_ns)
+    def check_head_gang_at(self, due_ns: int) -> None:
+        """Check the nodes reserved for the head gang at a later moment."""
+        self._check_at(due_ns)
 
-    def _look_at(self, due_ns: int) -> None:
+    def _check_at(self, due_ns: int) -> None:
         if self.reservations_due_ns and self.reservations_due_ns <= due_ns:
             return
         self.reservations_due_ns = due_ns
         self.arm_own_timer(TimerKind.RESERVATION, due_ns)
 
-    def look_for_preemption_at(self, due_ns: int) -> None:
-        """Have a look for who may take room from others at a moment, at once if it has passed."""
+    def check_preemption_at(self, due_ns: int) -> None:
+        """Schedule a search for victims at a moment, now if it has passed."""
         due_ns = max(due_ns, self.now_ns)
         is_known = self.preemption_due_ns and self.preemption_due_ns <= due_ns
         if self.preemption_enabled and not is_known:
@@ -848,24 +848,24 @@ class Partition:
         self.searches = None
 
     def set_max(self, queue: Queue, limit: Resource | None) -> None:
-        """Change a queue's own limit; whoever it refused is looked at again."""
+        """Change a queue's own limit and requeue what it blocked."""
         queueing.set_max(queue, limit)
         self.journal.record(RowSet(queue, {"max_resource": limit}))
 
     def capacity_changed(self) -> None:
         """Bring the root's max to the sum of the nodes; no node is no limit at all.
 
-        While there is none nothing is tried (docs/rules/scheduling.md#the-cycle): whoever waits is
-        told so.
+        Without nodes nothing is tried (docs/rules/scheduling.md#the-cycle), and all that waits is
+        reported so.
         """
         had_nodes = self.root.max_resource is not None
         self.set_max(self.root, dict(self.nodes.total) or None)
         if had_nodes is (self.root.max_resource is None):
-            self._tell_who_waits()
+            self._record_waiting()
         self.is_capacity_new = True
         self.journal.record(PartitionChanged())
 
-    def _tell_who_waits(self) -> None:
+    def _record_waiting(self) -> None:
         for queue in self.queues.values():
             self.root.changed_buckets.update(dict.fromkeys(queue.buckets.values()))
         for application in self.applications.values():
@@ -892,10 +892,10 @@ class Partition:
         self.journal.record(NodeChanged(node))
         return claim
 
-    def keep_freed_room(self, application: Application, ask: Ask, node: Node) -> Claim:
-        """Keep for an ask the room that others give up for it: on the node, and in its queues.
+    def claim_freed_room(self, application: Application, ask: Ask, node: Node) -> Claim:
+        """Claim for an ask the room that its victims free: on the node and in its queues.
 
-        It stays so until the ask starts or goes, or loses the node; then it may preempt once more.
+        The claim ends when the ask starts, ends or loses the node; then it may preempt again.
         """
         if ask.key in application.reservations:
             self.unreserve(application.reservations[ask.key])
@@ -903,10 +903,10 @@ class Partition:
         self.give_back(node, only_ordinary=True)
         return self._reserve(application, ask, node, Purpose.PREEMPTOR, keeps_room=True)
 
-    def keep_coming_share(self, application: Application, ask: Ask, node: Node) -> Claim:
-        """Keep for a share of a GPU its part of a device that is being released.
+    def claim_releasing_share(self, application: Application, ask: Ask, node: Node) -> Claim:
+        """Claim for a share of a GPU its part of a device that is being released.
 
-        The node stays open to others; its queues keep the room.
+        The node stays open to others; the room is claimed in the queues.
         """
         if ask.key in application.reservations:
             self.unreserve(application.reservations[ask.key])
@@ -928,7 +928,7 @@ class Partition:
             self.node_improved(node)
         if claim.has_preempted:
             self.requeue_for_domains()  # the ask may have kept others away
-        self.look_for_reservations()
+        self.check_reservations()
 
     def give_back(self, node: Node, *, only_ordinary: bool = False) -> None:
         """End the claims that close a node; ``only_ordinary``: those for age alone."""
@@ -967,7 +967,7 @@ class Partition:
         if ask is None:
             claim.until_ns = self.now_ns + WAIT_NS
             self.claims.change(claim, on_node=claim.on_node, in_queues=claim.wanted)
-            self.look_for_moved()
+            self.check_moved()
             return
         self._forget_moved(claim)
         held = application.reservations.get(ask.key)
@@ -1008,10 +1008,10 @@ class Partition:
             is_over = 0 < claim.until_ns <= self.now_ns
             if is_over if node is None else claim.node is node:
                 self.end_moved(claim)
-        self.look_for_moved()
+        self.check_moved()
 
-    def look_for_moved(self) -> None:
-        """Have the claims for moved pods checked when the time of the first is up."""
+    def check_moved(self) -> None:
+        """Check the claims for moved pods when the first of them expires."""
         due_ns = min(filter(None, (claim.until_ns for claim in self.moved.values())), default=0)
         if due_ns and not (self.preemption_due_ns and self.preemption_due_ns <= due_ns):
             self.preemption_due_ns = due_ns
@@ -1087,12 +1087,12 @@ class Partition:
     def _set_admitted(self, application: Application, *, is_admitted: bool) -> None:
         application.gang_admitted = is_admitted
         queueing.reorder(application)
-        self.claims.keep_promise(application)
+        self.claims.claim_for_gang(application)
         queueing.enter(application)
 
-    def keep_promise(self, application: Application) -> None:
-        """Bring a gang's claim to what it lacks; one that reserves no more has none."""
-        self.claims.keep_promise(application)
+    def claim_for_gang(self, application: Application) -> None:
+        """Set a gang's claim to what it lacks; one that no longer reserves has none."""
+        self.claims.claim_for_gang(application)
 
     # --- states and timers ----------------------------------------------------------------------
 
@@ -1113,7 +1113,7 @@ class Partition:
                 queueing.requeue(gate)
             if application.waits_in is not None:
                 queueing.activate(application)  # what kept it may not concern it in its new state
-        self.keep_promise(application)
+        self.claim_for_gang(application)
         self._time(application, before)
         self.journal.record(StateChanged(application, after, message or event.value))
         queueing.enter(application)

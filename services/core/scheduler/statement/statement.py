@@ -272,7 +272,7 @@ class Statement(Tentative):
         leaf, amount = application.queue, _amount(pod)
         if at.place is Place.NOMINATED:
             assert at.node is not None
-            self._come(at.node, pod, change)
+            self._pipeline(at.node, pod, change)
             _change(leaf, "kept", amount, change)
         elif at.place is Place.PLACED and isinstance(pod, Ask):
             self._assume(application, pod, at, change)
@@ -291,25 +291,25 @@ class Statement(Tentative):
             if at.node is None:
                 _change(leaf, "preempting", amount, change)
             else:
-                self._come(at.node, pod, change)
+                self._pipeline(at.node, pod, change)
 
     def _expect(self, node: Node, pod: Pod, change: int) -> None:
-        """Expect the room of a pod to come to its node (1), or no more (-1)."""
+        """Expect the room of a pod to become free on its node (1), or undo that (-1)."""
         nodes = self.partition.nodes
         nodes.expect(node, _amount(pod), change, nodes.devices.of(node, _key(pod)))
         self.partition.victims.renew(node)
-        nodes.pods.suppose(node, _spec(pod), -change)
+        nodes.pods.count_tentatively(node, _spec(pod), -change)
 
-    def _come(self, node: Node, pod: Pod, change: int) -> None:
-        """Expect a pod to come to a node, which takes of what is expected (1), or no more (-1)."""
+    def _pipeline(self, node: Node, pod: Pod, change: int) -> None:
+        """Pipeline a pod to the room that its node will have free (1), or undo that (-1)."""
         nodes, key = self.partition.nodes, _key(pod)
         if change > 0:
             need = need_of(_amount(pod), _spec(pod).constraints)
             before = under_way(self.partition, node) if self._alone and need else After()
-            self._to_have[key] = nodes.devices.to_come(node, need, before.gone, before.coming)
+            self._to_have[key] = nodes.devices.planned(node, need, before.gone, before.coming)
         nodes.expect(node, _amount(pod), -change, self._to_have[key])
         self.partition.victims.renew(node)
-        nodes.pods.suppose(node, _spec(pod), change)
+        nodes.pods.count_tentatively(node, _spec(pod), change)
 
     def _assume(self, application: Application, ask: Ask, at: At, change: int) -> None:
         """Count an ask in as if it were allocated, or out again."""
@@ -353,11 +353,11 @@ def _under_way(
             yield Statement._expect, node, allocation
             swap = application.replacing.get(key)
             if swap is not None and not swap.is_placed:
-                yield Statement._come, node, swap.allocation
+                yield Statement._pipeline, node, swap.allocation
     for node in partition.nodes.columns.reserved_nodes():
         for reservation in node.reservations.values():
             if not reservation.is_ordinary:
-                yield Statement._come, node, reservation.ask
+                yield Statement._pipeline, node, reservation.ask
 
 
 def under_way(partition: Partition, node: Node) -> After:

@@ -60,7 +60,7 @@ class Tentative:
             inverses.pop()()
 
     def discard(self) -> None:
-        """Take everything back."""
+        """Undo all moves."""
         self._lasting = 0
         self.rollback()
 
@@ -68,8 +68,8 @@ class Tentative:
         """Have what was done until now taken back by ``discard`` alone, by no rollback."""
         self._lasting = len(self._inverses)
 
-    def keep(self) -> None:
-        """Let what was done stay."""
+    def make_final(self) -> None:
+        """Make all moves final."""
         self._inverses.clear()
 
     def noted(self) -> "Noted":
@@ -77,7 +77,7 @@ class Tentative:
         return self.nodes.pods_changed, self.nodes.pods.waiting.noted()
 
     def note_only(self, noted: "Noted") -> None:
-        """Have those woken, and nobody else."""
+        """Requeue those and no others."""
         self.nodes.pods_changed, shapes = noted
         self.nodes.pods.waiting.note_only(shapes)
 

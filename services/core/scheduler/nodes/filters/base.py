@@ -80,7 +80,7 @@ class NodeFilter(Filter):
     """A fact that looks at nothing but what the node is: a subclass says ``admits``."""
 
     is_of_labels = False  # whether it looks at nothing but taints, and labels that a shape names
-    looks_at_amounts = False  # whether shapes that differ in amounts only may have other answers
+    depends_on_amounts = False  # whether shapes that differ in amounts only may have other answers
 
     def __init__(self, columns: NodeColumns, views: NodeViews) -> None:
         super().__init__(columns)

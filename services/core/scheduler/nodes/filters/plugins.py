@@ -52,10 +52,10 @@ class NodeHooks(Protocol):
         """Return which plugins leave none of some nodes open, or an empty text."""
 
     def came(self, allocation: Allocation) -> None:
-        """Tell of an allocation that is on a node from now on."""
+        """Notify the hooks that an allocation was added to a node."""
 
     def went(self, allocation: Allocation) -> None:
-        """Tell of an allocation that was on a node until now."""
+        """Notify the hooks that an allocation was removed from a node."""
 
 
 def _refusal(
@@ -66,10 +66,10 @@ def _refusal(
 
 
 class FixedPlugins(NodeFilter):
-    """Hooks that look at what a node is."""
+    """Hooks that depend on the node alone."""
 
     on = PLUGIN
-    looks_at_amounts = True
+    depends_on_amounts = True
 
     def __init__(self, columns: NodeColumns, views: NodeViews, hooks: NodeHooks) -> None:
         super().__init__(columns, views)

@@ -96,17 +96,17 @@ class _States:
         """Return the numbers of some rows."""
         self._grow()
         for row in rows[self._columns.changed[rows] >= self._seen[rows]].tolist():
-            self._look_at(self._columns.rows[row])
+            self._update(self._columns.rows[row])
         return self._of_row[rows]
 
     def of_one(self, node: Node) -> int:
         """Return the number of one node."""
         self._grow()
         if node.changed >= self._seen.item(node.row):
-            self._look_at(node)
+            self._update(node)
         return self._of_row.item(node.row)
 
-    def _look_at(self, node: Node) -> None:
+    def _update(self, node: Node) -> None:
         room = self._rooms.of_node(node, self._sets)
         number = self._numbers.setdefault(room, len(self.rooms))
         if number == len(self.rooms):
@@ -131,8 +131,8 @@ class _Known:
     scores: Numbers
     picked: Numbers
 
-    def keep(self, numbers: int | Numbers, scores: int | Numbers, picked: int | Numbers) -> None:
-        """Keep what some states score."""
+    def record(self, numbers: int | Numbers, scores: int | Numbers, picked: int | Numbers) -> None:
+        """Record the scores of some states."""
         self.is_there[numbers] = True
         self.scores[numbers] = scores
         self.picked[numbers] = picked
@@ -163,7 +163,7 @@ class ByDevices(NodeScore):
             last[states[missing]] = missing  # of those that are alike one is scored
             some = missing[last[states[missing]] == missing]
             rooms = self._rooms.of_rows(rows[some], mix.constraints)
-            known.keep(states[some], *self.rule.of_many(mix, rooms, demand))
+            known.record(states[some], *self.rule.of_many(mix, rooms, demand))
         return known.scores[states]
 
     def of_few(self, nodes: Sequence[Node], shape: Shape) -> list[Any]:
@@ -172,7 +172,7 @@ class ByDevices(NodeScore):
         known = self._known_for(demand, mix)
         for state in states:
             if not known.is_there.item(state):
-                known.keep(state, *self.rule.of_one(mix, self._states.rooms[state], demand))
+                known.record(state, *self.rule.of_one(mix, self._states.rooms[state], demand))
         return [known.scores.item(state) for state in states]
 
     def device_for(self, node: Node, demand: Demand) -> Devices:
