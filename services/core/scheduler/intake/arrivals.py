@@ -10,7 +10,7 @@ taken in by itself.
 
 from collections.abc import Callable, Iterable
 
-from services.core.scheduler.model.rows import Application, AskGroup, Purpose
+from services.core.scheduler.model.rows import Application, AskGroup
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.statement import application_ledger
@@ -77,7 +77,7 @@ def _is_like(partition: Partition, kind: _Kind, request: AllocationAsk) -> bool:
     shape = group.bucket.shape
     return (
         bool(group.asks)  # or it is no more
-        and Purpose.MOVED not in application.claims
+        and not partition.moved  # whose place it may take
         and request.allow_preempt_self == kind.request.allow_preempt_self
         and group.bucket.refusal is None
         and key not in application.group_of

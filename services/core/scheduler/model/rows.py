@@ -36,11 +36,13 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.model.user_ledger import UserLedger
 from shared.messages.constraints import NO_CONSTRAINTS, Taint
+from shared.messages.conversions import allocation_of
 from shared.messages.gang_tree import GangTree, layout_of, tree_of
 from shared.messages.interface import (
     DEFAULT_PLACEHOLDER_TIMEOUT_MS,
     AddApplicationRequest,
     Allocation,
+    AllocationAsk,
     GangSchedulingStyle,
     TerminationType,
 )
@@ -173,6 +175,14 @@ class Claim:
     reported_ns: int = 0  # when its event said that no victim was found
     waits_at: "Gate | None" = None  # the waiting list of what refused it last
     to_try: "dict[Claim, None]" = field(default_factory=dict)  # those that the next cycle tries
+    _coming: "tuple[AllocationAsk, Allocation] | None" = None  # the pod of its ask, as it was
+
+    def coming(self) -> Allocation:
+        """Return its ask as the pod that comes to the node."""
+        request, known = self.ask.request, self._coming
+        if known is None or known[0] is not request:
+            known = self._coming = (request, allocation_of(request, self.node.node_id))
+        return known[1]
 
     @property
     def ask(self) -> Ask:
@@ -342,35 +352,36 @@ class _OwnGroups:
 
     application: "Application"
     order: tuple[object, ...] | None = None
-    _heap: list[tuple[tuple[int, int, int], int, int, AskGroup]] = field(default_factory=list)
+    heap: list[tuple[tuple[int, int, int], int, int, AskGroup]] = field(default_factory=list)
     _compact_at: int = SMALL_HEAP
 
     def push(self, head: Ask, pushed: int, group: AskGroup) -> None:
         """Enter a group under its first ask."""
-        heappush(self._heap, (head.order, pushed, group.version, group))
-        if len(self._heap) > self._compact_at:
-            self._heap = [entry for entry in self._heap if entry[2] == entry[3].version]
-            heapify(self._heap)
-            self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
+        heappush(self.heap, (head.order, pushed, group.version, group))
+        if len(self.heap) > self._compact_at:
+            self.heap = [entry for entry in self.heap if entry[2] == entry[3].version]
+            heapify(self.heap)
+            self._compact_at = max(SMALL_HEAP, 2 * len(self.heap))
 
-    def first(self) -> tuple[tuple[int, int, int], AskGroup] | None:
-        """Return the first group with its first ask's order, or None."""
-        while self._heap:
-            order, _, version, group = self._heap[0]
+    def first(self) -> AskGroup | None:
+        """Return the first group, whose entry is the first of the heap, or None."""
+        heap = self.heap
+        while heap:
+            _, _, version, group = heap[0]
             if version == group.version:
-                return order, group
-            heappop(self._heap)
+                return group
+            heappop(heap)
         return None
 
     def entries(self) -> Iterator[tuple[tuple[int, int, int], AskGroup]]:
         """Yield the groups that may be scheduled, in no order."""
-        for order, _, version, group in self._heap:
+        for order, _, version, group in self.heap:
             if version == group.version:
                 yield order, group
 
     def in_order(self) -> Iterator[AskGroup]:
         """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
-        for _, _, version, group in in_heap_order(self._heap):
+        for _, _, version, group in in_heap_order(self.heap):
             if version == group.version:
                 yield group
 
@@ -497,11 +508,11 @@ class Bucket:
         while self._heap:
             order, _, own = self._heap[0]
             if own.order is order:
-                found = own.first()
-                if found is None:
+                group = own.first()
+                if group is None:
                     self._leave(own)
                 elif own.application.order is order:
-                    return order + found[0], found[1]
+                    return order + own.heap[0][0], group
                 else:
                     self._enter(own)
                     continue
@@ -1450,26 +1461,20 @@ class Application:
     # --- allocations ----------------------------------------------------------------------------
 
     def hold_allocation(self, allocation: Allocation, now_ns: int) -> None:
-        """Hold an allocation of many; ``count_placed``, or ``count_held``, counts them in."""
+        """Hold an allocation; its amounts are counted in by ``application_ledger``.
+
+        The application began with the first; growing begins nothing. What exists already, and is
+        older, shows that it began before.
+        """
         key = allocation.allocation_key
+        since_ns = self.placed_ns[key] = allocation.allocated_ns or now_ns
+        if not self.allocations or (allocation.allocated_ns and since_ns < self.began_ns):
+            self.began_ns = since_ns
         self.allocations[key] = allocation
-        self.placed_ns[key] = allocation.allocated_ns or now_ns
-        self.note_began(allocation)
         if allocation.placeholder:
             self.counts_of(allocation).held[key] = None
         elif self.task_groups:
             self.count_real(allocation, 1)
-
-    def note_began(self, allocation: Allocation) -> None:
-        """Note when it began: with the first allocation; growing begins nothing.
-
-        What exists already, and is older, shows that it began before.
-        """
-        is_first = len(self.allocations) == 1
-        if is_first or allocation.allocated_ns:
-            since_ns = self.placed_ns[allocation.allocation_key]
-            if is_first or since_ns < self.began_ns:
-                self.began_ns = since_ns
 
     def count_real(self, allocation: Allocation, change: int) -> None:
         """Count a real pod into its task group, or out of it when it goes."""

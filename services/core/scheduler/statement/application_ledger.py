@@ -80,18 +80,15 @@ def rejoin_buckets(application: Application) -> bool:
     return moved
 
 
-def add_allocation(application: Application, allocation: Allocation) -> None:
+def add_allocation(application: Application, allocation: Allocation, now_ns: int) -> None:
     """Count an allocation in; the queue's ledger is the caller's to keep."""
-    application.allocations[allocation.allocation_key] = allocation
+    application.hold_allocation(allocation, now_ns)
     if application.is_kai:
         note_fixed(application, allocation)
-    application.note_began(allocation)
     if allocation.placeholder:
         add_into(application.allocated_placeholder, allocation.resource_per_alloc)
-        application.counts_of(allocation).held[allocation.allocation_key] = None
     else:
         add_into(application.allocated, allocation.resource_per_alloc)
-        application.count_real(allocation, 1)
     if _was_there_at(application, allocation.create_time_ns):
         queueing.enter(application)
     usage_changed(application)

@@ -289,7 +289,7 @@ class Partition:
         if self.nodes.order.score.looks_at_ask and not ask.request.placeholder:
             self.nodes.order.recent.asked(ask.shape.asked_for)
         self.journal.record(AskChanged(application, ask))
-        if Purpose.MOVED in application.claims:
+        if self.moved:
             self._replace_moved(application, ask)
 
     def learn(self, constraints: Constraints) -> None:
@@ -417,8 +417,7 @@ class Partition:
         application.queue.allocate(amount)
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, amount)
-        application.placed_ns[allocation.allocation_key] = allocation.allocated_ns or self.now_ns
-        application_ledger.add_allocation(application, allocation)
+        application_ledger.add_allocation(application, allocation, self.now_ns)
         if application.keeps_minimum:
             self.note_minimum(application)
         self.victims.placed(application, allocation)

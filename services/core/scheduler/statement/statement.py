@@ -367,11 +367,7 @@ def under_way(partition: Partition, node: Node) -> After:
     needs several, none. A reservation counts once its ask has preempted.
     """
     gone: list[Allocation] = []
-    coming = [
-        allocation_of(held.ask.request, node.node_id)
-        for held in node.reservations.values()
-        if held.has_preempted
-    ]
+    coming = [held.coming() for held in node.reservations.values() if held.has_preempted]
     for key, allocation in partition.victims.on(node).releasing.items():
         owner = partition.applications.get(allocation.application_id)
         if owner is None or key in owner.covering:
