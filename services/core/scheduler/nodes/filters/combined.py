@@ -81,11 +81,10 @@ def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Rea
 
     Of the filters of one step a row is counted for each that it fails. None: some are left.
     """
-    stage, none_left = start, None
+    failures, left, number, passed = start
+    failures, passed, none_left = [*failures], {**passed}, None
     for name, filters in steps:
-        before, left, number = stage, stage.left, stage.number
-        if not number and none_left is not None:
-            break
+        before, number_before = left, number
         found = _failing(shape, filters, left) if number else []
         for item in found:
             left = left & ~item.rows
@@ -93,10 +92,14 @@ def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Rea
             number -= found[0].number
         elif found:
             number = int(np.count_nonzero(left))
-        stage = Stage(before.failures + found, left, number, {**before.passed, name: number})
-        if filters and not number and none_left is None:
-            none_left = filters[0].reason(shape, before)
-    return stage, none_left
+        if filters and not number:
+            stage = Stage(failures, before, number_before, passed)
+            none_left = filters[0].reason(shape, stage)
+        failures += found
+        passed[name] = number
+        if none_left is not None:
+            break
+    return Stage(failures, left, number, passed), none_left
 
 
 def _failing(shape: Shape, filters: Sequence[Filter], left: Mask) -> list[Failing]:
