@@ -91,8 +91,10 @@ class NodeColumns:
         numbers = self.numbers
         matrix[row] = 0
         for name, value in amounts.items():
-            is_small = INT64_MIN <= value <= INT64_MAX
-            matrix[row, numbers[name]] = value if is_small else saturated(value)
+            try:
+                matrix[row, numbers[name]] = value
+            except OverflowError:
+                matrix[row, numbers[name]] = saturated(value)
 
     # --- reading --------------------------------------------------------------------------------
 
