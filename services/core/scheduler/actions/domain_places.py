@@ -22,7 +22,7 @@ from services.core.scheduler.nodes.columns import Amounts, Mask
 from services.core.scheduler.nodes.domains import EVERYWHERE, Bond, Wish
 from services.core.scheduler.nodes.node_order import AS_CONFIGURED
 from services.core.scheduler.nodes.node_table import NodeTable
-from services.core.scheduler.place.one import node_for
+from services.core.scheduler.place.one import InDomain, node_for
 from services.core.scheduler.place.place import Unplaced, place
 from services.core.scheduler.place.regions import Region, at_home, regions, shared_out
 from services.core.scheduler.place.units import Units, units_of
@@ -181,22 +181,17 @@ class _InDomains:
     def _one_by_one(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
         """Yield the first node in order for each; where places alone decide, only it changes."""
         shape, nodes, filters = asks[0].shape, self._nodes, self._nodes.filters
-        asked = filters.backfill if self._backfill else filters.open
-        stays = asked if self._backfill else filters.has_room  # what may change of the last node
-        among = None if where.rows is None else np.flatnonzero(where.rows)
-        is_counted, rows, last = self._is_counted(shape), None, None
-        order = nodes.order.in_domains(*where.before) if where.is_packed else AS_CONFIGURED
-        for _ in asks:
-            if among is None and not where.before:
+        if where.rows is None and not where.before:
+            for _ in asks:
                 yield node_for(nodes, shape, backfill=self._backfill)
-                continue
-            if rows is None or last is None or not is_counted:
-                mask = asked.mask(shape, among=among)
-                rows = np.flatnonzero(mask) if among is None else among[mask]
-            elif not stays.holds(last, shape):
-                rows = rows[rows != last.row]
-            last = nodes.order.first(rows, shape, order)
-            yield last
+            return
+        takes = filters.backfill if self._backfill else filters.open
+        stays = takes if self._backfill else filters.has_room  # what may change of the last node
+        order = nodes.order.in_domains(*where.before) if where.is_packed else AS_CONFIGURED
+        is_counted = self._is_counted(shape)
+        among = InDomain(nodes, takes, where.rows, order=order, stays=stays if is_counted else None)
+        for _ in asks:
+            yield among.node_for(shape)
 
     # --- evidence -------------------------------------------------------------------------------
 

@@ -8,12 +8,11 @@ Source: docs/rules/kai.md#allocate and docs/rules/kai.md#scores-and-domains.
 from collections import Counter
 from collections.abc import Iterator
 
-import numpy as np
-
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask, When
+from services.core.scheduler.place.one import InDomain
 from services.core.scheduler.place.place import Unplaced, place
 from services.core.scheduler.place.regions import Region, at_home, regions
 from services.core.scheduler.statement.task_trees import Group
@@ -65,11 +64,9 @@ class _OnTrial:
         """Yield the first node of a domain for each task."""
         nodes = self._nodes
         order = nodes.order.in_searches(*where.before)
+        among = InDomain(nodes, nodes.filters.takes, where.rows, when=When.EXPECTED, order=order)
         for task in tasks:
-            shape = self._trial.shape_of(task)
-            mask = nodes.filters.takes.mask(shape, When.EXPECTED)
-            rows = np.flatnonzero(mask if where.rows is None else mask & where.rows)
-            yield nodes.order.first(rows, shape, order)
+            yield among.node_for(self._trial.shape_of(task))
 
     def refusal(self, task: Task | None, placed: list[tuple[Task, Node]]) -> None:
         """Say nothing: a job that is not placed waits."""

@@ -43,6 +43,7 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.quotas import over_quota
+from services.core.scheduler.place.one import first_to_have_room, node_to_reserve
 from services.core.scheduler.statement.partition import Partition
 from shared.model.reasons import Refusal
 from shared.model.units import seconds
@@ -142,18 +143,17 @@ class _Pass:
         """Return the node that is to be kept for an ask of a shape, or None."""
         partition = self.partition
         if not self.is_for_heads:
-            return partition.nodes.room.tightest(shape)
-        nearest = partition.nodes.room.nearest_to_hold(shape, MAX_LOOKED)
-        expected = [(_expected_ns(partition, node, shape), node) for node in nearest]
-        known = [entry for entry in expected if entry[0]]
-        if not known:
-            return partition.nodes.room.tightest(shape)
-        at_ns, soonest = min(known, key=lambda entry: entry[0])
+            return node_to_reserve(partition.nodes, shape)
+        soonest, at_ns, other = first_to_have_room(
+            partition.nodes, shape, MAX_LOOKED, lambda node: _expected_ns(partition, node, shape)
+        )
+        if soonest is None:
+            return other
         if at_ns <= partition.now_ns + AHEAD_NS:
             return soonest
         self.late += 1
         partition.check_old_asks_at(at_ns - AHEAD_NS)
-        return next((node for known_ns, node in expected if not known_ns), None)
+        return other
 
 
 def _is_for_heads(partition: Partition) -> bool:
