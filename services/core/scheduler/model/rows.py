@@ -1126,8 +1126,10 @@ class Application:
     @property
     def is_restarting(self) -> bool:
         """Return whether several members of a gang that ran must start at once, or none."""
+        if not self.keeps_minimum:
+            return False
         alone = 0 if self.has_topology else 1
-        return self.keeps_minimum and sum(self.next_pods().values()) > alone
+        return sum(self.next_pods().values()) > alone
 
     @property
     def awaits_placeholders(self) -> bool:
@@ -1382,10 +1384,9 @@ class Application:
         They are the placeholders that wait; of a gang that starts again its real pods, so many as
         it lacks.
         """
-        missing = self.next_pods()
         if not self.is_restarting:
             return [(g, len(g.asks)) for g in self.groups.values() if g.placeholder and g.asks]
-        found = []
+        missing, found = self.next_pods(), []
         for group in self.groups.values():
             lacking = missing.get(group.task_group_name, 0)
             if lacking and group.asks and not (group.placeholder or group.refused):

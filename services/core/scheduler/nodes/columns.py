@@ -138,12 +138,12 @@ class NodeColumns:
                 found[:, at] = amounts
         return found
 
-    def least_capacity(self, name: str) -> int:
-        """Return what every node can hold of a type at least; there is a column for it."""
+    def least_capacities(self) -> list[int]:
+        """Return by column what every node can hold of its type at least."""
         if self._least[0] != self.facts:
             least = self.capacity[: len(self.rows)].min(axis=0, initial=INT64_MAX).tolist()
             self._least = (self.facts, least)
-        return self._least[1][self.numbers[name]]
+        return self._least[1]
 
 
 def sums(one: Amounts, other: Amounts) -> Amounts:

@@ -133,7 +133,6 @@ class NodeRoom:
         mask = self._filters.counted.mask(shape) if among is None else among
         if not mask.any():
             return None
-        amounts = {name: value for name, value in shape.resource.items() if value > 0}
         times = np.ones(mask.size, dtype=np.int64)
         if short_of is None:
             times += self._times(shape, When.NOW)
@@ -142,8 +141,9 @@ class NodeRoom:
             most = self._columns.amounts(short_of[0], When.NOW, self._columns.all)
             total -= 0 if most is None else most.astype(np.float64)
         else:
-            for name in amounts if short_of is None else short_of:
-                total += self._missing(name, amounts[name], times)
+            asked = [name for name, value in shape.resource.items() if value > 0]
+            for name in asked if short_of is None else short_of:
+                total += self._missing(name, shape.resource[name], times)
         ties = np.flatnonzero(total == total.min())
         row = int(ties[0] if ties.size == 1 else ties[np.argmin(self._ranks.of(ties))])
         node = self._columns.rows[row]

@@ -8,7 +8,7 @@ from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, At, Mask, When
 from services.core.scheduler.nodes.device_rows import MANY
-from services.core.scheduler.nodes.filters.base import After, Filter, Moment
+from services.core.scheduler.nodes.filters.base import After, Filter, Moment, failing
 from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import LARGE, USABLE, Stage
 from shared.model.reasons import Fact, Kind, Reason
@@ -50,17 +50,18 @@ class Room(Filter):
 
     def lacking(self, shape: Shape, left: Mask) -> dict[str, Mask]:
         """Return by type the rows of those that are left that have too little of it now."""
-        found = {}
+        found, everywhere = {}, self._columns.all
         for name, value in shape.resource.items():
             if value > 0:
-                amounts = self._columns.amounts(name, When.NOW, self._columns.all)
+                amounts = self._columns.amounts(name, When.NOW, everywhere)
                 found[name] = left if amounts is None else left & (amounts < value)
         return found
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
-        lacking = self.lacking(shape, left).items()
-        numbers = ((name, mask, int(np.count_nonzero(mask))) for name, mask in lacking)
-        return [Failing(name, mask, number) for name, mask, number in numbers if number]
+        found: list[Failing] = []
+        for name, mask in self.lacking(shape, left).items():
+            found += failing(name, mask)
+        return found
 
     def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         total, large = before.passed[USABLE], before.passed[LARGE]

@@ -38,12 +38,13 @@ class Size(Filter):
 
     def _lacked(self, shape: Shape) -> tuple[str, ...]:
         """Return the types of which some node can hold too little, or none has any."""
-        columns = self._columns
-        return tuple(
+        numbers, least = self._columns.numbers, self._columns.least_capacities()
+        lacked = [
             name
             for name, value in shape.resource.items()
-            if value > 0 and (name not in columns.numbers or columns.least_capacity(name) < value)
-        )
+            if value > 0 and (name not in numbers or least[numbers[name]] < value)
+        ]
+        return tuple(lacked)
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
         """Tell the rows apart by the types that they have too little of."""
