@@ -130,7 +130,7 @@ def _others_lack_nodes(partition, app):
         bucket.refusal is not None
         and bucket.blocked_at in (None, partition.root.gate)
         and any(group.asks for group in bucket.groups)
-        and partition.nodes.filters.could_hold.any(bucket.shape)
+        and partition.nodes.filters.could_hold.mask(bucket.shape).any()
         for queue in partition.queues.values()
         if queue is not app.queue
         for bucket in queue.buckets.values()

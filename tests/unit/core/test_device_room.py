@@ -196,7 +196,7 @@ def test_room_that_comes_on_one_device_is_no_room_on_two():
     statement.evict(app, app.allocations["c"], "r")
     assert room_of(node, When.EXPECTED)[GPU_SHARE] == 1400
     assert not table.filters.takes.holds(node, wide.shape, When.EXPECTED)
-    assert not table.filters.takes.any(wide.shape, When.EXPECTED)
+    assert not table.filters.takes.mask(wide.shape, When.EXPECTED).any()
     checkpoint = statement.checkpoint()
     statement.evict(app, app.allocations["b"], "r")
     assert table.filters.takes.holds(node, wide.shape, When.EXPECTED)

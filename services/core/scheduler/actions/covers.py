@@ -68,7 +68,7 @@ class Search:
         self._ranks: dict[str, Rank | None] = {}
         self._order: dict[str, int] = {}
         self._heap: list[tuple[Rank, str]] = []
-        if partition.nodes.filters.could_hold.any(self._shape):
+        if partition.nodes.filters.could_hold.mask(self._shape).any():
             self._read(counts)
 
     def _read(self, counts: TaskGroupCount) -> None:

@@ -77,7 +77,7 @@ def could_be_held(nodes: NodeTable, application: "Application") -> bool:
 def first_could_be_held(nodes: NodeTable, application: "Application") -> bool:
     """Return whether a member that waits could start if nothing ran."""
     shapes = [group.bucket.shape for group in members(application)]
-    return any(nodes.filters.could_start.any(shape, When.EMPTY) for shape in shapes)
+    return any(nodes.filters.could_start.mask(shape, When.EMPTY).any() for shape in shapes)
 
 
 # --- the trial ------------------------------------------------------------------------------------

@@ -143,7 +143,8 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
     else:
         whole = amount(application)
         fits_one = any(
-            nodes.filters.could_hold.any(Shape("", whole, shape.constraints)) for shape in needs
+            nodes.filters.could_hold.mask(Shape("", whole, shape.constraints)).any()
+            for shape in needs
         )
     return not fits_one and could_be_held(nodes, application)
 

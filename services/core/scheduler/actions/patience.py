@@ -206,7 +206,7 @@ def _short_of_nodes(partition: Partition) -> dict[Queue, None]:
         if (
             leaf not in found
             and bucket.first()
-            and partition.nodes.filters.could_hold.any(bucket.shape)
+            and partition.nodes.filters.could_hold.mask(bucket.shape).any()
         ):
             found[leaf] = None
             if len(found) > 1:

@@ -54,10 +54,6 @@ class Filters:
                     left[some[found]] = True
         return left
 
-    def any(self, shape: Shape, when: When = When.NOW) -> bool:
-        """Return whether any node takes a shape."""
-        return bool(self.mask(shape, when).any())
-
     def prober(self, shape: Shape) -> Callable[[Node], bool]:
         """Return what says of node after node whether it takes a shape, while nothing changes."""
         probers = []
@@ -85,13 +81,13 @@ def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Rea
     failures, passed, none_left = [*failures], {**passed}, None
     for name, filters in steps:
         before, number_before = left, number
-        found = _failing(shape, filters, left) if number else []
-        for item in found:
-            left = left & ~item.rows
-        if len(found) == 1:
-            number -= found[0].number
-        elif found:
-            number = int(np.count_nonzero(left))
+        found: list[Failing] = []
+        for each in filters if number else ():
+            if each.matters(shape):
+                found += each.why(shape, left)
+        if len(found) > 1 and len(filters) > 1:
+            found = _merged(found)
+        left, number = _without(left, number, found)
         if filters and not number:
             stage = Stage(failures, before, number_before, passed)
             none_left = filters[0].reason(shape, stage)
@@ -102,13 +98,13 @@ def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Rea
     return Stage(failures, left, number, passed), none_left
 
 
-def _failing(shape: Shape, filters: Sequence[Filter], left: Mask) -> list[Failing]:
-    """Return what rows fail on of some filters, each thing once."""
-    found: list[Failing] = []
-    for each in filters:
-        if each.matters(shape):
-            found += each.why(shape, left)
-    return _merged(found) if len(filters) > 1 and len(found) > 1 else found
+def _without(left: Mask, number: int, found: list[Failing]) -> tuple[Mask, int]:
+    """Return the rows that are left without those that fail, and how many these are."""
+    for item in found:
+        left = left & ~item.rows
+    if len(found) == 1:
+        return left, number - found[0].number
+    return left, int(np.count_nonzero(left)) if found else number
 
 
 def _merged(found: list[Failing]) -> list[Failing]:
