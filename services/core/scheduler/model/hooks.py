@@ -208,13 +208,13 @@ class Hooks:
 
     # --- reporting --------------------------------------------------------------------------------
 
-    def came(self, allocation: Allocation) -> None:
-        """Tell of an allocation that is on a node from now on."""
+    def allocation_added(self, allocation: Allocation) -> None:
+        """Notify plugins that an allocation was added to a node."""
         for hook in self._on_allocate:
             self._ask(hook, _anything, self._applications[allocation.application_id], allocation)
 
-    def went(self, allocation: Allocation) -> None:
-        """Tell of an allocation that was on a node until now."""
+    def allocation_removed(self, allocation: Allocation) -> None:
+        """Notify plugins that an allocation was removed from a node."""
         for hook in self._on_deallocate:
             self._ask(hook, _anything, self._applications[allocation.application_id], allocation)
 

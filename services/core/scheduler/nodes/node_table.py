@@ -118,7 +118,7 @@ class NodeTable:
             self.hooks.facts += 1
             self.hooks.moves += 1
             for allocation in node.allocations.values():
-                self.hooks.went(allocation)
+                self.hooks.allocation_removed(allocation)
 
     def set_capacity(self, node: Node, capacity: ResourceView) -> None:
         """Change what a node can hold; what it holds may then be more than that."""
@@ -172,7 +172,7 @@ class NodeTable:
         add_into(node.allocated, allocation.resource_per_alloc)
         self._count(node, allocation, 1)
         if self.hooks is not None:
-            self.hooks.came(allocation)
+            self.hooks.allocation_added(allocation)
 
     def hold(self, node: Node, allocation: Allocation) -> None:
         """Put an allocation on a node; ``count_placed`` takes what it has from the node's room."""
@@ -184,7 +184,7 @@ class NodeTable:
         if self.domains.bonds:
             self.domains.count(allocation, node, 1)
         if self.hooks is not None:
-            self.hooks.came(allocation)
+            self.hooks.allocation_added(allocation)
 
     def count_placed(self, node: Node, amount: ResourceView, times: int = 1) -> None:
         """Count like allocations into a node's sums that stand on it already; no pod minds them."""
@@ -198,7 +198,7 @@ class NodeTable:
         subtract_into(node.allocated, allocation.resource_per_alloc)
         self._count(node, allocation, -1)
         if self.hooks is not None:
-            self.hooks.went(allocation)
+            self.hooks.allocation_removed(allocation)
         return allocation
 
     def occupy(self, node: Node, foreign: Allocation) -> None:

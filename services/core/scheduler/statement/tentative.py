@@ -137,11 +137,11 @@ def _restore(
     now = _pods(partition)
     for key, allocation in now.items():
         if before.get(key) is not allocation:
-            hooks.went(allocation)
+            hooks.allocation_removed(allocation)
     restore()
     for key, allocation in before.items():
         if now.get(key) is not allocation:
-            hooks.came(allocation)
+            hooks.allocation_added(allocation)
 
 
 def _pods(partition: Partition) -> dict[tuple[str, str], Allocation]:

@@ -51,10 +51,10 @@ class NodeHooks(Protocol):
     def why_closed(self, nodes: Sequence[Node], shape: Shape) -> str:
         """Return which plugins leave none of some nodes open, or an empty text."""
 
-    def came(self, allocation: Allocation) -> None:
+    def allocation_added(self, allocation: Allocation) -> None:
         """Notify the hooks that an allocation was added to a node."""
 
-    def went(self, allocation: Allocation) -> None:
+    def allocation_removed(self, allocation: Allocation) -> None:
         """Notify the hooks that an allocation was removed from a node."""
 
 
