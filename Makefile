@@ -92,6 +92,8 @@ site: setup ## The documentation as a site, into build/site
 bench: bench-gang bench-core bench-growth bench-actions bench-what-if bench-bus bench-api bench-partitions ## Every figure of docs/performance.md (a quarter of an hour)
 
 bench-smallest: setup ## Every bench to its end, as small as it can be: that none is broken unseen
+	@scripts/ensure_broker.sh
+	@scripts/ensure_browser.sh
 	@$(PYTHON) -m tests.benchmarks.smallest $(ARGS)
 
 bench-gang: setup ## Throughput and latency of one large gang, in memory and on RabbitMQ
@@ -113,9 +115,11 @@ bench-partitions: setup ## Decisions a second with 1, 2, 4 partitions in as many
 	@$(PYTHON) -m tests.benchmarks.partitions $(ARGS)
 
 bench-burst: setup ## 100,000 asks handed in at once: memory, CPU, places lost of each service
+	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.burst $(ARGS)
 
 endure: setup ## Minutes at so many applications a second: memory, latency, what is left; ARGS="20 20"
+	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.benchmarks.endure $(ARGS)
 
 bench-api: setup ## Long lists of the API, four clients at once, while scheduling goes on
@@ -152,9 +156,11 @@ guards: setup ## Remove every guard of the table once: its tests must fail (minu
 	@$(PYTHON) -m tests.mutation.guards $(ARGS)
 
 chaos: setup ## Real services, a real broker, and everything that breaks; ARGS="--seed N --minutes M"
+	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.chaos $(ARGS)
 
 chaos-cluster: setup ## Three brokers in a cluster, and what befalls them, under load; ARGS="--pods 50 --seed N"
+	@scripts/ensure_broker.sh
 	@$(PYTHON) -m tests.chaos.brokers $(ARGS)
 
 gang-of-200: setup ## A gang of 200 on Kubernetes, each part killed in its middle at five moments; ARGS="--only core"

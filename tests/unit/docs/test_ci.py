@@ -76,3 +76,30 @@ def test_the_page_shows_the_scenario_that_is_there():
     page = (ROOT / "docs" / "ci.md").read_text()
     shown = re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)
     assert shown == [(CI / "policy" / "scenarios" / "a-gang-waits-for-its-quota.yaml").read_text()]
+
+
+def recipes():
+    """The Makefile's targets with the lines that each runs."""
+    makefile = (ROOT / "Makefile").read_text()
+    found = re.finditer(r"^([a-z-]+): [^\n]*\n((?:\t[^\n]*\n)+)", makefile, re.MULTILINE)
+    return {target: lines.splitlines() for target, lines in (match.groups() for match in found)}
+
+
+def needs_a_broker(module):
+    """Whether a module of the tests starts a broker, or runs the benches that do."""
+    path = ROOT / module.replace(".", "/")
+    path = path / "__main__.py" if path.is_dir() else path.with_suffix(".py")
+    return module == "tests.benchmarks.smallest" or "tests.broker" in path.read_text()
+
+
+def test_a_target_that_needs_a_broker_installs_one_before():
+    """On a machine where nothing was installed by hand the first such target of `.ci/run` failed."""
+    judged = []
+    for target, lines in recipes().items():
+        modules = re.findall(r"-m (tests\.[a-z_.]+)", "\n".join(lines))
+        if any(needs_a_broker(module) for module in modules):
+            judged.append(target)
+            ensured = [at for at, line in enumerate(lines) if "ensure_broker.sh" in line]
+            runs = next(at for at, line in enumerate(lines) if " -m tests." in line)
+            assert [at for at in ensured if at < runs], target
+    assert {"bench-smallest", "bench-bus", "chaos", "chaos-cluster"} <= set(judged)
