@@ -235,6 +235,11 @@ class Instance:
         return self._task is not None and self._goes_on.is_set()
 
     @property
+    def starts(self) -> int:
+        """Return how many processes were started, also one that has ended."""
+        return self._starts
+
+    @property
     def is_quiet(self) -> bool:
         """Return whether it waits for something to come."""
         runner = self._runner

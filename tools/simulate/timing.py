@@ -87,6 +87,7 @@ class Timing:
         self._followed: Followed | None = None
         self._agreed_ns = 0
         self._down_ns: dict[str, int] = {}  # services of which no process runs, since when
+        self._starts = {service: 0 for service, _ in INSTANCES}  # of processes, at the last look
 
     def look(self) -> None:
         """Look once."""
@@ -105,10 +106,13 @@ class Timing:
         is_out = not broker.is_up or any(until > now_ns for until in broker.refusing.values())
         is_full = self._deployment.disk.is_full
         for service in self._troubled_ns:
-            if any(instance.is_going for instance in self._deployment.of(service)):
-                self._down_ns.pop(service, None)
-            else:
+            instances = list(self._deployment.of(service))
+            starts = sum(instance.starts for instance in instances)
+            if any(instance.is_going for instance in instances) or starts > self._starts[service]:
+                self._down_ns.pop(service, None)  # also by one that ended before this look
+            if not any(instance.is_going for instance in instances):
                 self._down_ns.setdefault(service, now_ns)
+            self._starts[service] = starts
             if is_out or service in self._down_ns or (is_full and service == "shim_adapter"):
                 self._trouble(service, now_ns)
         for moment_ns, fault in self._deployment.armed.happened[self._noted :]:
