@@ -840,9 +840,12 @@ class Host:
             await asyncio.sleep(self._options.heartbeat_ns / NANOS_PER_SECOND)
 
     def _work(self, beat: Envelope) -> list[Envelope]:
-        """Return what the API is to know beside a heartbeat: that the one before was handled."""
+        """Return what the API is to know beside a heartbeat: that the one before was handled.
+
+        One that was stopped since has handled none lately: another may work by now.
+        """
         is_beaten, self._is_beaten = self._is_beaten, False
-        if not (is_beaten and self.is_active and self.inbox.is_durable):
+        if not (is_beaten and self.is_at_work and self.inbox.is_durable):
             return []
         is_ready = bool(getattr(self.machine, "is_synced", True))
         epoch: int = getattr(self.machine, "epoch", 0)

@@ -54,6 +54,7 @@ IN_TWO = {
     4610: "a core that started and died between two looks was taken for none: a fault of the judge",
 }
 IN_ONE = {
+    5318: "one that was stopped said with its last breath that it works: a fault of the judge",
     17: "a pod that was bound elsewhere was decided anew meanwhile: a bind was refused for ever",
 }
 

@@ -112,6 +112,7 @@ class Instance:
         self._runner: Host | Members | None = None
         self._task: asyncio.Task[None] | None = None
         self._starts = 0
+        self.resumed_ns = 0  # when a stopped process went on: then it sends what it had written
         self._goes_on = asyncio.Event()
         self._goes_on.set()
         self._is_ending = False
@@ -177,12 +178,13 @@ class Instance:
         if self._bus is None:
             return
         self._goes_on.clear()
-        self._loop.call_later(for_ns / NANOS_PER_SECOND, self._goes_on.set)
+        self._loop.call_later(for_ns / NANOS_PER_SECOND, self.resume)
         if for_ns / NANOS_PER_SECOND > NOTICED_SECONDS:
             self._loop.call_later(NOTICED_SECONDS, self._bus.lose)
 
     def resume(self) -> None:
         """Have it go on."""
+        self.resumed_ns = self._loop.now_ns
         self._goes_on.set()
 
     async def end(self) -> None:

@@ -209,7 +209,8 @@ class Timing:
     def _heard_ns(self, part: Part) -> int:
         """Return since when a part is unheard, also if it worked only between two looks."""
         worked_ns = self._deployment.broker.worked_ns.get((part.service, part.partition), 0)
-        return max(part.unheard_ns, worked_ns)
+        resumed_ns = max(instance.resumed_ns for instance in self._deployment.of(part.service))
+        return max(part.unheard_ns, worked_ns, resumed_ns)
 
     def _report_once(self, part: Part, sentence: str) -> None:
         key = part.service, part.partition, part.since_ns

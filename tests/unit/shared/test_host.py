@@ -727,6 +727,48 @@ async def test_what_is_published_beside_a_heartbeat_has_another_identity_than_it
     await stop(task)
 
 
+class Jumping(SystemClock):
+    """Is ahead by what a process was stopped for."""
+
+    ahead_ns = 0
+
+    def now_ns(self):
+        return super().now_ns() + self.ahead_ns
+
+
+class StoppedAfterEach(MemoryBus):
+    """Its process is stopped for ten seconds whenever it has acknowledged something."""
+
+    def __init__(self, broker):
+        super().__init__(broker)
+        self.clock, self.published = Jumping(), []
+
+    async def publish(self, envelopes):
+        self.published += [envelope.kind for envelope in envelopes]
+        await super().publish(envelopes)
+
+    async def subscribe(self, inbox):
+        place = await super().subscribe(inbox)
+        ack = place.ack
+
+        async def and_stop(deliveries):
+            await ack(deliveries)
+            self.clock.ahead_ns += 10_000_000_000
+
+        place.ack = and_stop
+        return place
+
+
+async def test_one_who_was_stopped_since_it_handled_a_heartbeat_does_not_say_that_it_works():
+    bus = StoppedAfterEach(MemoryBroker())
+    options = HostOptions(heartbeat_ns=5_000_000)
+    host = Host(CORE, Echo, bus, bus.clock, instance="h", options=options)
+    task = asyncio.create_task(host.run())
+    await until(lambda: bus.published.count("Heartbeat") > 9, "ten heartbeats")
+    assert "AtWork" not in bus.published
+    await stop(task)
+
+
 async def test_one_who_is_busy_longer_than_a_place_lasts_keeps_it():
     broker, machine = MemoryBroker(), Echo()
     bus = Deaf(broker)
