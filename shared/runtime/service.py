@@ -1,17 +1,17 @@
 """A service as a process: settings, logs, bus, host, health, and an orderly end.
 
 Exit status: 0 after SIGTERM or SIGINT, 78 when the environment does not hold, 1 when it ended by
-itself, whatever the reason: who restarts services is to restart it.
+itself, whatever the reason, or did not end when told to: who restarts services is to restart it.
 """
 
 import asyncio
 import gc
+import logging
 import os
 import signal
 import socket
 import sys
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterable
 from operator import attrgetter
 from typing import Any, Protocol
 
@@ -45,6 +45,11 @@ _OPTIONS = HostOptions(
     hold_tap_ns=milliseconds(100),  # users read a story seconds after it
     max_pause_ns=MAX_PAUSE_NS,
 )
+# A request to stop may be lost on the way to a task that waits (``stop_if_cancelled``), so it is
+# repeated. A task that has not ended then is left where it stands, as a crash would leave it. Below
+# the 30 s that Kubernetes waits.
+STOP_TURNS = 10
+_STOP_TURN_SECONDS = 1.0
 log = structlog.get_logger("muster.service")
 
 MakeMachine = Callable[[str], Machine]
@@ -143,9 +148,9 @@ async def _run(
 ) -> bool:
     """Run until stopped, or until a part ends; return whether it was stopped."""
     loop = asyncio.get_running_loop()
-    tasks = {asyncio.create_task(runner.run(), name="host")}
+    tasks: set[asyncio.Task[Any]] = {asyncio.create_task(runner.run(), name="host")}
     if beside is not None:
-        tasks.add(asyncio.ensure_future(beside(runner, settings)))
+        tasks.add(asyncio.create_task(_beside(beside, runner, settings), name="beside"))
     stopping = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopping.set)
@@ -159,11 +164,45 @@ async def _run(
     stop.cancel()
     if server is not None:
         server.close()
-    await runner.close()
-    for task in tasks:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
+    closing = asyncio.create_task(runner.close(), name="closing")
+    await asyncio.wait({closing}, timeout=STOP_TURNS * _STOP_TURN_SECONDS)
     await asyncio.to_thread(flush_spans)
+    await _stop({*tasks, closing})
+    left = await _stop(asyncio.all_tasks() - {asyncio.current_task()})
+    if left:
+        log.error("left where it stands: it did not end when told to", tasks=list(map(_at, left)))
+        logging.shutdown()
+        os._exit(EXIT_ENDED)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()
     log.info("stopped", clean=stop in done)
     return stop in done
+
+
+async def _beside(
+    beside: Callable[[Any, Settings], Awaitable[None]], runner: Runner, settings: Settings
+) -> None:
+    await beside(runner, settings)
+
+
+async def _stop(tasks: Iterable[asyncio.Task[Any] | None]) -> list[asyncio.Task[Any]]:
+    """Ask tasks to stop, STOP_TURNS times; return those that have not, by name."""
+    waiting = {task for task in tasks if task is not None and not task.done()}
+    for _ in range(STOP_TURNS):
+        if not waiting:
+            break
+        for task in waiting:
+            task.cancel()
+        _, waiting = await asyncio.wait(waiting, timeout=_STOP_TURN_SECONDS)
+    return sorted(waiting, key=asyncio.Task.get_name)
+
+
+def _at(task: asyncio.Task[Any]) -> str:
+    """Return a task's name, and where it and what it awaits stand, the innermost last."""
+    places: list[str] = []
+    inner: Any = task.get_coro()
+    while (frame := getattr(inner, "cr_frame", None)) is not None:
+        places.append(f"{frame.f_code.co_filename}:{frame.f_lineno}")
+        inner = inner.cr_await
+    return f"{task.get_name()} at {', '.join(places)}"

@@ -47,6 +47,7 @@ class Deployment:
             "MUSTER_RELEASE_DELAY_MS": "1500",
             "MUSTER_POD_RUN_SECONDS": "4",
             "MUSTER_LOG_FORMAT": "json",
+            "PYTHONFAULTHANDLER": "1",  # what one stood at that does not end is in its log
             **more,
         }
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -82,12 +83,16 @@ class Deployment:
     def stop(self) -> None:
         for process in self.processes.values():
             process.send_signal(signal.SIGTERM)
-        for process in self.processes.values():
+        stuck = []
+        for name, process in self.processes.items():
             try:
                 process.wait(timeout=PATIENCE_SECONDS)
             except subprocess.TimeoutExpired:
-                process.kill()
+                stuck.append(name)
+                process.send_signal(signal.SIGABRT)
+                process.wait()
         self.processes.clear()
+        assert not stuck, f"{stuck} do not end when they are told to\n{self.logs()}"
 
     def get(self, path: str) -> Any:
         """Return what a path answers. Raises httpx.HTTPError, also for an answer that is a no."""
