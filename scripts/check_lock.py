@@ -19,6 +19,7 @@ from packaging.utils import canonicalize_name
 from packaging.version import Version
 
 ROOT = Path(__file__).parents[1]
+SBOM_LOCK = "deploy/sbom/requirements.lock"  # of the tool that the image is built with
 ADVISORIES = Path(__file__).parent / "words" / "advisories.yaml"
 _ENTRY = re.compile(r"([A-Za-z0-9][A-Za-z0-9._-]*)==([^\s;\\]+)( ;[^\\\n]*)?( \\\n|$)")
 _HASH = re.compile(r"--hash=sha256:[0-9a-f]{64}\b")
@@ -80,7 +81,10 @@ def main() -> int:
     wrong = wrong_in(lock, project, installed, yaml.safe_load(ADVISORIES.read_text()))
     for line in wrong:
         print(f"requirements.lock: {line}")
-    return 1 if wrong else 0
+    _, wrong_in_tool = _read((ROOT / SBOM_LOCK).read_text())
+    for line in wrong_in_tool:
+        print(f"{SBOM_LOCK}: {line}")
+    return 1 if wrong or wrong_in_tool else 0
 
 
 if __name__ == "__main__":

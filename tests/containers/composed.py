@@ -62,6 +62,20 @@ def image(engine):
     return IMAGE
 
 
+def test_the_image_says_what_is_in_it(image):
+    """Its bill of materials (CycloneDX) has every package that is installed, by its version."""
+    listed = """
+from importlib.metadata import distributions
+print(*sorted({f"{one.name}=={one.version}" for one in distributions()}), sep="\\n")
+"""
+    installed = run("docker", "run", "--rm", image, "python", "-c", listed).split()
+    said = json.loads(run("docker", "run", "--rm", image, "cat", "/opt/muster/sbom.cdx.json"))
+    assert said["bomFormat"] == "CycloneDX"
+    own = said["metadata"]["component"]
+    packages = {f"{item['name']}=={item['version']}" for item in [own, *said["components"]]}
+    assert packages == set(installed)
+
+
 class Stack:
     """A project of its own on the engine."""
 
