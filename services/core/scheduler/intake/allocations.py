@@ -4,10 +4,12 @@ Rule 1: an allocation that exists is counted in, whatever the limits say (recove
 Rule 2: the same key again with another resource is a pod that was resized in its place: every
         ledger follows, whatever the limits say. So do the counts of its volumes.
         Where it was decided to be on another node than it is, it goes there: a decision may cross
-        the news that another scheduler was first.
+        the news that another scheduler was first. A placeholder stays one, of its task group.
 Rule 3: one that could not be bound goes back to being an ask, at the place that it had in its
         queue; no node, queue or user counts it any more, and nothing is evicted for it.
 """
+
+from dataclasses import replace
 
 from services.core.scheduler.actions import quota_preemption
 from services.core.scheduler.intake import foreign
@@ -89,7 +91,10 @@ def _count_existing(
         )
     ask = partition.remove_ask(application, key)
     partition.learn(allocation.constraints)
-    if allocation.placeholder and not (ask is not None and ask.request.placeholder):
+    if ask is not None and ask.request.placeholder:
+        group = ask.request.task_group_name
+        allocation = replace(allocation, placeholder=True, task_group_name=group)
+    elif allocation.placeholder:
         name, amount = allocation.task_group_name, allocation.resource_per_alloc
         application.count_placeholder(name, amount, exists=True)
     partition.count_in(application, allocation, node)
