@@ -150,7 +150,10 @@ class FilterMachine(NodeIndexMachine):
     @precondition(NodeIndexMachine.has_nodes)
     @rule(data=st.data(), at=st.integers(0, len(SHAPES) + len(MORE) - 1))
     def what_would_be(self, data, at):
-        """What a node takes after some have gone and others have come is what it takes then."""
+        """What a node takes after some have gone and others have come is what it takes then.
+
+        Of both it is asked beside what the open statement expects.
+        """
         node, source = self.node(data), self.node(data)
         shape, filters = list(self.drawn())[at], self.table.filters
         gone = list(node.allocations.values())[:2]
@@ -163,7 +166,10 @@ class FilterMachine(NodeIndexMachine):
             self.table.free(node, pod.allocation_key)
         for pod in coming:
             self.table.place(node, pod)
-        then = [filters.takes.holds(node, shape), filters.between_pods.holds(node, shape)]
+        then = [
+            filters.takes.holds(node, shape, When.EXPECTED),
+            filters.between_pods.holds(node, shape, When.EXPECTED),
+        ]
         for pod in coming:
             self.table.free(node, pod.allocation_key)
         for pod in gone:

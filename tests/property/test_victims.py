@@ -83,7 +83,8 @@ def _victims_on(
         if owner is None or key not in owner.allocations:
             continue
         if key in owner.released:
-            releasing[key] = allocation
+            if key not in owner.stuck:  # nobody waits for its room any more
+                releasing[key] = allocation
         elif not allocation.constraints.required_node:
             victims.append(plain.PlainVictim(allocation, owner.queue))
     return victims, releasing
