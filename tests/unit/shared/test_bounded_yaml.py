@@ -137,3 +137,18 @@ def test_depth_is_that_of_what_is_written_out():
     assert len(list(compose_bounded(again, depth=5, values=99))) == 1
     with pytest.raises(YamlLimitError, match="nested deeper than 4"):
         list(compose_bounded(again, depth=4, values=99))
+
+
+@pytest.mark.parametrize("values", [10, 150_000])
+def test_what_is_wrong_far_behind_is_not_looked_for_twice(monkeypatch, values):
+    """PyYAML's own scanner, which is slow, is asked for the line of what is near the beginning."""
+    loaders, parse = [], yaml.parse
+
+    def noted(text, Loader):  # noqa: N803 - PyYAML's own name
+        loaders.append(Loader)
+        return parse(text, Loader=Loader)
+
+    monkeypatch.setattr(yaml, "parse", noted)
+    with pytest.raises(QueueConfigError, match=f"line {values + 2}: did not find expected alpha"):
+        load_configuration("- &a x\n" + "- *a\n" * values + "- *")
+    assert (yaml.SafeLoader in loaders) == (values == 10)
