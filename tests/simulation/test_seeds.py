@@ -51,6 +51,7 @@ KINDS_OF_THEN = {  # how many times kinds had come since the first when a seed w
 IN_TWO = {
     60: "with the first core's snapshot the last known state of the other partition was gone",
     70104: "in a partition whose only node had gone pods waited, and nobody said that",
+    7903: "a timer was called late that was due while its core stood still: a fault of the judge",
     4610: "a core that started and died between two looks was taken for none: a fault of the judge",
 }
 IN_ONE = {

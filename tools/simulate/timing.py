@@ -4,7 +4,7 @@ Rule 1: a part can work while an instance of it runs, the broker answers and no 
         Within BOUND_NS of the moment from which it can, and everything that it needs, one instance
         works; two only for the silence of the one that lost its place.
 Rule 2: a message that waits for such a part, or is in its hands, is acknowledged within BOUND_NS;
-        a timer has fired BOUND_NS after it was due.
+        a timer has fired BOUND_NS after it was due, and the core and the timers were at work.
 Rule 3: the API shows a part as away, or at work, as it is: within its silence of the end, and
         within BOUND_NS of the start. What it showed once it shows on, with the last known states
         while no core runs; where nothing is on its way, it shows what the core has.
@@ -179,11 +179,21 @@ class Timing:
             if instance is None or not isinstance(core, Scheduler):
                 continue
             by_its_clock_ns = instance.hosts[partition].now_ns
+            at_work_ns = now_ns - self._at_work_since_ns(partition)
             for name, (generation, due_ns) in timers_of(core).items():
-                late_ns = by_its_clock_ns - due_ns
+                late_ns = min(by_its_clock_ns - due_ns, at_work_ns)
                 if late_ns > BOUND_NS and (name, generation) not in self._late:
                     self._late[name, generation] = None
                     self._deployment.report(f"timer {name} is {_s(late_ns)} late")
+
+    def _at_work_since_ns(self, partition: str) -> int:
+        """Return since when those work whom a timer of a partition needs: one may take over."""
+        needed = [
+            part
+            for part in self._parts
+            if part.service in {"core", "timers"} and part.partition == partition
+        ]
+        return max(part.since_ns for part in needed)
 
     # --- rule 3 ---------------------------------------------------------------------------------
 
