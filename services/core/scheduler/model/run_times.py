@@ -16,6 +16,7 @@ Limit: MAX_KEYS kinds are remembered; of more, the one that ended longest ago is
 """
 
 from collections.abc import Mapping
+from functools import lru_cache
 from zlib import crc32
 
 from services.core.scheduler.model.rows import Application
@@ -32,13 +33,14 @@ ENOUGH = 3  # of a kind as many have run, else a wider kind is drawn from
 _WHOLE = 1_000_000  # parts of a stated run time; numbers that are drawn are below it
 _MIXES = 0x9E3779B1  # an odd number that spreads a checksum over all its bits
 Key = tuple[object, ...]
+_said = lru_cache(MAX_KEYS)(parse_uint64)  # read again of every pod on a node whenever one ends
 
 
 def stated_ns(
     application: Application, tags: Mapping[str, str], exec_timeout_ms: int, since_ns: int
 ) -> int:
     """Return for how long a pod that was, or would be, placed at a moment runs; 0: not said."""
-    said = parse_uint64(tags.get(RUN_SECONDS, "")) if tags else None
+    said = _said(tags.get(RUN_SECONDS, "")) if tags else None
     own_ms = application.execution_timeout_ms
     ends = [seconds(said)] if said else []
     if exec_timeout_ms > 0:
