@@ -26,6 +26,7 @@ class ShimOptions:
     scheduler_settings: dict[str, str] | None = None
     start_delay_ns: int = 0
     confirm_delay_ns: int = 0
+    max_ended: int = 0  # pods that are kept after their end; 0: as many as it keeps by itself
     default_run_ns: int = DEFAULT_RUN_NS
     rm_id: str = "mycluster"
     nodes: int = 0
@@ -71,6 +72,7 @@ class ShimService:
                 world,
                 start_delay_ns=options.start_delay_ns,
                 confirm_delay_ns=options.confirm_delay_ns,
+                max_ended=options.max_ended,
             )
         return ShimMachine(
             world,

@@ -232,7 +232,12 @@ def run(seed: int, pods: float, names: list[str], folder: Path) -> list[str]:
     with ExitStack() as stack:
         brokers = stack.enter_context(BrokerCluster())
         links = stack.enter_context(Links())
-        more = {"MUSTER_SIMULATED_NODES": str(NODES), "MUSTER_POD_RUN_SECONDS": "1"}
+        more = {
+            "MUSTER_SIMULATED_NODES": str(NODES),
+            "MUSTER_POD_RUN_SECONDS": "1",
+            # when a pod was bound, and that it ran, is read from the cluster's file at the end
+            "MUSTER_SIMULATED_ENDED_PODS": "100000",
+        }
         cluster = Cluster(links, brokers.url, folder, f"chaos-{seed}", **more)
         stack.callback(cluster.stop)
         cluster.start_all()

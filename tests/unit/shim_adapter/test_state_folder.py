@@ -81,3 +81,16 @@ def test_an_unused_file_is_of_no_epoch(tmp_path):
     world.next_epoch()
     store.save(world)
     assert store.load().epoch == 1
+
+
+@pytest.mark.parametrize(("max_ended", "left"), [(0, 4), (2, 2)])
+def test_as_many_pods_are_kept_after_their_end_as_is_set(max_ended, left):
+    world = World()
+    for at in range(4):
+        spec = PodSpec(f"p{at}", "app", {"vcore": 1}, run_ns=seconds(60))
+        pod = PodRecord(f"uid{at}", spec, seconds(1), 1, node="node", bound_ns=seconds(2))
+        world.add_pod(pod)
+    cluster = SimulatedCluster(world, max_ended=max_ended)
+    cluster.advance(seconds(3))
+    cluster.advance(seconds(100))
+    assert [pod.uid for pod in world.all_pods()] == [f"uid{at}" for at in range(4 - left, 4)]

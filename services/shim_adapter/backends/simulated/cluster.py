@@ -4,7 +4,7 @@ A pod that is bound starts after ``start_delay_ns`` and ends ``run_ns`` later (0
 A pod that is deleted is gone after ``confirm_delay_ns``; deletions that the core decided wait
 longer while confirmations are held. Time comes in with every call; nothing here reads a clock.
 
-Limits: MAX_ENDED_PODS ended pods and MAX_REMEMBERED gone ones are kept, the oldest go first.
+Limits: MAX_ENDED_PODS ended pods (a setting) and MAX_REMEMBERED gone ones are kept; the oldest go.
 """
 
 from collections import deque
@@ -40,7 +40,7 @@ from shared.messages.interface import TerminationType
 from shared.model.ids import derived_id
 from shared.model.names import DNS_SUBDOMAIN_ERROR, is_dns_subdomain
 
-MAX_ENDED_PODS = 20_000
+MAX_ENDED_PODS = 20_000  # where nothing else is set
 MAX_REMEMBERED = 10_000
 MAX_PODS = 200_000
 _NODE_ACTIONS = ("add", "update", "drain", "undrain", "remove")
@@ -62,8 +62,17 @@ class GonePod:
 class SimulatedCluster:
     """A resource manager in memory. ``world`` is its state, shared with the mirror."""
 
-    def __init__(self, world: World, *, start_delay_ns: int = 0, confirm_delay_ns: int = 0) -> None:
+    def __init__(
+        self,
+        world: World,
+        *,
+        start_delay_ns: int = 0,
+        confirm_delay_ns: int = 0,
+        max_ended: int = 0,
+    ) -> None:
+        """Begin with what the world has. ``max_ended``: of ended pods; 0: MAX_ENDED_PODS."""
         self.world = world
+        self.max_ended = max_ended or MAX_ENDED_PODS
         self.start_delay_ns = start_delay_ns
         self.confirm_delay_ns = confirm_delay_ns
         self.gone: dict[tuple[str, str], GonePod] = {}
@@ -289,7 +298,7 @@ class SimulatedCluster:
         self.world.vacate(pod)
         self.world.touch_pod(pod)
         self._ended.append(pod.uid)
-        while len(self._ended) > MAX_ENDED_PODS:
+        while len(self._ended) > self.max_ended:
             oldest = self.world.pods.get(self._ended.popleft())
             if oldest is not None:
                 self._forget(oldest)
