@@ -149,3 +149,15 @@ def test_a_user_without_its_limit_is_tracked_on_and_free(name):
     assert (told.name, told.is_group, told.removed, held_by(core)[1]) == ("ann", False, False, 6)
     assert {level.max_resource for level in told.queues} == {None}
     core.check()
+
+
+def test_a_claim_for_which_no_room_is_kept_is_given_back_in_any_order():
+    """A reload that took a group's limit away ended the core: it kept room for one claim of two."""
+    core = Core(config_of("{name: a}"))
+    queue, tracker = core.partition.queues["root.a"], UserLedger("dev", True)
+    for first, second in (({"vcore": 1}, {}), ({}, {"vcore": 1})):
+        tracker.keep(queue, first)
+        tracker.keep(queue, second)
+        tracker.keep_no_more(queue, first)
+        tracker.keep_no_more(queue, second)
+        assert tracker.kept == {}
