@@ -199,7 +199,12 @@ def plain_going(partition: Partition, node: Node) -> list[Allocation]:
     found = []
     for key, allocation in node.allocations.items():
         owner = partition.applications.get(allocation.application_id)
-        if owner is not None and key in owner.released and key not in owner.covering:
+        if (
+            owner is not None
+            and key in owner.released
+            and key not in owner.covering
+            and key not in owner.stuck  # nobody waits for its room any more
+        ):
             found.append(allocation)
     return found
 
@@ -209,7 +214,9 @@ def plain_taking_over(partition: Partition, node: Node) -> list[Allocation]:
         swap.allocation
         for application in partition.applications.values()
         for key, swap in application.replacing.items()
-        if not swap.is_placed and application.allocations[key].node_id == node.node_id
+        if not swap.is_placed
+        and key not in application.stuck
+        and application.allocations[key].node_id == node.node_id
     ]
 
 
@@ -219,6 +226,8 @@ def leaving(partition: Partition, queue: Queue, name: str) -> int:
     for application in partition.applications.values():
         for key, why in application.released.items():
             if queue not in application.queue.lineage() or key in application.covering:
+                continue
+            if key in application.stuck:  # it stays in its queue's ledger until it goes
                 continue
             if why is not TerminationType.PREEMPTED_BY_SCHEDULER:
                 total += application.allocations[key].resource_per_alloc.get(name, 0)
