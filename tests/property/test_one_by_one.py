@@ -272,6 +272,17 @@ def test_long_runs_decide_what_is_decided_one_by_one(
         core.check()
 
 
+def test_one_of_several_for_whom_placeholders_go_leaves_the_others_held_back():
+    """When the placeholders of the first had gone, the others were in their bucket too early."""
+    few = (0, 0, 0, 1, "", 0)
+    test_long_runs_decide_what_is_decided_one_by_one.hypothesis.inner_test(
+        queue="{name: a}", beside=BESIDE[0], order="fair", admission="queue", cpus=[7],
+        gangs=[0, 7, 0, 0, 0, 0], missing=0, real_too=False, where=[0] * 6,
+        messages=[[*[few] * 5, (1, 3, 0, 3, "tg", 1)], [few, few, (1, 3, 0, 1, "tg", 0)]],
+        ends=5, reserves=False, plugins={},
+    )  # fmt: skip
+
+
 def test_asks_of_many_leaves_are_placed_in_one_run():
     core = Core(config_of("{name: a}", "{name: b}", "{name: c}"))
     core.node("n1", vcore=1000, pods=100)

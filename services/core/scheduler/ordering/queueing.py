@@ -395,10 +395,13 @@ def ask_removed(
 def requeue_group(
     application: Application, group: AskGroup, order_before: tuple[object, ...]
 ) -> None:
-    """Enter a group again after its head was taken; all of them if they come earlier now."""
+    """Enter a group again after its head was taken; all of them if they come earlier now.
+
+    Each of those for which placeholders go waits for its own: they are not entered.
+    """
     if _is_to_be_entered(application, order_before):
         enter(application)
-    elif group.asks:
+    elif group.asks and not group.is_covered:
         enter_group(group)
 
 
