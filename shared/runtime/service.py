@@ -46,9 +46,9 @@ _OPTIONS = HostOptions(
     max_pause_ns=MAX_PAUSE_NS,
 )
 # A request to stop may be lost on the way to a task that waits (``stop_if_cancelled``), so it is
-# repeated. A task that has not ended then is left where it stands, as a crash would leave it. Below
-# the 30 s that Kubernetes waits.
-STOP_TURNS = 10
+# repeated. A task that has not ended then is left where it stands, as a crash would leave it. There
+# are three waits of so many turns at most, 21 s in all: below the 30 s that Kubernetes waits.
+STOP_TURNS = 7
 _STOP_TURN_SECONDS = 1.0
 log = structlog.get_logger("muster.service")
 
