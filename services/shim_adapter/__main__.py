@@ -44,7 +44,7 @@ def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Ma
             config=_queues(settings.queues_file),
             start_delay_ns=milliseconds(settings.pod_start_delay_ms),
             confirm_delay_ns=milliseconds(settings.release_delay_ms),
-            max_ended=settings.simulated_ended_pods,
+            max_ended=settings.simulated_ended_pods or 0,
             default_run_ns=seconds(settings.pod_run_seconds),
             rm_id=settings.cluster_id,
             nodes=settings.simulated_nodes,

@@ -158,9 +158,9 @@ class Settings(BaseSettings):
     simulated_node_memory_bytes: int = Field(
         default=64 * 2**30, ge=1, le=INT64_MAX, description="what each has"
     )
-    simulated_ended_pods: int = Field(
-        default=20_000, ge=1, le=100_000, description="pods of the simulated cluster that are "
-        "kept after their end; of more, the oldest go",
+    simulated_ended_pods: int | None = Field(
+        default=None, ge=1, le=100_000, description="how many ended pods the simulated cluster "
+        "keeps, the oldest go first; else 20,000",
     )  # fmt: skip
     pod_run_seconds: int = Field(
         default=30, ge=0, le=_MAX_SECONDS, description="how long a simulated pod runs that says no "
