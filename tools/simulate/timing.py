@@ -108,9 +108,10 @@ class Timing:
         for service in self._troubled_ns:
             instances = list(self._deployment.of(service))
             starts = sum(instance.starts for instance in instances)
-            if any(instance.is_going for instance in instances) or starts > self._starts[service]:
-                self._down_ns.pop(service, None)  # also by one that ended before this look
-            if not any(instance.is_going for instance in instances):
+            is_going = any(instance.is_going for instance in instances)
+            if is_going or starts > self._starts[service]:
+                self._down_ns.pop(service, None)  # also if a process started and ended since
+            if not is_going:
                 self._down_ns.setdefault(service, now_ns)
             self._starts[service] = starts
             if is_out or service in self._down_ns or (is_full and service == "shim_adapter"):
