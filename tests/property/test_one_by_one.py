@@ -589,3 +589,29 @@ def test_a_placeholder_that_is_on_another_node_stays_one_of_its_group():
     core.check()
     there = core.partition.applications["app0"].allocations["p"]
     assert (there.node_id, there.placeholder, there.task_group_name) == ("n1", True, "tg")
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(
+    guaranteed=st.tuples(st.integers(0, 6), st.integers(0, 6)),
+    counts=st.tuples(st.integers(1, 6), st.integers(1, 6)),
+    sizes=st.lists(st.sampled_from(SHAPES), min_size=2, max_size=4),
+    cpus=st.integers(2, 20),
+)
+def test_under_kai_queues_take_turns_in_a_run_as_one_by_one(guaranteed, counts, sizes, cpus):
+    """A leaf whose next job stood in a run's lane passed for one that wants nothing."""
+    queues = [
+        "{name: %s, resources: {guaranteed: {vcore: %d, memory: 300}}}" % pair
+        for pair in zip("ab", guaranteed, strict=True)
+    ]
+    core = Twins(config_of(*queues), settings=(("policy", "kai"),))
+    asks = []
+    for name, count in zip("ab", counts, strict=True):
+        core.application(name, f"root.{name}")
+        asks += [
+            AllocationAsk(f"{name}{n}", name, sizes[(n + ord(name)) % len(sizes)])
+            for n in range(count)
+        ]
+    core.update(asks=tuple(asks))
+    core.node("n1", vcore=cpus * 1000, memory=2000, pods=20)
+    core.check()

@@ -9,10 +9,12 @@ Rule 3: the next job of a queue is what its leaf would place next: an ask, or wh
 Cost: of a cycle in which queues compete, the queues that use or want something.
 """
 
+from collections.abc import Callable
+
 from services.core.scheduler.actions.jobs_in_order import queue_key
 from services.core.scheduler.actions.live_actions import LiveTerms
 from services.core.scheduler.constraints.fair_share import divide_level
-from services.core.scheduler.model.rows import Queue
+from services.core.scheduler.model.rows import AskGroup, Queue
 from services.core.scheduler.model.settings import KAI
 from services.core.scheduler.ordering import turns
 from services.core.scheduler.statement.partition import Partition
@@ -43,6 +45,7 @@ class KaiTurns:
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
         self._shares: dict[Queue, Share] = {}
+        self._next_in_run: dict[Queue, Callable[[], AskGroup | None]] = {}
 
     def renew(self) -> bool:
         """Work fair shares out once, when queues compete; return whether that was now."""
@@ -63,17 +66,30 @@ class KaiTurns:
         """Return the key by which a queue with something to schedule is served."""
         return queue_key(self, self._shares[queue], self._next_of(queue))
 
+    def begin_run(self, leaf: Queue, next_group: Callable[[], AskGroup | None]) -> None:
+        """Ask a run what is next in a leaf, some of which is in the run's lanes, until it ends."""
+        self._next_in_run[leaf] = next_group
+
+    def end_run(self, leaf: Queue) -> None:
+        """Ask the leaf itself again."""
+        del self._next_in_run[leaf]
+
     def _next_of(self, queue: Queue) -> Amount:
         """Return what the next job of a queue asks for; nothing where none is found."""
         leaf = turns.next_leaf(queue)
-        entry = leaf.first_group() if leaf is not None else None
-        if entry is None:
+        group = self._first_group(leaf) if leaf is not None else None
+        if group is None:
             return (0,) * len(self.names)
-        group = entry[1]
         application = group.application
         if application.awaits_admission:
             return self._amounts(application.outstanding())
         return self._amounts(group.bucket.shape.resource)
+
+    def _first_group(self, leaf: Queue) -> AskGroup | None:
+        if leaf in self._next_in_run:
+            return self._next_in_run[leaf]()
+        entry = leaf.first_group()
+        return entry[1] if entry is not None else None
 
     def _amounts(self, resource: ResourceView) -> Amount:
         return tuple([resource.get(name, 0) for name in self.names])

@@ -11,6 +11,7 @@ Rule 3: a lane is an application whose groups have come first in their leaf; the
         each at its place, until the lane ends. A leaf goes on with the first of its lanes, or with
         the first of what is in no lane. Of an application that has one the place in the leaf may
         be out of date, but then it is too early: its group joins the lane when it comes first.
+        An order of queues that asks for a leaf's next job is told of those in lanes.
 Rule 4: a lane ends with the last ask of a priority, which moves its application, or with the run.
         A run ends before a decision that does more than place an ask: the last of a gang's
         placeholders, an ask that people were told about, one with a reservation, a refusal.
@@ -131,6 +132,13 @@ class _Leaf:
         else:
             heappush(self.lanes, entry)
 
+    def next_group(self) -> AskGroup | None:
+        """Return the group that is next here: of the first lane, or beside the lanes."""
+        lane = self.first_lane()
+        if lane is not None and not lane.is_behind(self.beside):
+            return lane.heads[0][2].group
+        return self.beside[1] if self.beside is not None else None
+
     def first_lane(self) -> _Lane | None:
         """Return the lane that comes first of all lanes, or None."""
         lanes = self.lanes
@@ -165,6 +173,8 @@ class _Run:
         leaf = self._leaves.get(queue)
         if leaf is None:
             leaf = self._leaves[queue] = _Leaf(queue)
+            if queue.tree.keys is not None:
+                queue.tree.keys.begin_run(queue, leaf.next_group)
         lane = leaf.first_lane()
         while lane is None or lane.is_behind(leaf.beside):
             if leaf.beside is None:
@@ -378,6 +388,8 @@ class _Run:
         for leaf in self._leaves.values():
             for lane in list(leaf.lane_of.values()):
                 self._end(leaf, lane)
+            if leaf.queue.tree.keys is not None:
+                leaf.queue.tree.keys.end_run(leaf.queue)
         if self._placed:
             self._partition.journal.record(RunPlaced(self._placed, list(self._nodes)))
         return len(self._placed)

@@ -55,6 +55,12 @@ class Keys(Protocol):
     def key(self, queue: Any) -> OrderKey:
         """Return the key by which a queue is served."""
 
+    def begin_run(self, leaf: Any, next_group: Callable[[], Any]) -> None:
+        """Ask ``next_group`` for the next group of a leaf, until the run ends."""
+
+    def end_run(self, leaf: Any) -> None:
+        """Ask the leaf again."""
+
 
 @dataclass(slots=True)
 class Turns(Generic[Q]):
