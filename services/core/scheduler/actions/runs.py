@@ -294,15 +294,18 @@ class _Run:
     # --- lanes ----------------------------------------------------------------------------------
 
     def _join(self, leaf: _Leaf, group: AskGroup) -> bool:
-        """Have the first group that is in no lane join its application's; False: not in a run."""
+        """Have the first group that is in no lane join its application's; False: not in a run.
+
+        One that no node takes stays where it is: it is about to be refused.
+        """
         application, head = group.application, group.head()
         if head is None or not _may_run(self._partition, leaf, group):
+            return False
+        if not self._has_headroom(leaf, group) or self._node_for(head.shape) is None:
             return False
         lane = leaf.lane_of.get(application)
         if lane is None:
             lane = leaf.lane_of[application] = _Lane(application, leaf)
-        if not self._has_headroom(leaf, group):
-            return False
         self._made += 1
         part = _Part(group, lane, head, self._made)
         lane.parts.append(part)
