@@ -25,17 +25,18 @@ def check_later(partition: Partition, application: Application, ask: Ask) -> Non
     Its allocation log records that it may not yet, or never will.
     """
     leaf = application.queue
-    _check_waiting_since(partition, leaf, ask.created_ns)
+    is_owed = has_guarantee(leaf)
+    _check_waiting_since(partition, leaf, ask.created_ns, is_owed=is_owed)
     if not _preempts(partition):
         return
-    if has_guarantee(leaf):
+    if is_owed:
         partition.victims.start(partition.applications.values())
     if is_due(partition, leaf, ask):
-        if not has_guarantee(leaf):
+        if not is_owed:
             note(partition, application, ask, allocation_log.GUARANTEES)
         return
     note(partition, application, ask, allocation_log.PRECONDITIONS)
-    if may_ever(ask) and not has_guarantee(leaf) and partition.has_readers:
+    if may_ever(ask) and not is_owed and partition.has_readers:
         due_ns = due_at(ask, leaf.settings.preemption_delay_ns)
         partition.check_preemption_at(due_ns)
 
@@ -47,7 +48,8 @@ def is_due(partition: Partition, leaf: Queue, ask: Ask) -> bool:
 
 def check_gang_later(partition: Partition, application: Application) -> None:
     """Check a gang that waits for headroom later, if its queues have guarantees."""
-    _check_waiting_since(partition, application.queue, partition.now_ns)
+    leaf = application.queue
+    _check_waiting_since(partition, leaf, partition.now_ns, is_owed=has_guarantee(leaf))
 
 
 def _preempts(partition: Partition) -> bool:
@@ -57,14 +59,19 @@ def _preempts(partition: Partition) -> bool:
     return partition.preemption_enabled and is_yunikorn and PREEMPT in settings.actions
 
 
-def _check_waiting_since(partition: Partition, leaf: Queue, since_ns: int) -> None:
+def _check_waiting_since(
+    partition: Partition, leaf: Queue, since_ns: int, *, is_owed: bool
+) -> None:
     settings = partition.settings
     if settings.policy != YUNIKORN or CONSOLIDATION in settings.actions:
         partition.check_preemption_at(partition.now_ns + LOOK_NS)
-    elif has_guarantee(leaf) and PREEMPT in settings.actions:
+    elif is_owed and PREEMPT in settings.actions:
         partition.check_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
 
 
 def has_guarantee(leaf: Queue) -> bool:
     """Return whether a leaf, or a queue above it, is guaranteed anything."""
-    return any(queue.guaranteed_resource for queue in leaf.lineage())
+    for queue in leaf.lineage():  # noqa: SIM110 - asked of every refusal
+        if queue.guaranteed_resource:
+            return True
+    return False

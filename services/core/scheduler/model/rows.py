@@ -447,8 +447,6 @@ class Bucket:
         """Enter a group, or renew its entry after its order changed; without asks it leaves."""
         group.version += 1
         head = group.head()
-        if self.waits_for_nodes:
-            self.leaf.root.blocked_lately[self] = None
         if head is not None:
             self._pushed += 1
             application = group.application
@@ -467,17 +465,23 @@ class Bucket:
         self._pushed += 1
         own.order = own.application.order
         heappush(self._heap, (own.order, self._pushed, own))
-        if len(self._heap) > self._compact_at:
+        if len(self._heap) > self._compact_at or len(self._own) > self._compact_at:
             for each in [each for each in self._own.values() if each.first() is None]:
-                self._leave(each)
+                self._forget(each)
             self._heap = [entry for entry in self._heap if entry[2].order is entry[0]]
             heapify(self._heap)
             self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
-    def _leave(self, own: _OwnGroups) -> None:
-        """Let the entries of an application lapse that has no groups here."""
+    def _forget(self, own: _OwnGroups) -> None:
+        """Let the entry of an application lapse that has no groups here, and forget it."""
         own.order = None
         del self._own[own.application]
+
+    def left_by(self, application: "Application") -> None:
+        """Forget an application that has gone, or has another bucket; one with groups stays."""
+        own = self._own.get(application)
+        if own is not None and own.first() is None:
+            self._forget(own)
 
     def unblock(self) -> None:
         """Forget the refusal: something has changed that it stood on."""
@@ -509,8 +513,8 @@ class Bucket:
             order, _, own = self._heap[0]
             if own.order is order:
                 group = own.first()
-                if group is None:
-                    self._leave(own)
+                if group is None:  # it mostly comes back
+                    own.order = None
                 elif own.application.order is order:
                     return order + own.heap[0][0], group
                 else:
@@ -570,7 +574,9 @@ class BucketHeap:
 
     def push(self, bucket: Bucket) -> None:
         """Enter a bucket, or move it forward because its first group comes earlier now."""
-        entry = bucket.first()
+        self._enter(bucket, bucket.first())
+
+    def _enter(self, bucket: Bucket, entry: tuple[EntryKey, AskGroup] | None) -> None:
         if entry is None or (bucket.queued is not None and bucket.queued <= entry[0]):
             return
         bucket.stamp += 1
@@ -605,7 +611,7 @@ class BucketHeap:
                     return entry
                 heappop(self._heap)
                 self.withdraw(bucket)
-                self.push(bucket)
+                self._enter(bucket, entry)
             else:
                 heappop(self._heap)
         return None
@@ -627,7 +633,7 @@ class BucketHeap:
             if entry is not None and key == _of_bucket(bucket, entry):
                 return key, entry[1]
             self.withdraw(bucket)
-            self.push(bucket)
+            self._enter(bucket, entry)
         return None
 
     def clear(self) -> None:
@@ -1297,6 +1303,7 @@ class Application:
         """Take a group out of its bucket."""
         bucket = group.bucket
         bucket.groups.pop(group)
+        bucket.left_by(self)
         bucket.unmarked.pop(group, None)
         bucket.marked -= sum(ask.is_marked for ask in group.asks.values())
         if not bucket.groups:

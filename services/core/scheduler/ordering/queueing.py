@@ -169,7 +169,7 @@ def requeue_bucket(bucket: Bucket) -> None:
     leaf = bucket.leaf
     if bucket.refusal is not None:
         leaf.root.requeued[leaf] = None
-    bucket.unblock()
+        bucket.unblock()
     leaf.active_buckets.push(bucket)
     leaf.activate()
 
@@ -180,6 +180,8 @@ def enter_group(group: AskGroup) -> None:
     bucket.push(group)
     if bucket.refusal is None:
         requeue_bucket(bucket)
+    elif bucket.waits_for_nodes:
+        bucket.leaf.root.blocked_lately[bucket] = None
 
 
 def wait_no_more_for(gang: Application) -> None:
