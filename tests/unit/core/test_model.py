@@ -91,7 +91,7 @@ def ask(key, at, created_ns, priority=0):
 def turns_of(*asks, now_ns=0):
     waiting = {one.key: one for one in asks}
     turns = Preemptors(waiting, DELAY_NS)
-    turns.follow(now_ns, rooms_lost=0)
+    turns.follow(now_ns)
     return waiting, turns
 
 
@@ -111,7 +111,7 @@ def test_an_ask_has_its_turn_when_it_is_old_enough_and_again_some_time_after_it_
     one = ask("a", 1, 100)
     _, turns = turns_of(one)
     for now_ns, taken in ((109, []), (110, [one])):
-        turns.follow(now_ns, rooms_lost=0)
+        turns.follow(now_ns)
         assert turns.take(now_ns, most=9) == taken
     one.preemption_checked_ns = 110
     turns.put_back([one], 110)
@@ -133,9 +133,10 @@ def test_one_that_has_preempted_has_a_turn_again_when_its_room_was_lost():
     one.has_preempted = True
     assert turns.take(50, most=1) == []
     one.has_preempted = False
-    turns.follow(50, rooms_lost=0)
+    turns.follow(50)
     assert turns.take(50, most=1) == []
-    turns.follow(50, rooms_lost=1)
+    turns.has_lost_room(one.key)
+    turns.follow(50)
     assert turns.take(50, most=1) == [one]
 
 

@@ -35,7 +35,6 @@ class Preemptors:
     def __init__(self, asks: Mapping[str, Ask], delay_ns: int) -> None:
         self.delay_ns = delay_ns
         self._asks = asks
-        self._rooms_lost = 0
         self._pushed = 0  # breaks ties of one moment
         self._begin()
 
@@ -46,15 +45,10 @@ class Preemptors:
         self._aside: dict[str, Ask] = {}  # they have preempted
         self.fresh = [*self._asks.values()]  # what has come since they were checked last
 
-    def follow(self, now_ns: int, rooms_lost: int) -> None:
-        """Take in what is new, and whose time has come; ``rooms_lost`` counts for Rule 2."""
+    def follow(self, now_ns: int) -> None:
+        """Take in what is new, and whose time has come."""
         if len(self._known) > SPARE + 2 * len(self._asks):
             self._begin()
-        if self._rooms_lost != rooms_lost:
-            self._rooms_lost = rooms_lost
-            aside, self._aside = self._aside, {}
-            for ask in aside.values():
-                self._enter(ask, now_ns)
         fresh, self.fresh = self.fresh, []
         for ask in fresh:
             if self._known.get(ask.key) is not ask:
@@ -62,6 +56,13 @@ class Preemptors:
                 self._enter(ask, now_ns)
         while self._later and self._later[0][0] <= now_ns:
             self._enter(heappop(self._later)[2], now_ns)
+
+    def has_lost_room(self, key: str) -> None:
+        """Take an ask in again that was set aside: it has lost the room that was freed for it."""
+        ask = self._aside.pop(key, None)
+        if ask is not None:
+            del self._known[key]
+            self.fresh.append(ask)
 
     def take(self, now_ns: int, most: int) -> list[Ask]:
         """Take out the asks whose time has come, in order, so many at most; to be put back."""

@@ -188,7 +188,7 @@ def _preemptors(partition: Partition, leaf: Queue, group: AskGroup) -> Preemptor
     delay_ns = leaf.settings.preemption_delay_ns
     if group.preemptors is None or group.preemptors.delay_ns != delay_ns:
         group.preemptors = Preemptors(group.asks, delay_ns)
-    group.preemptors.follow(partition.now_ns, partition.rooms_lost)
+    group.preemptors.follow(partition.now_ns)
     return group.preemptors
 
 

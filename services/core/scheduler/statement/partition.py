@@ -143,7 +143,6 @@ class Partition:
     fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
     searches: SearchPass | None = None  # a pass that goes on with the next batch
     victims: VictimIndex = field(init=False)
-    rooms_lost: int = 0  # how often an ask has lost what was freed for it, and may preempt again
     reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
     replaceable: dict[Application, None] = field(default_factory=dict)
     unreplaceable: dict[Application, None] = field(default_factory=dict)
@@ -601,9 +600,9 @@ class Partition:
             return
         self._retry_shares(node)
         room = dict(node.available)
-        for other, owner in self.releasing.items():
-            going = owner.allocations[other]
-            if going.node_id == node.node_id and other not in owner.replacing:
+        for other, going in node.allocations.items():
+            owner = self.releasing.get(other)
+            if owner is not None and other not in owner.replacing:
                 add_into(room, going.resource_per_alloc)
         for reservation in list(node.reservations.values()):
             if reservation.has_preempted:
@@ -921,7 +920,9 @@ class Partition:
             claim.waits_at.reservations.pop(claim, None)
         if claim.has_preempted:
             claim.ask.has_preempted = False
-        self.rooms_lost += bool(claim.in_queues)
+            group = claim.application.group_of.get(claim.ask.key)
+            if group is not None and group.preemptors is not None:
+                group.preemptors.has_lost_room(claim.ask.key)
         self.claims.end(claim)
         if node.node_id in self.nodes.nodes:
             self.node_improved(node)
