@@ -11,7 +11,7 @@ import typer
 from services.cli.answers import as_text
 from services.cli.client import ApiError, Client
 from services.cli.options import Output
-from services.cli.render import console, resource
+from services.cli.render import console, in_words
 from services.cli.said import complain
 from services.cli.table import Column, ColumnError, Row, filter_rows, plain_lines, terminal_table
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
@@ -35,7 +35,7 @@ def _what(event: Row) -> str:
 def _sentence(event: Row) -> str:
     amounts = event.get("resource", {}).get("resources", {})
     held = {name: item.get("value", 0) for name, item in amounts.items()}
-    parts = (event.get("message", ""), event.get("referenceID", ""), resource(held) if held else "")
+    parts = (event.get("message", ""), event.get("referenceID", ""), in_words(held))
     return "  ".join(part for part in parts if part)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from services.cli.render import APPLICATIONS, NODES, PODS, hanging, resource
+from services.cli.render import APPLICATIONS, NODES, PODS, hanging, in_words, resource
 from services.cli.render import queue_rows as rows_of
 from services.cli.render import waits as waits_text
 from services.cli.table import Column
@@ -42,7 +42,7 @@ def _why(waiting: Row | None) -> str:
 
 
 def _lines(pairs: Iterable[tuple[str, str]]) -> list[Any]:
-    return [hanging(f"{name:<13}{text}") for name, text in pairs if text not in ("", "-")]
+    return [hanging(f"{name:<13}{text}") for name, text in pairs if text]
 
 
 def _without(columns: tuple[Column, ...], *names: str) -> tuple[Column, ...]:
@@ -61,10 +61,10 @@ def node_parts(node: Row, pods: list[Row], waiting: list[Row], table: Table) -> 
         (
             ("node", node["nodeID"]),
             ("state", str(_STATE.value(node))),
-            ("capacity", resource(node.get("capacity"))),
-            ("allocated", resource(node.get("allocated"))),
-            ("occupied", resource(node["occupied"]) if foreign else ""),
-            ("available", resource(node.get("available"))),
+            ("capacity", in_words(node.get("capacity"))),
+            ("allocated", in_words(node.get("allocated"))),
+            ("occupied", in_words(node["occupied"]) if foreign else ""),
+            ("available", in_words(node.get("available"))),
             ("labels", str(_LABELS.value(node))),
             ("pods", f"{len(pods)}" + (f", {len(foreign)} of other schedulers" * bool(foreign))),
         )
@@ -99,10 +99,10 @@ def queue_parts(queue: Row, applications: list[Row], table: Table) -> list[Any]:
         (
             ("queue", path + ("" if queue["isManaged"] else "  (dynamic)")),
             ("status", queue.get("status", "")),
-            ("guaranteed", resource(queue.get("guaranteedResource"))),
-            ("max", resource(queue.get("maxResource"))),
-            ("used", resource(queue.get("allocatedResource"))),
-            ("pending", resource(queue.get("pendingResource"))),
+            ("guaranteed", in_words(queue.get("guaranteedResource"))),
+            ("max", in_words(queue.get("maxResource"))),
+            ("used", in_words(queue.get("allocatedResource"))),
+            ("pending", in_words(queue.get("pendingResource"))),
             ("applications", f"{running} running" + (f" of at most {most}" if most else "")),
             *(("held back by", waits_text(item)) for item in queue["waiting"]),
         )

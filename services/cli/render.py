@@ -11,6 +11,7 @@ from rich.text import Text
 
 from services.cli.said import printable
 from services.cli.table import Column, Row, with_indent
+from shared.model.amounts import amount_text
 from shared.model.gpus import GPU
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
@@ -35,7 +36,9 @@ _UNITS = ((2**40, "Ti"), (2**30, "Gi"), (2**20, "Mi"), (2**10, "Ki"))
 _BAR_WIDTH = 12
 NO_PRIORITY = -(2**31)
 _BYTES = ("memory", "ephemeral-storage")
-_FIRST = ("vcore", "memory", "pods")
+PODS_TYPE = "pods"
+_COMPUTE = ("vcore", "memory")
+_FIRST = (*_COMPUTE, PODS_TYPE)
 WIDE = 240  # columns, where there is no terminal that says
 
 
@@ -56,6 +59,20 @@ def resource(amounts: dict[str, int] | None) -> str:
     names = [name for name in _FIRST if name in held]
     names += sorted(name for name in held if name not in _FIRST)
     return ", ".join(f"{name} {quantity(name, held[name])}" for name in names) or "-"
+
+
+def in_words(amounts: dict[str, int] | None) -> str:
+    """Return a resource as a sentence says it: "1.5 vcore, 64 GiB memory, 2 pods"; "" for none."""
+    held = amounts or {}
+    names = [name for name in _COMPUTE if name in held]
+    names += sorted(name for name in held if name not in _FIRST)
+    names += [PODS_TYPE] * (PODS_TYPE in held)
+    return ", ".join(_in_words(name, held[name]) for name in names)
+
+
+def _in_words(name: str, value: int) -> str:
+    is_one_pod = name == PODS_TYPE and value == 1
+    return "1 pod" if is_one_pod else amount_text(name, value)
 
 
 def console() -> Console:
@@ -191,8 +208,8 @@ def application_parts(detail: dict[str, Any], table: Callable[..., Any]) -> list
         f"state        {detail['state']}" + (f"  ({states})" if states else ""),
         *[f"why          {why(detail)}"] * bool(why(detail)),
         f"pods         {detail['running']} running, {detail['pending']} pending",
-        f"used         {resource(info.get('usedResource'))}",
-        f"pending      {resource(info.get('pendingResource'))}",
+        f"used         {in_words(info.get('usedResource')) or 'nothing'}",
+        f"pending      {in_words(info.get('pendingResource')) or 'nothing'}",
         *(f"waiting      {waits(item)}" for item in detail["waiting"][1:]),
         *(f"note         {note}" for note in detail["notes"] if note not in why(detail)),
     ]

@@ -137,6 +137,67 @@ NODES = [
 ]
 
 
+ONE_NODE = {
+    **node("gpu-node-eu-west-1a-0001"),
+    "capacity": {"vcore": 8_000, "memory": 32 * 2**30, "pods": 110, "nvidia.com/gpu": 4},
+    "allocated": {"vcore": 4_500, "memory": 8 * 2**30, "pods": 1, "nvidia.com/gpu": 1},
+    "occupied": {"vcore": 250, "memory": 300 * 2**20},
+    "available": {"vcore": 3_250, "memory": 23 * 2**30 + 724 * 2**20, "pods": 109},
+    "isReserved": True,
+    "reservations": ["key-of-mpi-next-2"],
+    "allocations": [{}],
+    "foreignAllocations": [
+        {"allocationKey": "kube-proxy-x7", "resource": {"vcore": 250, "memory": 300 * 2**20}}
+    ],
+}
+ONE_USER = {
+    "userName": "ada",
+    "groups": {"mpi-next": "research", "spark-pi": "research"},
+    "queues": {
+        "queuePath": "root",
+        "resourceUsage": {"vcore": 12_000, "memory": 24 * 2**30},
+        "runningApplications": ["mpi-next"],
+        "children": [
+            {
+                "queuePath": "root.ml",
+                "resourceUsage": {"vcore": 12_000, "memory": 24 * 2**30},
+                "maxResources": {"vcore": 16_000, "nvidia.com/gpu": 8},
+                "maxApplications": 2,
+                "runningApplications": ["mpi-next"],
+            },
+            {"queuePath": "root.batch"},
+        ],
+    },
+}
+
+
+def _domain(name, level, nodes, used, free, below=()):
+    capacity = {"vcore": 8_000 * nodes, "nvidia.com/gpu": 4 * nodes}
+    allocated = {"vcore": 2_000 * used, "nvidia.com/gpu": used}
+    left = {"vcore": 2_000 * free, "nvidia.com/gpu": free}
+    return {
+        "name": name, "level": level, "nodes": nodes, "schedulable": nodes, "capacity": capacity,
+        "allocated": allocated, "occupied": {}, "free": left, "domains": list(below),
+    }  # fmt: skip
+
+
+TOPOLOGY = {
+    "levels": ["block", "rack"],
+    "outside": ["cpu-1"],
+    **_domain(
+        "",
+        "",
+        4,
+        10,
+        6,
+        [
+            _domain("block-1", "block", 2, 7, 1, [_domain("rack-1", "rack", 2, 7, 1)]),
+            _domain("block-2", "block", 2, 3, 5, [_domain("rack-9", "rack", 2, 3, 5)]),
+        ],
+    ),
+}
+
+
 def queue(name, **fields):
     return {
         "queuename": name,

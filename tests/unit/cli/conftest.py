@@ -22,7 +22,7 @@ class Terminal(io.StringIO):
 
 
 class Api(ThreadingHTTPServer):
-    """Answers by method and path; whatever else is asked is YuniKorn's 404."""
+    """Answers by method and path, with its query or without; whatever else is asked is YuniKorn's 404."""
 
     def __init__(self) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -55,7 +55,8 @@ class _Handler(BaseHTTPRequestHandler):
             return
         what = f"{self.command} {urlsplit(self.path).path}"
         nothing = (404, "text/plain", b"404 page not found\n")
-        status, kind, body = self.server.answers.get(what, nothing)
+        of_path = self.server.answers.get(what, nothing)
+        status, kind, body = self.server.answers.get(f"{self.command} {self.path}", of_path)
         self.send_response(status)
         self.send_header("Content-Type", kind)
         self.send_header("Content-Length", str(len(body)))

@@ -24,6 +24,26 @@ COMMANDS = {
     "when": (["when", "llm"], {"/v1/when/llm": answers.WHEN}),
     "pods": (["pods"], {"/v1/pods": {"pods": answers.PODS, "total": 4}}),
     "nodes": (["nodes"], {"/ws/v1/partition/default/nodes": answers.NODES}),
+    "node": (
+        ["node", "gpu-node-eu-west-1a-0001"],
+        {
+            "/ws/v1/partition/default/node/gpu-node-eu-west-1a-0001": answers.ONE_NODE,
+            "/v1/pods?node=gpu-node-eu-west-1a-0001&partition=default": {"pods": answers.PODS[:1]},
+            "/v1/pods?partition=default": {"pods": answers.PODS, "total": 3},
+        },
+    ),
+    "queue": (
+        ["queue", "ml"],
+        {"/v1/queues": answers.QUEUES, "/v1/applications": answers.APPLICATIONS},
+    ),
+    "user": (
+        ["user", "ada"],
+        {
+            "/ws/v1/partition/default/usage/user/ada": answers.ONE_USER,
+            "/v1/applications": [{**row, "user": "ada"} for row in answers.APPLICATIONS[1:3]],
+        },
+    ),
+    "topology": (["topology"], {"/v1/topology": answers.TOPOLOGY}),
     "queues": (
         ["queues"],
         {
