@@ -330,17 +330,27 @@ def _overlooked(partition: Partition) -> Iterator[str]:
                 yield f"ask {ask.key} waits for a node and {node.node_id} would take it"
 
 
+def _has_headroom(application: Application) -> bool:
+    """Return whether a gang has the headroom it needs as a whole.
+
+    One that is placed as a whole needs it for all its placeholders, which may be more than it
+    announced.
+    """
+    queue, own, gang = application.queue, application.kept_room(), application.outstanding()
+    short = first_shortage(application, gang, count_promises=True)
+    if short or queue.first_without_quota(gang, own=own):
+        return False
+    asked = gang_places.amount(application) if application.needs_places else {}
+    return not first_shortage(application, asked) and not queue.first_without_room(asked, own=own)
+
+
 def _gangs_overlooked(partition: Partition) -> Iterator[str]:
     """See that a gang that waits as a whole has to, and who waits behind one."""
     for application in partition.applications.values():
         if application.awaits_admission and application.may_schedule:
             yield f"gang {application.id} was not considered for its admission"
-        if application.waits_for_its_queue:
-            gang = application.outstanding()
-            short_user = first_shortage(application, gang, count_promises=True)
-            own = application.kept_room()
-            if not short_user and not application.queue.first_without_quota(gang, own=own):
-                yield f"gang {application.id} waits at a gate and has the headroom"
+        if application.waits_for_its_queue and _has_headroom(application):
+            yield f"gang {application.id} waits at a gate and has the headroom"
         yield from _with_places(partition, application)
         if (
             application.is_refused_for(Reason.GANG_PATIENCE)

@@ -283,6 +283,15 @@ def test_one_of_several_for_whom_placeholders_go_leaves_the_others_held_back():
     )  # fmt: skip
 
 
+def test_a_gang_with_more_placeholders_than_announced_waits_for_room_for_all_of_them():
+    """The check that nobody waits for what is there counted only what was announced."""
+    test_long_runs_decide_what_is_decided_one_by_one.hypothesis.inner_test(
+        queue=QUEUES[1], beside=BESIDE[0], order="fair", admission="cluster", cpus=[3, 10],
+        gangs=[0, 0, 0, 3, 3, 7], missing=-2, real_too=True, where=[0] * 6,
+        messages=[[(0, 0, 0, 1, "", 0)]], ends=0, reserves=False, plugins={},
+    )  # fmt: skip
+
+
 def test_asks_of_many_leaves_are_placed_in_one_run():
     core = Core(config_of("{name: a}", "{name: b}", "{name: c}"))
     core.node("n1", vcore=1000, pods=100)
