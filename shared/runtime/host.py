@@ -28,8 +28,8 @@ Rule 10: a place may be given up, or not taken when its turn comes (``shared/run
         what is not acknowledged goes to the next in line, and who gave it up stands last in it.
 Rule 11: a broker may take a reader for alive and deliver nothing to it. One that reads, and whose
         own heartbeats, confirmed, do not come for ``silent_ns`` while it waits, has lost its place;
-        so has a standby while messages wait that none takes. It says so, lets go of its place and
-        takes one again.
+        so has a standby while messages wait that none takes, for as long at most
+        (``shared/runtime/unread.py``). It says so, lets go of its place and takes one again.
 Rule 12: a dead letter is handled after all where that is asked for (``ReplayDeadLetters``), as if
         it had come now (``shared/runtime/replaying.py``): its machine sees no difference.
 """
@@ -76,6 +76,7 @@ from shared.runtime.replaying import Replays, answer_to, envelope_of_letter
 from shared.runtime.spacing import Spacing
 from shared.runtime.stopping import stop_if_cancelled
 from shared.runtime.telemetry import Tap
+from shared.runtime.unread import Unread
 
 MAX_BATCH = 200
 MAX_CRASHES = 3
@@ -196,7 +197,7 @@ class Host:
         self.connected_ns = self._started_ns  # since when its inbox is read
         self._has_read = False
         self._unheard = 0  # heartbeats confirmed while it waited, since something came
-        self._left = 0  # messages that waited when it was a standby and heard nothing
+        self._unread = Unread(self._options.heartbeat_ns, self._options.silent_ns)
         self._beaten_ns = self._started_ns  # when a heartbeat of its own was handled last
         self._is_beaten = False  # since the last message that said so
         export_figures_of(self)
@@ -344,7 +345,8 @@ class Host:
         subscription = await self._bus.subscribe(self.inbox)
         self._is_connected = self._has_read = True
         self.away_since_ns, self.connected_ns = 0, self._clock.now_ns()
-        self._unheard = self._left = 0
+        self._unheard = 0
+        self._unread.forget()
         beats = asyncio.create_task(self._beat())
         try:
             await self._loop(subscription, beats)
@@ -373,7 +375,8 @@ class Host:
                 deliveries: list[Delivery] = []
                 inside: list[Envelope] = []
                 if receiving.done():
-                    self._unheard = self._left = 0
+                    self._unheard = 0
+                    self._unread.forget()
                     deliveries, receiving = self._taken(receiving.result()), None
                 if injected.done():
                     inside += self._injected_with(injected.result())
@@ -863,24 +866,27 @@ class Host:
         What is handled meanwhile takes its time, and a process that was stopped finds what came: so
         heartbeats are counted, and only while it waits.
         """
-        self._unheard += self.is_waiting
-        if self._unheard * self._options.heartbeat_ns < self._options.silent_ns:
-            return
         where = self.inbox.routing_key
-        if self.is_active:
+        if not self.is_active:
+            await self._look_at(where)
+            return
+        self._unheard += self.is_waiting
+        if self._unheard * self._options.heartbeat_ns >= self._options.silent_ns:
             log.warning(
                 "its own heartbeats do not come: its place is lost, taking another", inbox=where
             )
             raise BusUnavailableError(f"the broker delivers nothing to the reader of {where}")
-        self._unheard = 0
-        if not self.inbox.is_durable:
+
+    async def _look_at(self, where: str) -> None:
+        """Count a standby's heartbeat. Raises BusUnavailableError where nobody reads the inbox."""
+        if not (self._unread.put_in() and self.inbox.is_durable):
             return
-        before, self._left = self._left, (await self._bus.fill(self.inbox)).waiting
-        if self._left >= before > 0:
+        waiting = (await self._bus.fill(self.inbox)).waiting
+        if not self.is_active and self._unread.saw(waiting):
             log.warning(
                 "messages wait without a reader: taking a place again",
                 inbox=where,
-                waiting=self._left,
+                waiting=waiting,
             )
             raise BusUnavailableError(f"nobody reads {where}")
 

@@ -32,6 +32,7 @@ class Fault:
     seconds: float = 0.0
     code: int = 0
     is_after: bool = False
+    reader: int = 0  # which of a queue's is cancelled; 0 is the active one
 
     def __str__(self):
         code = f" {self.code}" if self.code else ""
@@ -167,7 +168,7 @@ def _chosen(fault, session):
 def _cancelled(fault, session, _):
     queue = _chosen(fault, session)
     if queue is not None:
-        reader = queue.consumers[0]
+        reader = queue.consumers[min(fault.reader, len(queue.consumers) - 1)]
         reader.channel.cancel(reader)
 
 
