@@ -8,7 +8,7 @@ from dataclasses import replace
 from unittest import mock
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from services.core.configuration import parse_configuration
@@ -601,6 +601,7 @@ def test_a_placeholder_that_is_on_another_node_stays_one_of_its_group():
 
 
 @settings(max_examples=examples(40), deadline=None)
+@example(guaranteed=(0, 0), counts=(1, 3), sizes=[SHAPES[0]], cpus=2)
 @given(
     guaranteed=st.tuples(st.integers(0, 6), st.integers(0, 6)),
     counts=st.tuples(st.integers(1, 6), st.integers(1, 6)),
