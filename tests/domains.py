@@ -4,7 +4,7 @@ from shared.messages.constraints import NO_CONSTRAINTS
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
-    GangTerms,
+    GangSettings,
     NodeAction,
     NodeInfo,
     Slice,
@@ -47,7 +47,7 @@ def gang(core, name, *parts, above=None, constraints=NO_CONSTRAINTS, priority=0,
     """
     parts = [(*part, ONE) if len(part) == 3 else part for part in parts]
     layout = tuple(SubGroup(part, "", count, topology=wish) for part, count, wish, _ in parts)
-    terms = GangTerms(layout=layout, topology=above or TopologyConstraint())
+    terms = GangSettings(layout=layout, topology=above or TopologyConstraint())
     wanted = {}
     asks = []
     for part, count, _, resource in parts:

@@ -242,7 +242,7 @@ def _covers(partition: Partition) -> Iterator[str]:
         inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
         kept = total_of(_kept_for(application) for application in inside)
         yield from _differs(f"queue {queue.path} kept", queue.kept, kept)
-        fixed = total_of(add(a.in_use(), a.kept_room()) for a in inside if a.is_fixed)
+        fixed = total_of(add(a.in_use(), a.claimed_room()) for a in inside if a.is_fixed)
         yield from _differs(f"queue {queue.path} fixed", queue.fixed, fixed)
         for tracker in partition.users.all():
             own = [
@@ -323,7 +323,7 @@ def _overlooked(partition: Partition) -> Iterator[str]:
             room = not first_shortage(application, bucket.shape.resource)
             room = room and not bucket.leaf.first_without_room(bucket.shape.resource)
             if bucket.blocked_at is not None and room:
-                yield f"ask {ask.key} waits at a gate and has the headroom"
+                yield f"ask {ask.key} waits at a queue and has the headroom"
             room = room and not _await_their_part(partition, bucket.shape)
             node = partition.nodes.order.best(bucket.shape, backfill=partition.settings.backfill)
             if bucket.blocked_at is None and node is not None and room:
@@ -336,7 +336,7 @@ def _has_headroom(application: Application) -> bool:
     One that is placed as a whole needs it for all its placeholders, which may be more than it
     announced.
     """
-    queue, own, gang = application.queue, application.kept_room(), application.outstanding()
+    queue, own, gang = application.queue, application.claimed_room(), application.outstanding()
     short = first_shortage(application, gang, count_promises=True)
     if short or queue.first_without_quota(gang, own=own):
         return False
@@ -350,7 +350,7 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
         if application.awaits_admission and application.may_schedule:
             yield f"gang {application.id} was not considered for its admission"
         if application.waits_for_its_queue and _has_headroom(application):
-            yield f"gang {application.id} waits at a gate and has the headroom"
+            yield f"gang {application.id} waits at a queue and has the headroom"
         yield from _with_places(partition, application)
         if (
             application.is_refused_for(Reason.GANG_PATIENCE)
@@ -373,7 +373,7 @@ def _with_places(partition: Partition, application: Application) -> Iterator[str
     if application.waiting_among is not partition.waiting_gangs:
         yield f"gang {application.id} waits for places and is not among those that do"
     gang, backfill = gang_places.amount(application), partition.settings.backfill
-    queue, own = application.queue, application.kept_room()
+    queue, own = application.queue, application.claimed_room()
     if (
         not first_shortage(application, gang, count_promises=True)
         and not queue.first_without_quota(gang, own=own)

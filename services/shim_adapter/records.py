@@ -12,9 +12,9 @@ from shared.messages.commands import CommandResult, PodSpec, SubmitResult, TaskG
 from shared.messages.constraints import Taint
 from shared.messages.interface import (
     DEFAULT_PLACEHOLDER_TIMEOUT_MS,
-    NO_TERMS,
+    NO_GANG_SETTINGS,
     DisruptionState,
-    GangTerms,
+    GangSettings,
 )
 from shared.model.gpus import Devices
 from shared.model.names import DEFAULT_PARTITION, NODE_PARTITION
@@ -174,7 +174,7 @@ class ApplicationRecord:
     placeholder_timeout_seconds: int = 0
     execution_timeout_seconds: int = 0
     task_groups: tuple[TaskGroupSpec, ...] = ()
-    gang: GangTerms = NO_TERMS
+    gang: GangSettings = NO_GANG_SETTINGS
     created_ns: int = 0
     priority: int = 0
     priority_class: str = ""

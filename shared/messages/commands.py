@@ -8,7 +8,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, Taint
-from shared.messages.interface import NO_TERMS, NO_TOPOLOGY, GangTerms, TopologyConstraint
+from shared.messages.interface import (
+    NO_GANG_SETTINGS,
+    NO_TOPOLOGY,
+    GangSettings,
+    TopologyConstraint,
+)
 from shared.messages.records import record
 from shared.model.names import DEFAULT_PARTITION
 
@@ -143,7 +148,7 @@ class PodSpec:
     annotations: Mapping[str, str] = field(default_factory=dict)
     task_groups: tuple[TaskGroupSpec, ...] = ()
     task_groups_error: str = ""
-    gang: GangTerms = NO_TERMS  # of its application, if it is the first of it
+    gang: GangSettings = NO_GANG_SETTINGS  # of its application, if it is the first of it
     annotations_ignored: str = ""  # annotations that do not hold, and what holds in their place
     style: str = "Soft"
     placeholder_timeout_seconds: int = 0

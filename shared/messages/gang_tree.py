@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 
-from shared.messages.interface import NO_TOPOLOGY, GangTerms, SubGroup, TopologyConstraint
+from shared.messages.interface import NO_TOPOLOGY, GangSettings, SubGroup, TopologyConstraint
 
 Counts = Mapping[str, int]  # of pods, by task group
 
@@ -128,7 +128,7 @@ class GangTree:
         return int(self.has_surplus(has)) if self.is_satisfied(has) else -1
 
 
-def tree_of(terms: GangTerms) -> GangTree | None:
+def tree_of(terms: GangSettings) -> GangTree | None:
     """Return the tree of a gang; None without any.
 
     A part whose parent is not there before it is an outermost one.
@@ -136,12 +136,12 @@ def tree_of(terms: GangTerms) -> GangTree | None:
     return _tree(terms, terms.subgroups)
 
 
-def layout_of(terms: GangTerms) -> GangTree | None:
+def layout_of(terms: GangSettings) -> GangTree | None:
     """Return the tree of a gang that has placeholders, as topology is asked for; None without."""
     return _tree(terms, terms.layout)
 
 
-def _tree(terms: GangTerms, parts: tuple[SubGroup, ...]) -> GangTree | None:
+def _tree(terms: GangSettings, parts: tuple[SubGroup, ...]) -> GangTree | None:
     if not parts:
         return None
     root = GangTree("", terms.minimum, is_group=True, topology=terms.topology)

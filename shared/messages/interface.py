@@ -135,7 +135,7 @@ class SubGroup:
 
 
 @dataclass(frozen=True, slots=True)
-class GangTerms:
+class GangSettings:
     """What a gang is held to that starts without placeholders, or says more than they do.
 
     ``subgroups`` is its tree, a parent before its parts; the pods say by the name of their task
@@ -156,7 +156,7 @@ class GangTerms:
     layout: tuple[SubGroup, ...] = ()
 
 
-NO_TERMS = GangTerms()
+NO_GANG_SETTINGS = GangSettings()
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,7 +195,7 @@ class AddApplicationRequest:
     state_since_ns: int = 0
     execution_start_ns: int = 0
     submission: int = 0
-    gang: GangTerms = NO_TERMS
+    gang: GangSettings = NO_GANG_SETTINGS
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ NODES_WOULD_HELP = (
 )
 
 
-class Law(StrEnum):
+class EvictionCause(StrEnum):
     """The cause of an eviction."""
 
     GUARANTEE = "guarantee"  # another queue is owed the room (YuniKorn's preemption)

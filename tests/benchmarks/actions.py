@@ -128,7 +128,7 @@ def main() -> None:
             partition, actions, holds = make(size)
             gc.collect()  # what building it has left is not the actions' to clear up
             start = time.process_time()
-            trial = Trial(partition, live_actions.LiveTerms(partition))
+            trial = Trial(partition, live_actions.PartitionAdapter(partition))
             live_actions.decide(trial, actions, Unbounded)
             found = trial.statement.commit()
             carry_out(partition, found)

@@ -118,8 +118,8 @@ def _queue(queue) -> list:
         (queue.current_priority, queue.highest, sorted(queue.priorities.counts.items())),
         queue.overdue_gang and queue.overdue_gang.id,
         list(queue.active_children),
-        [[waiting.id for waiting in like.members] for like in queue.gate.classes],
-        [bucket.shape.name for bucket in queue.gate.buckets],
+        [[waiting.id for waiting in like.members] for like in queue.wait_list.classes],
+        [bucket.shape.name for bucket in queue.wait_list.buckets],
         [(bucket.shape.name, bucket.refusal, bucket.queued) for bucket in queue.buckets.values()],
     ]
 

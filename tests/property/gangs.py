@@ -128,7 +128,7 @@ def _others_lack_nodes(partition, app):
     """Return whether an ask of another leaf waits for a node that could hold it (ADR 64)."""
     return any(
         bucket.refusal is not None
-        and bucket.blocked_at in (None, partition.root.gate)
+        and bucket.blocked_at in (None, partition.root.wait_list)
         and any(group.asks for group in bucket.groups)
         and partition.nodes.filters.could_hold.mask(bucket.shape).any()
         for queue in partition.queues.values()
@@ -145,7 +145,7 @@ def _has_started(app):
 def _waits_for_its_first(partition, app):
     """Return whether a gang that was let start holds nothing, and a node could take one of it."""
     queues = [level.max_resource or {} for level in app.queue.lineage() if level.parent is not None]
-    users = [tracker.gate for tracker in app.trackers]
+    users = [tracker.wait_list for tracker in app.trackers]
     return (
         not (app.allocations or app.replacing or app.is_gang_over or app.refusal)
         and app.id not in app.queue.allocating_accepted

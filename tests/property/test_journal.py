@@ -86,7 +86,7 @@ def test_a_core_whose_configuration_was_refused_shows_its_root():
 
 ONE = {"vcore": 1}
 LEDGERS = {
-    "a queue's kept": lambda at: at.queues["root.a"].keep(ONE),
+    "a queue's kept": lambda at: at.queues["root.a"].claim(ONE),
     "a queue's promised": lambda at: at.queues["root.a"].change_promise({}, ONE),
     "a queue's preempting": lambda at: at.queues["root.a"].change_preempting({}, ONE),
     "a queue's allocated": lambda at: at.queues["root.a"].allocate(ONE),
@@ -94,10 +94,10 @@ LEDGERS = {
     "a node's kept": lambda at: at.nodes.nodes["n"].kept.update(ONE),
     "a user's usage": lambda at: user_of(at).count_in(at.queues["root.a"], "app", ONE),
     "a user's promised": lambda at: user_of(at).change_promise(at.queues["root.a"], {}, ONE),
-    "a user's kept": lambda at: user_of(at).keep(at.queues["root.a"], ONE),
+    "a user's kept": lambda at: user_of(at).claim(at.queues["root.a"], ONE),
     "a group's usage": lambda at: group_of(at).count_in(at.queues["root.a"], "app", ONE),
     "a group's promised": lambda at: group_of(at).change_promise(at.queues["root.a"], {}, ONE),
-    "a group's kept": lambda at: group_of(at).keep(at.queues["root.a"], ONE),
+    "a group's kept": lambda at: group_of(at).claim(at.queues["root.a"], ONE),
 }
 
 

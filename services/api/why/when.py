@@ -44,7 +44,7 @@ def when_of(name: str, forecast: Forecast) -> When:
     return When(
         application_id=told.application_id,
         queue_name=told.queue_name,
-        sentence=f"{name} {_says(told)}.",
+        sentence=f"{name} {_answer(told)}.",
         waiting=told.wanted,
         expected_start=told.expected_start_ns,
         latest_start=told.latest_start_ns,
@@ -55,7 +55,7 @@ def when_of(name: str, forecast: Forecast) -> When:
     )
 
 
-def _says(told: ForecastApplication) -> str:
+def _answer(told: ForecastApplication) -> str:
     if not told.wanted:
         return "waits for nothing"
     if told.placed == told.wanted:

@@ -21,7 +21,7 @@ from prometheus_client.samples import Sample
 from services.api.projection.events import EventRing
 from services.api.projection.model import Model
 from services.api.yunikorn.nodes import BUCKETS, nodes_by_use
-from shared.model.reasons import Law
+from shared.model.reasons import EvictionCause
 
 _QUEUE_STATES = (
     "new", "accepted", "running", "resuming", "failing", "completing", "completed", "failed",
@@ -193,7 +193,7 @@ class _Metrics(Collector):
         yield _gauge(
             "muster_asks_waiting", "Asks that wait, by the reason", "reason", _refusals(model)
         )
-        evicted = {law.value: 0 for law in Law} | model.evicted
+        evicted = {law.value: 0 for law in EvictionCause} | model.evicted
         yield _counter(
             "muster_evictions_total", "Pods that were evicted, by the law", "law", evicted
         )

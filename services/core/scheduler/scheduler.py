@@ -165,7 +165,7 @@ class Scheduler:
         self._answers: list[Outgoing] = []
         self._snapshot_for: dict[str, None] = {}
         self._questions: list[Envelope] = []  # of this batch
-        self._told = Forecasts()
+        self._forecasts = Forecasts()
         self._handlers: dict[type, Callable[[Envelope], None]] = {
             Heartbeat: lambda _: None,
             SyncBegin: self._on_sync_begin,
@@ -259,9 +259,9 @@ class Scheduler:
         self.decisions += decisions
         if decisions:
             self.partition.fruitless.changed()
-            self._told.look(self.partition.now_ns)
+            self._forecasts.compare_started(self.partition.now_ns)
         self.partition.write_requeued()
-        live_actions.look_for_what_follows(self.partition)
+        live_actions.check_for_followers(self.partition)
         self._reports.read(self.partition.journal.trim())
         outgoing += self._reports.orders(self._epoch, timers_of(self.name))
         outgoing += self._to_go_on(is_cut=is_cut)
@@ -305,7 +305,7 @@ class Scheduler:
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
             + len(partition.timers),
             "is_synced": {self.name: int(self.is_synced)},
-            **self._told.figures(self.name),
+            **self._forecasts.figures(self.name),
         }
 
     def on_unsendable(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
@@ -344,7 +344,9 @@ class Scheduler:
             application = self.partition.applications.get(told.application_id)
             if application is not None and told.application_id in question.when:
                 keys = (ask.key for ask in application.asks())
-                self._told.told(application, told.expected_start_ns, told.latest_start_ns, keys)
+                self._forecasts.remember(
+                    application, told.expected_start_ns, told.latest_start_ns, keys
+                )
 
     # --- recovery -------------------------------------------------------------------------------
 
@@ -376,7 +378,7 @@ class Scheduler:
         )
         self.partition.nodes.domains.use(self.partition.settings.topology_levels)
         self._use_plugins()
-        self._configure_anew(begin)
+        self._reconfigure(begin)
 
     def _use_plugins(self) -> None:
         """Have the plugins that the settings name register for the new partition."""
@@ -411,7 +413,7 @@ class Scheduler:
         dropped.fail_all(partition)
         self._reports.read(partition.journal.trim())
         self._reports.forget_timers()
-        self._tell_timers()
+        self._publish_timers()
         self._seq = 0
         self._snapshot_for[API_ALL.routing_key] = None
 
@@ -452,7 +454,7 @@ class Scheduler:
         told = [pair for pair in settings.items() if is_of_the_api(pair[0])]
         self.partition.configure(config_extra=tuple(sorted(own + told)))
 
-    def _configure_anew(self, begin: SyncBegin) -> None:
+    def _reconfigure(self, begin: SyncBegin) -> None:
         """Apply the configuration that a recovery brings, or the last good one where it is bad.
 
         The verdicts are said as for a reload, so that the resource manager knows which one holds.
@@ -529,9 +531,9 @@ class Scheduler:
         elif kind is TimerKind.RESERVATION:
             partition.check_old_asks()
         elif kind is TimerKind.PREEMPTION:
-            preemption.look(partition)
+            preemption.begin_pass(partition)
         elif kind is TimerKind.QUOTA:
-            quota_preemption.look(partition)
+            quota_preemption.enforce(partition)
 
     def _fire_of(self, application: Application, fired: TimerFired) -> None:
         """Act on a timer of an application."""
@@ -557,9 +559,9 @@ class Scheduler:
 
     def _on_timer_sync(self, _: Envelope) -> None:
         if self.is_synced:
-            self._tell_timers()
+            self._publish_timers()
 
-    def _tell_timers(self) -> None:
+    def _publish_timers(self) -> None:
         orders = self.partition.timer_orders()
         self._answers.append(Outgoing(timers_of(self.name), orders, epoch=self._epoch))
 

@@ -12,7 +12,7 @@ from shared.messages.interface import (
     Allocation,
     AllocationAsk,
     Disruption,
-    GangTerms,
+    GangSettings,
     NodeAction,
     NodeInfo,
     UserGroupInformation,
@@ -84,7 +84,7 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
     )
 
 
-def _settings(application: ApplicationRecord) -> GangTerms:
+def _settings(application: ApplicationRecord) -> GangSettings:
     """Return what holds for a gang; one that is over has no minimums."""
     gang = replace(application.gang, layout=layout_of(application.task_groups))
     return replace(gang, subgroups=()) if application.is_gang_over and gang.subgroups else gang

@@ -24,7 +24,7 @@ from services.shim_adapter.translation.task_groups import (
     task_groups_of,
 )
 from shared.messages.commands import PodSpec, TaskGroupSpec
-from shared.messages.interface import GangTerms
+from shared.messages.interface import GangSettings
 from shared.model.duration import parse_go_duration
 from shared.model.names import (
     DEFAULT_PARTITION,
@@ -273,10 +273,10 @@ def duration_ns(text: str) -> int | None:
     return -1 if found and text.startswith("-") else found
 
 
-def _gang_settings(annotations: dict[str, str]) -> GangTerms:
+def _gang_settings(annotations: dict[str, str]) -> GangSettings:
     """Return the times that an application's first pod states for it."""
     delay_ns = duration_ns(annotations.get(PREEMPTION_DELAY, "")) or 0
-    return GangTerms(
+    return GangSettings(
         preemption_delay_ns=max(0, delay_ns),
         staleness_grace_ns=duration_ns(annotations.get(STALENESS_GRACE, "")),
     )

@@ -211,13 +211,13 @@ def keys_of(answers):
 
 def test_a_budget_is_forgotten_with_the_last_that_is_under_it():
     budgets = VictimBudgets()
-    budgets.told("a", "one", 1)
-    budgets.told("b", "one", 1)
-    budgets.told("a", "two", 3)
+    budgets.set("a", "one", 1)
+    budgets.set("b", "one", 1)
+    budgets.set("a", "two", 3)
     assert (budgets.of("a"), budgets.left("one"), budgets.left("two")) == ("two", 1, 3)
     budgets.choose("b")
-    assert not budgets.going().may_go("b")
-    budgets.told("b", "", 0)
+    assert not budgets.releases().may_go("b")
+    budgets.set("b", "", 0)
     budgets.forget("a")
     budgets.forget("a")
     assert not budgets

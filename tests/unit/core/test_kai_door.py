@@ -8,7 +8,7 @@ from shared.messages.interface import (
     Allocation,
     AllocationAsk,
     AllocationRelease,
-    GangTerms,
+    GangSettings,
     SubGroup,
     TerminationType,
 )
@@ -26,7 +26,7 @@ OWED = "resources: {guaranteed: {vcore: %sm}}"
 
 
 def gang(core: Core, name: str, queue: str, least: int, pods: int, **more) -> None:
-    terms = GangTerms((SubGroup("w", "", least),), **more.pop("terms", {}))
+    terms = GangSettings((SubGroup("w", "", least),), **more.pop("terms", {}))
     core.application(name, queue, gang=terms)
     core.asks(name, [f"{name}-{at}" for at in range(pods)], ONE, task_group_name="w", **more)
 
@@ -220,7 +220,7 @@ def windowed(
         )
     core = Core(text, settings=KAI)
     core.node("n", vcore=pods)
-    core.application("v", LEAVES[victim], gang=GangTerms((SubGroup("w", "", least),)))
+    core.application("v", LEAVES[victim], gang=GangSettings((SubGroup("w", "", least),)))
     began_ns = core.now_ns - seconds(ran_s)
     core.update(
         allocations=tuple(
@@ -330,8 +330,8 @@ def test_a_higher_priority_comes_before_a_minimum():
         assert (held(core, "x"), held(core, "y")) == expected
 
 
-def tree(minimum: int, *leaves: tuple[str, int]) -> GangTerms:
-    return GangTerms(tuple(SubGroup(name, "", least) for name, least in leaves), minimum)
+def tree(minimum: int, *leaves: tuple[str, int]) -> GangSettings:
+    return GangSettings(tuple(SubGroup(name, "", least) for name, least in leaves), minimum)
 
 
 def test_a_further_subgroup_starts_as_a_whole_or_waits():
@@ -374,7 +374,7 @@ def test_a_gang_is_stale_by_its_own_grace_through_a_restart_too():
         core = Core(config_of("{name: a}"), settings=KAI)
         core.node("n", vcore=1)
         core.application(
-            "g", "root.a", gang=GangTerms((SubGroup("w", "", 2),), staleness_grace_ns=grace_ns)
+            "g", "root.a", gang=GangSettings((SubGroup("w", "", 2),), staleness_grace_ns=grace_ns)
         )
         core.update(allocations=(Allocation("g0", "g", "n", ONE, task_group_name="w"),))
         start_ns = core.now_ns

@@ -5,7 +5,7 @@ from itertools import count
 import pytest
 
 from shared.messages.interface import AllocationRelease, TerminationType
-from shared.model.reasons import Law
+from shared.model.reasons import EvictionCause
 from shared.model.units import seconds
 from tests.builders import Core, config_of
 from tests.table import each_row
@@ -251,7 +251,7 @@ def test_the_eviction_names_its_law():
     cluster.lose("gang-0")
     cluster.run(seconds(60))
     laws = [e.law for a in cluster.core.answers for e in getattr(a.message, "evictions", ())]
-    assert laws == [Law.STALE] * 2
+    assert laws == [EvictionCause.STALE] * 2
 
 
 # --- victims that take their time ---------------------------------------------------------------

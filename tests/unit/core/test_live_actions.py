@@ -2,10 +2,10 @@
 
 from services.core.scheduler.actions import live_actions
 from services.core.scheduler.actions.jobs_in_order import queue_key
-from services.core.scheduler.actions.live_actions import STEPS, LiveTerms
+from services.core.scheduler.actions.live_actions import STEPS, PartitionAdapter
 from services.core.scheduler.constraints.fair_share import set_fair_shares
 from services.core.scheduler.model.settings import ACTIONS, MAY_BE_NAMED, UNLESS_NAMED
-from services.core.scheduler.policies.preemption import LAWS
+from services.core.scheduler.policies.preemption import SEARCH_POLICIES
 from services.core.scheduler.statement.statement import Decision, Statement
 from services.core.scheduler.statement.trial import Trial
 from shared.messages.constraints import Taint
@@ -54,7 +54,7 @@ def look(core: Core) -> list[str]:
 
 def test_every_action_and_every_policy_that_may_be_named_is_there():
     assert tuple(STEPS) == ACTIONS
-    assert set(LAWS) == set(MAY_BE_NAMED) == set(UNLESS_NAMED)
+    assert set(SEARCH_POLICIES) == set(MAY_BE_NAMED) == set(UNLESS_NAMED)
     for policy, named in UNLESS_NAMED.items():
         assert set(named) <= set(MAY_BE_NAMED[policy]) <= set(STEPS)
 
@@ -115,7 +115,7 @@ def test_those_that_may_not_be_preempted_are_no_victims():
 def test_a_trial_reads_what_the_partition_has():
     core = cluster()
     want(core, "o1", vcore=100, **{GPU: 1})
-    trial = Trial(core.partition, LiveTerms(core.partition))
+    trial = Trial(core.partition, PartitionAdapter(core.partition))
     at = trial.names.index(GPU)
     assert int(trial.room()[:, at].sum()) == 0
     shares = {share.name: share for share in trial.shares.values()}
@@ -162,7 +162,7 @@ def test_a_node_that_holds_more_than_it_has_takes_no_room_from_others():
 
 
 def total_of(core: Core) -> dict[str, int]:
-    trial = Trial(core.partition, LiveTerms(core.partition))
+    trial = Trial(core.partition, PartitionAdapter(core.partition))
     trial.statement.discard()
     return dict(zip(trial.names, trial.total, strict=True))
 
@@ -190,7 +190,7 @@ def test_who_has_too_much_of_cpu_memory_and_accelerators_has_too_much():
     core.asks("app", ["k0", "k1", "k2"], {"vcore": 1, "memory": 1, GPU: 1})
     core.application("other", "root.b")
     core.asks("other", ["o0", "o1"], {"vcore": 2, "memory": 2, GPU: 2})
-    trial = Trial(core.partition, LiveTerms(core.partition))
+    trial = Trial(core.partition, PartitionAdapter(core.partition))
     set_fair_shares(trial)
     over = {
         share.name: queue_key(trial, share, (0,) * trial.width)[0]

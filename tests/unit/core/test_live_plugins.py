@@ -444,10 +444,10 @@ def test_what_is_taken_back_waits_for_no_plugin():
     node(core, "n", vcore=10)
     core.application("app")
     core.asks("app", ["one"], ONE)
-    gate = core.partition.hooks.capacity[0].gate
-    assert len(gate.groups) == 1
+    wait_list = core.partition.hooks.capacity[0].wait_list
+    assert len(wait_list.groups) == 1
     core.partition.remove_ask(core.partition.applications["app"], "one")
-    assert not gate.groups
+    assert not wait_list.groups
 
 
 # --- on_allocate, on_deallocate -------------------------------------------------------------------

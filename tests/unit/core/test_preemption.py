@@ -487,14 +487,14 @@ def test_what_is_said_again_and_again_is_counted_and_told_now_and_then():
     leaf = core.partition.queues["root.parent.leaf2"]
     before = len(core.answers)
     for _ in range(3):
-        queueing.requeue_all(leaf.gate)
+        queueing.requeue_all(leaf.wait_list)
         core.send(Heartbeat("t"))
     assert core.partition.applications["leaf2"].group_of["wants"].asks["wants"].log[
         QUEUE_QUOTA
     ].count == 4  # fmt: skip
     assert not any(getattr(item.message, "asks", ()) for item in core.answers[before:])
     core.now_ns += 5_000_000_000
-    queueing.requeue_all(leaf.gate)
+    queueing.requeue_all(leaf.wait_list)
     core.send(Heartbeat("t"))
     assert core.log("wants") == {QUEUE_QUOTA: 5, PRECONDITIONS: 5}
 
@@ -873,7 +873,7 @@ def test_an_ask_that_was_tried_is_not_tried_within_fifteen_seconds():
     for seconds_later, is_tried in ((14, False), (15, True)):
         core.now_ns = tried_ns + seconds_later * 1_000_000_000
         core.send(Heartbeat("t"))
-        preemption.look(core.partition)
+        preemption.begin_pass(core.partition)
         assert (first.preemption_checked_ns == core.now_ns) is is_tried
 
 

@@ -343,7 +343,7 @@ def test_a_reservation_that_has_ended_is_not_tried_when_the_queue_that_refused_i
     held = core.partition.applications["big"].reservations["big-0"]
     held.retry()
     core.asks("small", [], SMALL)
-    assert held.waits_at is core.partition.queues["root.b"].gate
+    assert held.waits_at is core.partition.queues["root.b"].wait_list
     core.update(
         nodes=(NodeInfo(held.node.node_id, NodeAction.UPDATE, NODE),),
         ask_releases=(AllocationAskRelease("big", "big-0", TerminationType.STOPPED_BY_RM),),

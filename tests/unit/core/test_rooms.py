@@ -17,9 +17,9 @@ ROWS = {
         "Bucket",
         "Claim",
         "EquivalenceClass",
-        "Gate",
+        "WaitList",
         "Node",
-        "PluginGate",
+        "PluginWaitList",
         "Queue",
         "Tracker",
     },
@@ -123,7 +123,7 @@ def test_what_is_ones_own_may_be_written():
     assert not writes("self.asks = {}\nfound.places = 1\nqueue.path\nasks[key] = 1", fields())
 
 
-GIVES_BACK = {"keep_no_more", "release", "set_max"}
+GIVES_BACK = {"release_claim", "release", "set_max"}
 LEDGERS = {"leaf", "level", "queue", "root", "tracker"}
 
 
@@ -146,5 +146,5 @@ def test_room_is_given_back_where_those_who_wait_are_requeued():
 
 
 def test_room_that_is_given_back_is_seen():
-    assert given_back("application.queue.release(amount)\nlevel.keep_no_more(amount)")
+    assert given_back("application.queue.release(amount)\nlevel.release_claim(amount)")
     assert not given_back("self.release(application, key)\nqueueing.release(queue, amount)")

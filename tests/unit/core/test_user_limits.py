@@ -34,12 +34,12 @@ def test_room_that_is_kept_twice_is_still_kept_when_one_gives_it_back():
     core = Core(config_of("{name: a, limits: [{users: [alice], maxresources: {vcore: 10m}}]}"))
     leaf = core.partition.queues["root.a"]
     alice = UserLedger("alice", is_group=False)
-    alice.keep(leaf, {"vcore": 3})
-    alice.keep(leaf, {"vcore": 4})
+    alice.claim(leaf, {"vcore": 3})
+    alice.claim(leaf, {"vcore": 4})
     assert alice.room_for(leaf, {"vcore": 1}) == 3
-    alice.keep_no_more(leaf, {"vcore": 3})
+    alice.release_claim(leaf, {"vcore": 3})
     assert alice.room_for(leaf, {"vcore": 1}) == 6
-    alice.keep_no_more(leaf, {"vcore": 4})
+    alice.release_claim(leaf, {"vcore": 4})
     assert alice.room_for(leaf, {"vcore": 1}) == 10
     assert alice.kept == {}
 
@@ -156,8 +156,8 @@ def test_a_claim_for_which_no_room_is_kept_is_given_back_in_any_order():
     core = Core(config_of("{name: a}"))
     queue, tracker = core.partition.queues["root.a"], UserLedger("dev", True)
     for first, second in (({"vcore": 1}, {}), ({}, {"vcore": 1})):
-        tracker.keep(queue, first)
-        tracker.keep(queue, second)
-        tracker.keep_no_more(queue, first)
-        tracker.keep_no_more(queue, second)
+        tracker.claim(queue, first)
+        tracker.claim(queue, second)
+        tracker.release_claim(queue, first)
+        tracker.release_claim(queue, second)
         assert tracker.kept == {}

@@ -1,4 +1,4 @@
-"""At a gate applications that are alike wait as one (ADR 30)."""
+"""At a waiting list applications that are alike wait as one (ADR 30)."""
 
 import pytest
 

@@ -20,7 +20,7 @@ from shared.messages.interface import (
 )
 from shared.messages.what_if import QueueChange, WhatIf
 from shared.model.names import RUN_SECONDS
-from shared.model.reasons import Law, Reason
+from shared.model.reasons import EvictionCause, Reason
 from shared.model.states import ApplicationState
 from tests.builders import Core, config_of
 from tests.property.dump import dump, whole
@@ -54,7 +54,7 @@ def test_who_would_be_evicted_is_told_and_then_goes():
     assert dump(core.partition) == before
     (told,) = answer.applications
     assert (told.placed, told.after_evictions, told.reason) == (0, 2, Reason.QUEUE_QUOTA)
-    assert {victim.law for victim in answer.victims} == {Law.GUARANTEE}
+    assert {victim.law for victim in answer.victims} == {EvictionCause.GUARANTEE}
     core.application("new", "root.b")
     core.asks("new", ["new-0", "new-1"], {"vcore": 4})
     while len(core.partition.applications["victim"].released) < 8:
@@ -177,7 +177,7 @@ def test_a_guarantee_says_who_would_be_evicted_for_those_who_wait_and_then_they_
     }
     assert told == {"first": (0, 1), "second": (0, 1)}
     assert [(victim.winner, victim.law) for victim in answer.victims] == [
-        ("first", Law.GUARANTEE)] * 2 + [("second", Law.GUARANTEE)] * 2  # fmt: skip
+        ("first", EvictionCause.GUARANTEE)] * 2 + [("second", EvictionCause.GUARANTEE)] * 2  # fmt: skip
     core.send(UpdateConfiguration(owed))
     while len(gone(core)) < 4:
         core.fire_own("preemption")
@@ -197,7 +197,7 @@ def test_a_max_that_is_enforced_says_who_would_be_evicted_and_then_they_go():
         core.application(leaf, f"root.a.{leaf}")
         core.asks(leaf, [f"{leaf}{at}" for at in range(4)], {"vcore": 1})
     answer = asked(core, text)
-    assert {(victim.winner, victim.law) for victim in answer.victims} == {("", Law.QUOTA)}
+    assert {(victim.winner, victim.law) for victim in answer.victims} == {("", EvictionCause.QUOTA)}
     assert "who would start in the room" in answer.message
     core.send(UpdateConfiguration(text))
     core.fire_own("quota")

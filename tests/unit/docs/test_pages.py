@@ -18,7 +18,7 @@ import limits_page  # noqa: E402
 import metrics_page  # noqa: E402
 import settings_page  # noqa: E402
 
-from shared.model.reasons import Law, Reason  # noqa: E402
+from shared.model.reasons import EvictionCause, Reason  # noqa: E402
 from shared.model.scheduler_settings import PRESETS  # noqa: E402
 from shared.queueconfig import load_schedulable  # noqa: E402
 
@@ -133,7 +133,7 @@ def test_every_alert_has_its_section_of_troubleshooting():
 
 def test_troubleshooting_has_every_reason_and_every_policy_of_an_eviction():
     assert not [reason for reason in Reason if f"| `{reason}` |" not in TROUBLESHOOTING]
-    assert not [law for law in Law if f"| `{law}` |" not in TROUBLESHOOTING]
+    assert not [law for law in EvictionCause if f"| `{law}` |" not in TROUBLESHOOTING]
 
 
 def test_the_recipes_are_configurations_that_hold():

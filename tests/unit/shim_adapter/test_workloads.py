@@ -14,7 +14,7 @@ from services.shim_adapter.translation.namespaces import namespace_quota, namesp
 from services.shim_adapter.translation.workloads.pod_groups import kai_pod_group
 from shared.messages.commands import ManifestDocument
 from shared.messages.constraints import Taint
-from shared.messages.interface import GangTerms, SubGroup
+from shared.messages.interface import GangSettings, SubGroup
 from tests.table import each_row
 
 
@@ -338,19 +338,19 @@ def job_of(subgroup, count, name="j"):
 @each_row(
     ("group", "wanted"),
     [
-        (kai(), GangTerms((SubGroup("w"),))),
-        (kai(minMember=0), GangTerms((SubGroup("w", "", 0),))),
-        (kai({"name": "a"}, {"name": "b", "minMember": 2}, minSubGroup=1), GangTerms((SubGroup("a"), SubGroup("b", "", 2)), 1)),
+        (kai(), GangSettings((SubGroup("w"),))),
+        (kai(minMember=0), GangSettings((SubGroup("w", "", 0),))),
+        (kai({"name": "a"}, {"name": "b", "minMember": 2}, minSubGroup=1), GangSettings((SubGroup("a"), SubGroup("b", "", 2)), 1)),
         (
             kai({"name": "a", "parent": "g"}, {"name": "g", "minSubGroup": 1}, {"name": "b", "parent": "g", "minMember": 0}, minMember=9),
-            GangTerms((SubGroup("g", "", 1, True), SubGroup("a", "g"), SubGroup("b", "g", 0))),
+            GangSettings((SubGroup("g", "", 1, True), SubGroup("a", "g"), SubGroup("b", "g", 0))),
         ),
-        (kai({"name": "g"}, {"name": "a", "parent": "g"}), GangTerms((SubGroup("g", "", -1, True), SubGroup("a", "g")))),
-        (kai(preemptionDelay="5m", stalenessGracePeriod="-1s"), GangTerms((SubGroup("w"),), preemption_delay_ns=300 * 10**9, staleness_grace_ns=-1)),
-        (kai(preemptionDelay="-5m", stalenessGracePeriod="0s"), GangTerms((SubGroup("w"),), staleness_grace_ns=0)),
+        (kai({"name": "g"}, {"name": "a", "parent": "g"}), GangSettings((SubGroup("g", "", -1, True), SubGroup("a", "g")))),
+        (kai(preemptionDelay="5m", stalenessGracePeriod="-1s"), GangSettings((SubGroup("w"),), preemption_delay_ns=300 * 10**9, staleness_grace_ns=-1)),
+        (kai(preemptionDelay="-5m", stalenessGracePeriod="0s"), GangSettings((SubGroup("w"),), staleness_grace_ns=0)),
         (
             kai(annotations={"kai.scheduler/preemption-delay": "1s", "kai.scheduler/staleness-grace-period": "2s"}, stalenessGracePeriod="3s"),
-            GangTerms((SubGroup("w"),), preemption_delay_ns=10**9, staleness_grace_ns=3 * 10**9),
+            GangSettings((SubGroup("w"),), preemption_delay_ns=10**9, staleness_grace_ns=3 * 10**9),
         ),
     ],
 )  # fmt: skip
@@ -394,7 +394,7 @@ def test_an_application_s_first_pod_states_its_times():
         "kai.scheduler/staleness-grace-period": "soon",
     }
     (pod,) = pods(doc("batch/v1", "Job", completions=1, template=named))
-    assert pod.gang == GangTerms(preemption_delay_ns=600 * 10**9)
+    assert pod.gang == GangSettings(preemption_delay_ns=600 * 10**9)
     assert "kai.scheduler/staleness-grace-period: 'soon' is no duration" in pod.annotations_ignored
 
 

@@ -17,7 +17,7 @@ def requeue_due(partition: Partition) -> None:
         return
     for hook in hooks.capacity:
         if hooks.is_due(hook):
-            queueing.requeue(hook.gate)
+            queueing.requeue(hook.wait_list)
     if hooks.are_due(_that_move([*hooks.moving, *hooks.score])):
         _try_nodes_again(partition)
     if hooks.are_due(hooks.order):

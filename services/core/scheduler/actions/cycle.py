@@ -33,11 +33,11 @@ from services.core.scheduler.model.rows import (
     Application,
     AskGroup,
     Claim,
-    Gate,
     Node,
-    PluginGate,
+    PluginWaitList,
     Purpose,
     Queue,
+    WaitList,
 )
 from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
@@ -155,16 +155,18 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     return 1
 
 
-def _block(partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, gate: Gate) -> None:
+def _block(
+    partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, wait_list: WaitList
+) -> None:
     """Set a bucket aside for which a queue or a user has no headroom."""
     leaf = group.bucket.leaf
-    if isinstance(gate, PluginGate):
-        gate.hold(group, refusal)
+    if isinstance(wait_list, PluginWaitList):
+        wait_list.hold(group, refusal)
         partition.journal.record(ApplicationChanged(group.application))
         return
     by_need = _may_wait_by_need(partition, leaf)
-    leaf.block(group.bucket, refusal, gate, partition.now_ns, by_need=by_need)
-    if gate is partition.root.gate:
+    leaf.block(group.bucket, refusal, wait_list, partition.now_ns, by_need=by_need)
+    if wait_list is partition.root.wait_list:
         partition.unplaced[group.bucket] = None
     if refusal.reason is Reason.QUEUE_QUOTA:
         preemption_looks.check_later(partition, group.application, ask)
@@ -195,7 +197,7 @@ def _may_start(partition: Partition, application: Application) -> bool:
 
 
 def _set_unschedulable(
-    partition: Partition, application: Application, refusal: Refusal, gate: Gate | None
+    partition: Partition, application: Application, refusal: Refusal, wait_list: WaitList | None
 ) -> None:
     """Set an application aside that may not start yet."""
     if refusal.reason is Reason.GANG_PATIENCE:
@@ -208,7 +210,7 @@ def _set_unschedulable(
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)  # a node is kept for who may start
     by_need = _may_wait_by_need(partition, application.queue)
-    queueing.set_unschedulable(application, refusal, partition.now_ns, gate, by_need=by_need)
+    queueing.set_unschedulable(application, refusal, partition.now_ns, wait_list, by_need=by_need)
     patience.watch(partition, application)
     preemption_looks.check_gang_later(partition, application)
     partition.journal.record(ApplicationChanged(application))
@@ -223,8 +225,8 @@ def _may_wait_by_need(partition: Partition, leaf: Queue) -> bool:
 
 def _no_headroom(
     partition: Partition, application: Application, ask: Ask
-) -> tuple[Refusal, Gate] | None:
-    """Return what user, group or queue say to an ask, and at whose gate it then waits."""
+) -> tuple[Refusal, WaitList] | None:
+    """Return what user, group or queue say to an ask, and at whose waiting list it then waits."""
     amount = ask.shape.resource
     short_user = first_shortage(application, amount)
     if short_user is not None:
@@ -232,8 +234,8 @@ def _no_headroom(
         available = tracker.headroom(application.queue)
         _note_no_headroom(partition, application, ask, BY_USER, available)
         allocation_log.note(partition, application, ask, allocation_log.USER_QUOTA)
-        return Refusal(Reason.USER_QUOTA, limit=limit), tracker.gate
-    keeps_room = application.keeps_room_for(ask)
+        return Refusal(Reason.USER_QUOTA, limit=limit), tracker.wait_list
+    keeps_room = application.has_claimed_room(ask)
     if application.is_fixed:
         over = over_quota(application, amount, amount if keeps_room else {})
         if over is not None:
@@ -243,11 +245,11 @@ def _no_headroom(
         queue, limit = short
         if limit.is_nowhere:
             refusal = partition.nodes.room.refusal(ask.shape)
-            return Refusal(refusal.reason, None, refusal.nodes, limit), queue.gate
+            return Refusal(refusal.reason, None, refusal.nodes, limit), queue.wait_list
         available = application.queue.headroom()
         _note_no_headroom(partition, application, ask, BY_QUEUE, available)
         allocation_log.note(partition, application, ask, allocation_log.QUEUE_QUOTA)
-        return Refusal(Reason.QUEUE_QUOTA, limit=limit), queue.gate
+        return Refusal(Reason.QUEUE_QUOTA, limit=limit), queue.wait_list
     return partition.no_capacity(application, amount)
 
 

@@ -29,7 +29,7 @@ from services.core.scheduler.actions import (
 )
 from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.lifecycle.endings import after_placeholders_changed, drop_ask, end
-from services.core.scheduler.model.rows import Application, Gate, Node, Queue, Tracker
+from services.core.scheduler.model.rows import Application, Node, Queue, Tracker, WaitList
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing
@@ -62,8 +62,8 @@ EXECUTION_TIMEOUT = "ExecutionTimeout"
 
 def admission_refusal(
     partition: Partition, application: Application
-) -> tuple[Refusal, Gate | None] | None:
-    """Return why an application may not start yet, and whose gate it waits at, or None."""
+) -> tuple[Refusal, WaitList | None] | None:
+    """Return why an application may not start yet, and whose waiting list it waits at, or None."""
     behind = patience.refusal(partition, application)
     if behind is not None:
         return behind, None
@@ -73,12 +73,12 @@ def admission_refusal(
             return over
     if not application.awaits_admission:
         return None
-    return _kept_as_a_whole(partition, application)
+    return _admit_as_a_whole(partition, application)
 
 
-def _kept_as_a_whole(
+def _admit_as_a_whole(
     partition: Partition, application: Application
-) -> tuple[Refusal, Gate | None] | None:
+) -> tuple[Refusal, WaitList | None] | None:
     """Admit a gang that waits, or return what has no room for the whole of it."""
     in_part = application.starts_in_part
     is_reserving = application.is_reserving or application.is_restarting
@@ -101,14 +101,14 @@ def _kept_as_a_whole(
 
 def _lacks_headroom(
     partition: Partition, application: Application
-) -> tuple[Refusal, Gate | None] | None:
+) -> tuple[Refusal, WaitList | None] | None:
     """Return which limit or plugin has no room for a gang that waits to be admitted, or None."""
     in_part = application.starts_in_part
     gang = application.outstanding()
     short_user = first_shortage(application, gang, count_promises=True, if_promised=in_part)
     if short_user is not None:
         return _no_headroom(Kind.WHOLE_GANG, short_user)
-    own = application.kept_room()
+    own = application.claimed_room()
     fixed = over_quota(application, gang, own)
     if fixed is not None:
         return replace(fixed[0], reason=Reason.GANG_HEADROOM), fixed[1]
@@ -121,9 +121,9 @@ def _lacks_headroom(
     return _without_a_part(application) if in_part else None
 
 
-def _without_a_part(application: Application) -> tuple[Refusal, Gate] | None:
+def _without_a_part(application: Application) -> tuple[Refusal, WaitList] | None:
     """Return which limit has no room for any member of a gang, the cluster's aside, or None."""
-    refused: tuple[Refusal, Gate] | None = None
+    refused: tuple[Refusal, WaitList] | None = None
     for group in gang_places.members(application):
         amount = group.bucket.shape.resource
         short: tuple[Tracker, Shortage] | tuple[Queue, Shortage] | None
@@ -137,14 +137,14 @@ def _without_a_part(application: Application) -> tuple[Refusal, Gate] | None:
 
 def _no_headroom(
     what: Kind, short: tuple[Tracker, Shortage] | tuple[Queue, Shortage]
-) -> tuple[Refusal, Gate]:
+) -> tuple[Refusal, WaitList]:
     by, limit = short
-    return Refusal(Reason.GANG_HEADROOM, Fact(what), limit=limit), by.gate
+    return Refusal(Reason.GANG_HEADROOM, Fact(what), limit=limit), by.wait_list
 
 
 def _over_applications(
     partition: Partition, application: Application
-) -> tuple[Refusal, Gate] | None:
+) -> tuple[Refusal, WaitList] | None:
     """Return which limit on running applications keeps one from starting, or None.
 
     Where one starts at a time, it becomes the one that does.
@@ -155,10 +155,10 @@ def _over_applications(
         if full is not None:
             running = full.running_apps + len(full.allocating_accepted)
             fact = Fact(Kind.RUNNING, f"queue {full.path}", "", running, full.max_applications)
-            return Refusal(Reason.MAX_APPLICATIONS, fact), full.gate
+            return Refusal(Reason.MAX_APPLICATIONS, fact), full.wait_list
     over = first_full(application)
     if over is not None:
-        return Refusal(Reason.MAX_APPLICATIONS, over[1]), over[0].gate
+        return Refusal(Reason.MAX_APPLICATIONS, over[1]), over[0].wait_list
     if partition.settings.filters_state_aware and queue.settings.state_aware:
         return _another_starting(partition, application)
     return None
@@ -166,7 +166,7 @@ def _over_applications(
 
 def _another_starting(
     partition: Partition, application: Application
-) -> tuple[Refusal, Gate] | None:
+) -> tuple[Refusal, WaitList] | None:
     """Let one new application start at a time (stateaware as filtered fifo).
 
     The first to be considered is the starter until it runs; one that comes before it in the
@@ -180,7 +180,9 @@ def _another_starting(
     if not starter.allocations and application.order < starter.order:
         partition.set(queue, starter=application)
         return None
-    return Refusal(Reason.ANOTHER_STARTING, Fact(Kind.STARTING, starter.id, queue.path)), queue.gate
+    return Refusal(
+        Reason.ANOTHER_STARTING, Fact(Kind.STARTING, starter.id, queue.path)
+    ), queue.wait_list
 
 
 def withdraw_over_maxima(partition: Partition) -> None:
@@ -244,20 +246,20 @@ def _maxima(application: Application) -> Iterator[tuple[Hashable, Resource]]:
 
 def _place_whole(
     partition: Partition, application: Application
-) -> tuple[Refusal, Gate | None] | None:
+) -> tuple[Refusal, WaitList | None] | None:
     """Allocate all placeholders of a gang, or refuse it for want of places and let it wait."""
-    wanted, pending = gang_places.amount(application), _members_to_come(application)
+    wanted, pending = gang_places.amount(application), _missing_members(application)
     if pending is not None:
         _await_places(partition, application, {})
         return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, pending), None
-    gate: Gate | None = None
+    wait_list: WaitList | None = None
     found: list[tuple[Ask, Node]] | NoPlaces | None = _bound(partition, application)
     if found is None:
         over = _over_headroom(application, wanted)
         if over is not None and over[0].reason is Reason.GANG_HEADROOM:
             return over
         if over is not None:
-            found, gate = NoPlaces(over[0], {}), over[1]
+            found, wait_list = NoPlaces(over[0], {}), over[1]
         else:
             with Tentative(partition.nodes) as trial:
                 found = _find(trial, partition, application)
@@ -268,7 +270,7 @@ def _place_whole(
             head = group.head()
             if head is not None:
                 unschedulable.mark_group(partition, group, head, found.refusal, len(group.asks))
-        return found.refusal, gate
+        return found.refusal, wait_list
     _allocate_whole(partition, application, found)
     return None
 
@@ -286,7 +288,7 @@ def _find(
     return find(trial, application, backfill=partition.settings.backfill)
 
 
-def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, Gate] | None:
+def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, WaitList] | None:
     """Return which limit on the path has no room for all placeholders, the cluster's last.
 
     They may be more than was announced, and the root's max counts what is kept for others.
@@ -294,16 +296,16 @@ def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal,
     short_user = first_shortage(application, wanted)
     if short_user is not None:
         return _no_headroom(Kind.WHOLE_GANG, short_user)
-    short = application.queue.first_without_room(wanted, own=application.kept_room())
+    short = application.queue.first_without_room(wanted, own=application.claimed_room())
     if short is None:
         return None
     queue, limit = short
     if queue.parent is not None:
         return _no_headroom(Kind.WHOLE_GANG, short)
-    return Refusal(Reason.GANG_PLACES, Fact(Kind.WHOLE_GANG), limit=limit), queue.gate
+    return Refusal(Reason.GANG_PLACES, Fact(Kind.WHOLE_GANG), limit=limit), queue.wait_list
 
 
-def _members_to_come(application: Application) -> Fact | None:
+def _missing_members(application: Application) -> Fact | None:
     """Return how many members are requested where that is fewer than a gang needs, else None."""
     if not application.is_restarting:
         wanted, announced = gang_places.amount(application), application.outstanding()

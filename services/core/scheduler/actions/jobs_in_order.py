@@ -344,7 +344,7 @@ class VictimOrder(_QueueOrder):
 
     The order is the reverse of the one in which jobs are served; what was taken already counts as
     gone. A job is looked at when its turn comes, not before: ``leaves`` are those that may have
-    victims, ``may_go`` says of a job whether it is one, ``keeps_minimum`` of one that is whether it
+    victims, ``may_go`` is whether a job is one, ``spares_minimum`` whether a job that is one
     gives no more than its surplus.
     """
 
@@ -353,11 +353,11 @@ class VictimOrder(_QueueOrder):
         trial: Trial,
         leaves: Iterable[Share],
         may_go: Callable[[Job], bool],
-        keeps_minimum: Callable[[Job], bool],
+        spares_minimum: Callable[[Job], bool],
     ) -> None:
         super().__init__(trial)
         self._may_go = may_go
-        self._keeps_minimum = keeps_minimum
+        self._spares_minimum = spares_minimum
         self._nothing = (0,) * trial.width
         self._touched = trial.touched
         self._left: dict[Job, dict[Task, None]] = {}
@@ -382,7 +382,7 @@ class VictimOrder(_QueueOrder):
     def _has_more(self, job: Job) -> bool:
         """Return whether there is more to take from a job."""
         return bool(self._left[job]) and (
-            not self._keeps_minimum(job) or self._remainder(job).has_surplus
+            not self._spares_minimum(job) or self._remainder(job).has_surplus
         )
 
     def _remainder(self, job: Job) -> Remainder[Task]:
@@ -477,13 +477,13 @@ def _in_order(trial: Trial, leaf: Share) -> list[tuple[JobKey, Application]]:
 
 
 def _key_of(trial: Trial, application: Application, held: int) -> JobKey:
-    terms = trial.terms
-    minimum = terms.simple_minimum(application)
+    adapter = trial.adapter
+    minimum = adapter.simple_minimum(application)
     if minimum is None:
         elasticity = _elasticity(trial.job_of(application).group, is_evictable)
     else:
         elasticity = int(held > minimum) if held >= minimum else -1
-    return (terms.priority(application), -elasticity, -application.sequence)
+    return (adapter.priority(application), -elasticity, -application.sequence)
 
 
 def _elasticity(group: Group[Task], holds: Holds[Task]) -> int:

@@ -12,7 +12,7 @@ Cost: of a cycle in which queues compete, the queues that use or want something.
 from collections.abc import Callable
 
 from services.core.scheduler.actions.jobs_in_order import queue_key
-from services.core.scheduler.actions.live_actions import LiveTerms
+from services.core.scheduler.actions.live_actions import PartitionAdapter
 from services.core.scheduler.constraints.fair_share import divide_level
 from services.core.scheduler.model.rows import AskGroup, Queue
 from services.core.scheduler.model.settings import KAI
@@ -57,7 +57,7 @@ class KaiTurns:
     def _work_out(self, partition: Partition) -> None:
         self.names = tuple(sorted(name for name in partition.nodes.total if name != PODS))
         self.total = total_of(partition.nodes, self.names)
-        self._shares = shares_of(partition.root, self.names, LiveTerms(partition).share)
+        self._shares = shares_of(partition.root, self.names, PartitionAdapter(partition).share)
         for queue, share in self._shares.items():
             share.requested = list(plus(share.allocated, self._amounts(queue.pending)))
         divide_level([self._shares[partition.root]], self.total, len(self.names))

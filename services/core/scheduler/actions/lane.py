@@ -324,7 +324,7 @@ def _is_an_ask_before(partition: Partition, lane: Lane) -> bool:
     if not lane.has_read:
         lane.has_read = True
         by_nodes = chain.from_iterable(root.blocked_buckets.values())
-        news = [*by_nodes, *root.gate.buckets]  # the root's max is the nodes' sum
+        news = [*by_nodes, *root.wait_list.buckets]  # the root's max is the nodes' sum
     may_be_any = partition.settings.passes_predicted
     found = (bucket for bucket in news if _is_before(bucket, lane, may_be_any=may_be_any))
     before.update(dict.fromkeys(found))
@@ -445,7 +445,7 @@ def _is_within_allowance(partition: Partition, lane: Lane, chosen: Mapping[Node,
         free_ns = max(int(lane.rooms[shape][node.row, times - 1]), partition.now_ns)
         amount = times * shape.resource.get(held.name, 0)
         expected += max(0, lane.start_ns - free_ns) * amount
-    return held.covers(expected)
+    return held.suffice_for(expected)
 
 
 def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> int:

@@ -53,10 +53,10 @@ from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
+    Adapter,
     Job,
     Share,
     Task,
-    Terms,
     Trial,
     holds_room,
     is_evictable,
@@ -71,7 +71,7 @@ class UnknownActionError(ValueError):
     """There is no such action; the message names those that there are."""
 
 
-class Laws(Protocol):
+class SearchPolicy(Protocol):
     """Who may take from whom; a search, or None where a job may not look for victims."""
 
     def consolidation(self, trial: Trial, job: Job) -> Search | None:
@@ -93,12 +93,14 @@ class Step:
     on an entry of the journal that it is ``after``.
     """
 
-    decide: Callable[[Trial, Laws], None]
+    decide: Callable[[Trial, SearchPolicy], None]
     is_search: bool = False
     after: Callable[[object], bool] | None = None
 
 
-def run(partition: Partition, actions: tuple[str, ...], laws: Laws, so_far: SearchPass) -> None:
+def run(
+    partition: Partition, actions: tuple[str, ...], policy: SearchPolicy, so_far: SearchPass
+) -> None:
     """Run what is left of actions over the partition and carry out what they decide.
 
     Searches for victims that found nothing are not repeated before something has changed. A pass
@@ -117,9 +119,9 @@ def run(partition: Partition, actions: tuple[str, ...], laws: Laws, so_far: Sear
         wanted = [each for each in wanted if not STEPS[each[1]].is_search]
     if not wanted or not partition.nodes.nodes:
         return
-    trial = Trial(partition, LiveTerms(partition))
+    trial = Trial(partition, PartitionAdapter(partition))
     trial.most, trial.looked_at = MAX_WORK, so_far.looked_at
-    done = decide(trial, [name for _, name in wanted], laws)
+    done = decide(trial, [name for _, name in wanted], policy)
     decisions = trial.statement.commit()
     carry_out(partition, decisions)
     so_far.is_cut, so_far.looked_at = done < len(wanted), trial.looked_at
@@ -145,7 +147,7 @@ def _left_of(
     return [(at, name) for at, name in left if name != ALLOCATE or is_kai]
 
 
-def look_for_what_follows(partition: Partition) -> None:
+def check_for_followers(partition: Partition) -> None:
     """Have the actions run soon of which one is after something that was just recorded."""
     for name in partition.settings.actions:
         after = STEPS[name].after
@@ -192,7 +194,7 @@ def _windows(queue: Queue) -> dict[int, None]:
     return dict.fromkeys(filter(None, stated))
 
 
-def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> int:
+def decide(trial: Trial, actions: Sequence[str], policy: SearchPolicy) -> int:
     """Run actions one after another on a trial's statement; return how many are done.
 
     Not all are, where the trial ends them at its limit. Raises UnknownActionError.
@@ -202,14 +204,14 @@ def decide(trial: Trial, actions: Sequence[str], laws: Laws) -> int:
             raise UnknownActionError(f"no action {name!r}; there are {', '.join(STEPS)}")
     set_fair_shares(trial)
     for at, name in enumerate(actions):
-        STEPS[name].decide(trial, laws)
+        STEPS[name].decide(trial, policy)
         if trial.is_cut:
             return at
         trial.looked_at = {}
     return len(actions)
 
 
-def _allocate(trial: Trial, _: Laws) -> None:
+def _allocate(trial: Trial, _: SearchPolicy) -> None:
     """Let jobs wait for room that is being released: the minimum of each, then a task at a time."""
     left = (job for job in trial.asking if job.name not in trial.looked_at)
     order = JobOrder(trial, filter(is_ready, left))
@@ -236,28 +238,28 @@ def _solve_each(trial: Trial, search_of: Callable[[Trial, Job], Search | None]) 
             order.push(job)
 
 
-def _consolidate(trial: Trial, laws: Laws) -> None:
+def _consolidate(trial: Trial, policy: SearchPolicy) -> None:
     """Move preemptible tasks together so that a job that waits fits; nobody is lost."""
-    _solve_each(trial, laws.consolidation)
+    _solve_each(trial, policy.consolidation)
 
 
-def _reclaim(trial: Trial, laws: Laws) -> None:
+def _reclaim(trial: Trial, policy: SearchPolicy) -> None:
     """Take back for queues under their fair share what others have above theirs."""
-    _solve_each(trial, laws.reclaim)
+    _solve_each(trial, policy.reclaim)
 
 
-def _preempt(trial: Trial, laws: Laws) -> None:
+def _preempt(trial: Trial, policy: SearchPolicy) -> None:
     """Take from lower priorities of the same queue."""
-    _solve_each(trial, laws.preemption)
+    _solve_each(trial, policy.preemption)
 
 
-def _evict_stale_gangs(trial: Trial, _: Laws) -> None:
+def _evict_stale_gangs(trial: Trial, _: SearchPolicy) -> None:
     """End gangs that have been below their minimum for longer than their grace.
 
     A gang that has not been whole since it was evicted so is not evicted again.
     """
     partition = trial.partition
-    for application, stale_for_s in trial.terms.stale():
+    for application, stale_for_s in trial.adapter.stale():
         job = trial.job_of(application)
         if not _is_stale(trial, job, stale_for_s):
             continue
@@ -277,7 +279,7 @@ def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
     """Return whether a gang has been below its minimum for too long; what is leaving counts yet."""
     if job.application.succeeded or not job.placed or job.group.is_satisfied(holds_room):
         return False
-    grace_s = trial.terms.staleness_grace_s(job.application)
+    grace_s = trial.adapter.staleness_grace_s(job.application)
     return grace_s >= 0 and stale_for_s >= grace_s
 
 
@@ -290,7 +292,7 @@ STEPS: dict[str, Step] = {
 }
 
 
-class LiveTerms(Terms):
+class PartitionAdapter(Adapter):
     """What queues and applications are to the actions on the live partition."""
 
     def __init__(self, partition: Partition) -> None:
@@ -394,7 +396,7 @@ class LiveTerms(Terms):
         )
 
     def may_take_from(self, victim: Application, application: Application) -> bool:
-        """Return whether YuniKorn's own switches, where its laws hold, let one be moved."""
+        """Return whether YuniKorn's own switches, where its policy holds, let one be moved."""
         return not self._is_yunikorn or _may_move(victim.queue, application.queue)
 
     def may_ask(self, ask: Ask) -> bool:
@@ -467,6 +469,6 @@ def _waits_for_room(application: Application) -> bool:
     refusal = application.refusal
     if refusal is None:
         return application.may_schedule
-    by_user = any(tracker.gate is application.waits_at for tracker in application.trackers)
+    by_user = any(tracker.wait_list is application.waits_at for tracker in application.trackers)
     is_for_room = refusal.reason in (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
     return is_for_room and not by_user

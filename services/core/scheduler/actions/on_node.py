@@ -10,7 +10,7 @@ from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.nodes.filters.room import room_of
-from services.core.scheduler.nodes.victim_budgets import Going
+from services.core.scheduler.nodes.victim_budgets import Releases
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.nodes.victim_sets import Accepts, Costs, Limit
 from services.core.scheduler.statement.partition import Partition
@@ -73,7 +73,7 @@ class OnNode:
         )
 
 
-def budget_costs(going: Going, victim: Victim, limits: dict[Limit, int]) -> Costs:
+def budget_costs(going: Releases, victim: Victim, limits: dict[Limit, int]) -> Costs:
     """Return what a victim takes of its disruption budget, and enter what that lets go."""
     budget = going.limit_of(victim.key)
     if budget is None:

@@ -201,7 +201,8 @@ def _short_of_nodes(partition: Partition) -> dict[Queue, None]:
     """Return the leaves of which an ask waits for a node that could hold it; two say enough."""
     found: dict[Queue, None] = {}
     by_nodes = chain.from_iterable(partition.root.blocked_buckets.values())
-    for bucket in chain(by_nodes, partition.root.gate.buckets):  # the root's max is the nodes' sum
+    by_root = partition.root.wait_list.buckets  # its max is the nodes' sum
+    for bucket in chain(by_nodes, by_root):
         leaf = bucket.leaf
         if (
             leaf not in found

@@ -27,12 +27,12 @@ from operator import le, sub
 
 from services.core.scheduler.actions.victims import evict
 from services.core.scheduler.model.rows import Queue, depth_first
-from services.core.scheduler.nodes.victim_budgets import Going
+from services.core.scheduler.nodes.victim_budgets import Releases
 from services.core.scheduler.statement.journal import QuotaEnforced
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.messages.protocol import TimerKind
-from shared.model.reasons import Law
+from shared.model.reasons import EvictionCause
 from shared.model.resources import (
     Resource,
     ResourceView,
@@ -73,7 +73,7 @@ def use_changed(partition: Partition, queue: Queue) -> None:
                 max_changed(partition, level)
 
 
-def asks_came(partition: Partition, asks: Iterable[AllocationAsk]) -> None:
+def asks_arrived(partition: Partition, asks: Iterable[AllocationAsk]) -> None:
     """Start the delay of the queues over their max at which asks come to wait."""
     if not partition.quota_preemption_enabled:
         return
@@ -150,7 +150,7 @@ def _proportional(amount: int, weights: dict[Queue, int]) -> dict[Queue, int]:
 # --- enforcement ----------------------------------------------------------------------------------
 
 
-def look(partition: Partition) -> None:
+def enforce(partition: Partition) -> None:
     """Let the queues that are due give back; parents before their children."""
     for queue in depth_first(partition.root):
         if queue.quota_due_ns and queue.quota_due_ns <= partition.now_ns:
@@ -167,7 +167,7 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
         owner = partition.applications[victim.application_id]
         text = f"Preempted by Quota change enforcement process in {queue.path}"
         key, reason = victim.allocation_key, MESSAGE + queue.path
-        evict(partition, owner, key, None, reason, law=Law.QUOTA, event=text)
+        evict(partition, owner, key, None, reason, law=EvictionCause.QUOTA, event=text)
     claimed = _sum(victims)
     partition.journal.record(QuotaEnforced(queue, wanted, claimed, len(victims)))
 
@@ -183,14 +183,14 @@ def may_enforce(partition: Partition, queue: Queue) -> bool:
 
 def victims_below(partition: Partition, queue: Queue, wanted: Resource) -> list[Allocation]:
     """Victims of a queue over its max."""
-    going = partition.victims.budgets.going()
+    going = partition.victims.budgets.releases()
     shares = divided(queue, wanted)
     victims = [
         victim
         for leaf, share in shares.items()
         for victim in victims_of(partition, leaf, share, going)
     ]
-    if len(queue.gate.buckets) and _less(wanted, _sum(victims)):
+    if len(queue.wait_list.buckets) and _less(wanted, _sum(victims)):
         more = _with_larger(partition, shares, wanted, victims)
         if more and _helps(queue, more):
             return more
@@ -205,7 +205,7 @@ def _with_larger(
 ) -> list[Allocation]:
     """Return whom to take so that nothing is over the max; ``[]``: guarantees do not let it."""
     chosen = {victim.allocation_key for victim in victims}
-    going = partition.victims.budgets.going(chosen)
+    going = partition.victims.budgets.releases(chosen)
     refused: set[tuple[Queue, Part]] = set()  # of a leaf and a size: another is as little good
     for leaf in leaves:
         for part, candidate in _in_order(partition, leaf, wanted):
@@ -213,7 +213,7 @@ def _with_larger(
             if key in chosen or (leaf, part) in refused or not going.may_go(key):
                 continue
             taken = _needed(wanted, victims, candidate)
-            if not _keep_guarantees(partition, taken):
+            if not _respect_guarantees(partition, taken):
                 refused.add((leaf, part))
                 continue
             going.go(key)
@@ -237,7 +237,7 @@ def _needed(wanted: Resource, victims: list[Allocation], candidate: Allocation) 
     return [*reversed(kept), candidate]
 
 
-def _keep_guarantees(partition: Partition, victims: list[Allocation]) -> bool:
+def _respect_guarantees(partition: Partition, victims: list[Allocation]) -> bool:
     """Return whether every queue that victims are in keeps what it is guaranteed without them."""
     taken: dict[Queue, Resource] = {}
     for victim in victims:
@@ -257,7 +257,7 @@ def _helps(queue: Queue, victims: list[Allocation]) -> bool:
         name: most - _used(queue, name) + claimed.get(name, 0)
         for name, most in (queue.max_resource or {}).items()
     }
-    waiting = queue.gate.buckets.to_try(room)
+    waiting = queue.wait_list.buckets.to_try(room)
     return any(fits_limit(room, bucket.shape.resource) for bucket in waiting)
 
 
@@ -275,7 +275,7 @@ def victims_of(
     partition: Partition,
     leaf: Queue,
     wanted: Resource,
-    going: Going | None = None,
+    going: Releases | None = None,
 ) -> list[Allocation]:
     """Return the allocations of a leaf that together stay within what it is to give back.
 
@@ -284,7 +284,7 @@ def victims_of(
     """
     left = tuple(wanted.values())
     chosen: list[Allocation] = []
-    going = going or partition.victims.budgets.going()
+    going = going or partition.victims.budgets.releases()
     for _, parts in sorted(_classes(partition, leaf, wanted).items()):
         waiting = [entry for entries in parts.values() for entry in entries]
         heapify(waiting)

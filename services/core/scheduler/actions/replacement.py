@@ -234,7 +234,7 @@ def placeholder_gone(
     if ready is not None:
         _start_after_several(partition, application, ready)
     if application.counts_of(placeholder).is_used_up:
-        if application.keeps_minimum:
+        if application.enforces_minimum:
             partition.note_minimum(application)
         queueing.enter(application)
     after_placeholders_changed(partition, application)
@@ -264,7 +264,7 @@ def _start_after_several(partition: Partition, application: Application, ask_key
     own = partition.nodes.nodes.get(claim.node.node_id)
     node = node_for(partition.nodes, ask.shape, own=own if own is claim.node else None)
     if node is None:
-        application_ledger.set_covered(application, ask, is_covered=False)
+        application_ledger.set_in_replacement(application, ask, is_covered=False)
         queueing.enter(application)
         partition.check_replacements(application)
         _fail(partition, application, ask)

@@ -33,7 +33,7 @@ from services.core.scheduler.statement.journal import (
 )
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
-from shared.model.reasons import Fact, Kind, Law, Reason, Refusal
+from shared.model.reasons import EvictionCause, Fact, Kind, Reason, Refusal
 from shared.model.resources import ResourceView, bounded, fits_room
 from shared.model.units import seconds
 
@@ -96,7 +96,8 @@ def make_room(partition: Partition, reservation: Claim) -> None:
         return
     partition.set(reservation, has_preempted=True)
     partition.set(ask, has_preempted=True)
-    evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", law=Law.REQUIRED_NODE)
+    cause = EvictionCause.REQUIRED_NODE
+    evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", law=cause)
     partition.journal.record(ClaimMade(reservation))  # it is told as one of a preemptor now
     partition.journal.record(ApplicationChanged(application))
 
@@ -107,7 +108,7 @@ def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation] | N
     Pods that keep the ask away have to go as well: without that the room would be none for it.
     """
     here = OnNode(Opening(partition, ask), node)
-    going, limits = partition.victims.budgets.going(), dict[Limit, int]()
+    going, limits = partition.victims.budgets.releases(), dict[Limit, int]()
 
     def candidate(victim: Victim) -> Candidate:
         gives = tuple(victim.kind.amount.get(name, 0) for name, _ in here.lacking)

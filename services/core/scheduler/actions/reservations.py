@@ -37,7 +37,7 @@ from itertools import chain
 from services.core.scheduler.actions.expected_room import room_ns
 from services.core.scheduler.model.node_fit import could_hold
 from services.core.scheduler.model.reservations import rank_of
-from services.core.scheduler.model.rows import AskGroup, Bucket, Claim, Gate, Node, Rank
+from services.core.scheduler.model.rows import AskGroup, Bucket, Claim, Node, Rank, WaitList
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_shortage
@@ -63,20 +63,22 @@ def has_room(partition: Partition, reservation: Claim) -> bool:
     application, amount = reservation.application, reservation.ask.shape.resource
     short_user = first_shortage(application, amount)
     short_queue = application.queue.first_without_room(amount, count_kept=not reservation.in_queues)
-    gate: Gate | None
-    gate = short_user[0].gate if short_user else short_queue[0].gate if short_queue else None
-    if gate is None:
+    wait_list: WaitList | None
+    wait_list = (
+        short_user[0].wait_list if short_user else short_queue[0].wait_list if short_queue else None
+    )
+    if wait_list is None:
         own = amount if reservation.in_queues else {}
-        refused: tuple[Refusal, Gate] | None = over_quota(application, amount, own)
+        refused: tuple[Refusal, WaitList] | None = over_quota(application, amount, own)
         refused = refused or partition.no_capacity(application, amount)
-        gate = refused[1] if refused is not None else None
-    if gate is None:
+        wait_list = refused[1] if refused is not None else None
+    if wait_list is None:
         return True
     if partition.now_ns - reservation.since_ns > EXPIRY_NS:
         partition.unreserve(reservation)
         queueing.requeue_bucket(application.group_of[reservation.ask.key].bucket)
     else:
-        reservation.wait_at(gate)
+        reservation.wait_at(wait_list)
     return False
 
 

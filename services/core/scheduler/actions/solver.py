@@ -32,7 +32,7 @@ from services.core.scheduler.actions.jobs_in_order import (
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.constraints.capacity import may_ever_take, may_take, over_limits
 from services.core.scheduler.model.sums import Sums, sum_of, summed, sums
-from services.core.scheduler.nodes.victim_budgets import Going
+from services.core.scheduler.nodes.victim_budgets import Releases
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
@@ -54,7 +54,7 @@ class Search:
     """What an action looks for: who may be a victim, and which outcome it agrees to.
 
     ``reason`` is what a victim is told. No victims are added once they are of more than
-    ``max_victims`` jobs; negative is no bound. Of a victim that ``keeps_minimum`` only what it has
+    ``max_victims`` jobs; negative is no bound. Of a victim that ``spares_minimum`` only what it has
     above its minimum may be taken.
     """
 
@@ -64,7 +64,7 @@ class Search:
     reason: str
     max_victims: int = UNLIMITED
     in_leaf: Callable[[Share], bool] = lambda _: True  # whether there may be any in a leaf
-    keeps_minimum: Callable[[Job], bool] = lambda _: False
+    spares_minimum: Callable[[Job], bool] = lambda _: False
 
 
 def solve(trial: Trial, job: Job, search: Search, others: WaitingJobs) -> Attempt | None:
@@ -87,7 +87,7 @@ def solve(trial: Trial, job: Job, search: Search, others: WaitingJobs) -> Attemp
     given = sum_of((leaf.allocated for leaf in leaves), trial.width)
     if not np.all(free + given >= sums(demand)):
         return None
-    order = VictimOrder(trial, leaves, _judge(trial, job, search), search.keeps_minimum)
+    order = VictimOrder(trial, leaves, _judge(trial, job, search), search.spares_minimum)
     candidates = _Candidates(order, search)
     tries = _Tries(trial, job, search, capacities - trial.room(), candidates, others=others)
     carried: list[Unit] = []
@@ -193,8 +193,8 @@ class _Tries:
             yield units
             if not has_budgets:
                 continue
-            going = self._trial.going()
-            left = [unit for unit in units if _goes_along(going, unit)]
+            going = self._trial.releases()
+            left = [unit for unit in units if _fits_budgets(going, unit)]
             if 0 < len(left) < len(units):
                 yield self._candidates.whole(left)
 
@@ -391,7 +391,7 @@ def _simulate(
     return None
 
 
-def _goes_along(going: Going, unit: Unit) -> bool:
+def _fits_budgets(going: Releases, unit: Unit) -> bool:
     """Let a unit go with others if budgets let all of it; return whether they do."""
     keys = [task.name for task in unit[1]]
     for key in keys:
@@ -413,7 +413,7 @@ def _place_again(
     The order is that of all who wait, though only the job and the victims are tried: where another
     job of the queue comes first, the queue is as hungry as that one makes it.
     """
-    tasks_of = _what_comes_next(job, wanted, units)
+    tasks_of = _next_tasks(job, wanted, units)
     to_try = [job, *(victim for victim, _ in units)]
     order = TryOrder(attempt.trial, to_try, others, tasks_of)
     while (candidate := order.pop()) is not None:
@@ -426,9 +426,7 @@ def _place_again(
     return True
 
 
-def _what_comes_next(
-    job: Job, wanted: list[Task], units: list[Unit]
-) -> Callable[[Job], list[Task]]:
+def _next_tasks(job: Job, wanted: list[Task], units: list[Unit]) -> Callable[[Job], list[Task]]:
     """Return what says which tasks a job gets next: of a victim those come back that were taken.
 
     Of those the first are whose GPU devices are for nobody else: they need not move.
@@ -437,12 +435,12 @@ def _what_comes_next(
     evicted = {task for _, tasks in units for task in tasks}
     nodes = job.trial.nodes
 
-    def comes_back(task: Task) -> bool:
+    def may_return(task: Task) -> bool:
         return task in evicted and is_out(task)
 
     def may_stay(task: Task) -> bool:
         node = task.node
-        return comes_back(task) and node is not None and nodes.devices.may_stay(node, task.name)
+        return may_return(task) and node is not None and nodes.devices.may_stay(node, task.name)
 
     def tasks_of(candidate: Job) -> list[Task]:
         if candidate is job:
@@ -450,7 +448,7 @@ def _what_comes_next(
         if candidate not in victims:
             return tasks_to_allocate(candidate)
         staying = tasks_to_allocate(candidate, may_stay) if nodes.devices.are_shared else []
-        return staying or tasks_to_allocate(candidate, comes_back)
+        return staying or tasks_to_allocate(candidate, may_return)
 
     return tasks_of
 

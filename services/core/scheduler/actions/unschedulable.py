@@ -57,7 +57,7 @@ def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
         return False
     if refusal.fact is not None and refusal.fact.kind == Kind.DEVICE_RELEASING:
         return False
-    return refusal.reason in NODES_WOULD_HELP or bucket.blocked_at is partition.root.gate
+    return refusal.reason in NODES_WOULD_HELP or bucket.blocked_at is partition.root.wait_list
 
 
 def _by_nodes(partition: Partition, bucket: Bucket) -> Refusal:

@@ -10,14 +10,14 @@ from services.core.scheduler.statement.journal import PairHeld, PartitionChanged
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Decision
 from shared.messages.interface import Allocation, TerminationType
-from shared.model.reasons import Law
+from shared.model.reasons import EvictionCause
 from shared.model.resources import ResourceView
 
-LAW_OF = {  # of an action that is not here it is the action's own name
-    CONSOLIDATION: Law.CONSOLIDATION,
-    RECLAIM: Law.FAIR_SHARE,
-    PREEMPT: Law.PRIORITY,
-    STALE: Law.STALE,
+CAUSE_OF = {  # of an action that is not here it is the action's own name
+    CONSOLIDATION: EvictionCause.CONSOLIDATION,
+    RECLAIM: EvictionCause.FAIR_SHARE,
+    PREEMPT: EvictionCause.PRIORITY,
+    STALE: EvictionCause.STALE,
 }
 
 
@@ -47,9 +47,9 @@ def evict(
     partition.evicted_for[key] = (winner.id if winner is not None else "", ask)
     allocation = owner.allocations[key]
     partition.journal.record(Preempted(owner, allocation, event or reason, law, winner, ask))
-    if winner is None and law is Law.STALE:
+    if winner is None and law is EvictionCause.STALE:
         partition.evictions.ended(owner.id, STALE)
-    if winner is None or law is Law.REQUIRED_NODE:
+    if winner is None or law is EvictionCause.REQUIRED_NODE:
         return
     if partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
         partition.journal.record(PairHeld(owner.id, winner.id))
@@ -63,7 +63,7 @@ def evict_for(
     ask: Ask,
     reason: str,
     *,
-    law: Law,
+    law: EvictionCause,
 ) -> None:
     """Release victims so that an ask has room, in their order; each reads who took its place."""
     event = f"Preempted by {ask.key} from application {winner.id} in {winner.queue.path}"
@@ -79,7 +79,7 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
         owner = partition.applications[decision.application]
         if decision.evicts and decision.key in owner.allocations:  # or it was only to be placed
             winner = partition.applications.get(decision.by)
-            law = LAW_OF.get(decision.action, decision.action)
+            law = CAUSE_OF.get(decision.action, decision.action)
             evict(partition, owner, decision.key, winner, decision.reason, law=law)
             if decision.node:
                 partition.move(owner, decision.key, partition.nodes.nodes[decision.node])

@@ -65,7 +65,7 @@ def update_applications(partition: Partition, request: UpdateRequest) -> None:
     _each(partition, request.disruptions, disruptions.take)
     _each(partition, request.gangs_given_up, gang.give_up_reserving)
     arrivals.take_all(partition, request.asks, add_ask)
-    quota_preemption.asks_came(partition, request.asks)
+    quota_preemption.asks_arrived(partition, request.asks)
     _enter_all(partition, request)
     _each(partition, request.ask_releases, release_ask)
     _each(partition, request.releases, release_allocation)
@@ -134,8 +134,8 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
         request.submission_time_ns or partition.now_ns,
         starts_in_part=way == PARTIAL_GANG,
         starts_placed=way == CLUSTER_GANG,
-        keeps_minimum=(
-            partition.settings.keeps_minimum
+        enforces_minimum=(
+            partition.settings.enforces_minimum
             if not is_zero(request.placeholder_ask)
             else bool(request.gang.subgroups)
         ),
@@ -420,6 +420,6 @@ def _release_one(
     else:
         partition.remove(application, key)
         partition.set(application, succeeded=application.succeeded + request.has_succeeded)
-        if application.keeps_minimum:
+        if application.enforces_minimum:
             partition.note_minimum(application)
         endings.after_real_removed(partition, application)

@@ -16,7 +16,7 @@ MAX_FORECASTS = 200  # forecasts of a partition that wait for what comes; the ol
 
 
 @dataclass(slots=True)
-class _Told:
+class _Remembered:
     application: Application
     start_ns: int
     latest_ns: int
@@ -31,32 +31,32 @@ class Forecasts:
     missed: int = 0  # started after the moment that was told for nine of ten
     error_ns: int = 0  # of the median, all together
     latest_error_ns: int = 0  # of the moment for nine of ten
-    _told: dict[str, _Told] = field(default_factory=dict)
+    _remembered: dict[str, _Remembered] = field(default_factory=dict)
 
-    def told(
+    def remember(
         self, application: Application, start_ns: int, latest_ns: int, keys: Iterable[str]
     ) -> None:
         """Remember what was told of an application, of which these asks wait."""
         if not start_ns:
             return
-        self._told.pop(application.id, None)
-        if len(self._told) >= MAX_FORECASTS:
-            del self._told[next(iter(self._told))]
-        self._told[application.id] = _Told(application, start_ns, latest_ns, [*keys])
+        self._remembered.pop(application.id, None)
+        if len(self._remembered) >= MAX_FORECASTS:
+            del self._remembered[next(iter(self._remembered))]
+        self._remembered[application.id] = _Remembered(application, start_ns, latest_ns, [*keys])
 
-    def look(self, now_ns: int) -> None:
+    def compare_started(self, now_ns: int) -> None:
         """Compare those that have started by now; to be called after a cycle."""
-        for name, told in [*self._told.items()]:
+        for name, told in [*self._remembered.items()]:
             asks, keys = told.application.group_of, told.keys
             while keys and keys[-1] not in asks:
                 keys.pop()
             if keys:
                 continue
-            del self._told[name]
+            del self._remembered[name]
             if told.application.allocations:
                 self._compare(told, now_ns)
 
-    def _compare(self, told: _Told, now_ns: int) -> None:
+    def _compare(self, told: _Remembered, now_ns: int) -> None:
         self.compared += 1
         self.missed += now_ns > told.latest_ns > 0
         self.error_ns += abs(now_ns - told.start_ns)

@@ -94,7 +94,7 @@ class HeldIdle:
         """Let so much stand idle from now on."""
         self.idle, self.is_charged = idle, is_charged
 
-    def covers(self, expected: int) -> bool:
+    def suffice_for(self, expected: int) -> bool:
         """Return whether the allowances are there for so much, an amount times ns, or half of it.
 
         What is expected is more often too long than too short, as those who wait long are told.

@@ -17,7 +17,7 @@ from operator import index
 from typing import TYPE_CHECKING, Any
 
 from services.core.scheduler.model.policy import Policy, Reads, Register, Victim, reads
-from services.core.scheduler.model.rows import Gate, PluginGate
+from services.core.scheduler.model.rows import PluginWaitList, WaitList
 from shared.messages.interface import Allocation
 from shared.model.reasons import Fact, Kind, Reason, Refusal
 from shared.model.resources import ResourceView
@@ -49,7 +49,7 @@ class Hook:
     kind: str
     call: Callable[..., Any]
     reads: Reads | None
-    gate: PluginGate = field(default_factory=PluginGate)
+    wait_list: PluginWaitList = field(default_factory=PluginWaitList)
     seen: int = -1
     errors: int = 0
     error: str = ""
@@ -122,14 +122,16 @@ class Hooks:
 
     def no_capacity(
         self, application: "Application", amount: ResourceView
-    ) -> tuple[Refusal, Gate] | None:
+    ) -> tuple[Refusal, WaitList] | None:
         """Return why an application may not take an amount, and where it waits; None if it may."""
         for hook in self.capacity:
             why = self._ask(hook, _sentence, application, amount)
             if why is None:
                 why = f"{hook.kind} raised {hook.error}"
             if why:
-                return Refusal(Reason.PLUGIN, Fact(Kind.PLUGIN, hook.plugin, text=why)), hook.gate
+                return Refusal(
+                    Reason.PLUGIN, Fact(Kind.PLUGIN, hook.plugin, text=why)
+                ), hook.wait_list
         return None
 
     @property
@@ -158,10 +160,10 @@ class Hooks:
     @property
     def minds_each(self) -> bool:
         """Return whether any hook has to be asked or told between two decisions."""
-        return bool(self.capacity or self.are_told or self.needs_scan or self.order_moves)
+        return bool(self.capacity or self.are_notified or self.needs_scan or self.order_moves)
 
     @property
-    def are_told(self) -> bool:
+    def are_notified(self) -> bool:
         """Return whether any hook is told of allocations that come to nodes or leave them."""
         return bool(self._on_allocate or self._on_deallocate)
 

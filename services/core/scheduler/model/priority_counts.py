@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from heapq import heapify, heappop, heappush
 
-from services.core.scheduler.model.lapsing import SMALL_HEAP
+from services.core.scheduler.model.lazy_heap import SMALL_HEAP
 
 NO_PRIORITY = -(2**31)
 

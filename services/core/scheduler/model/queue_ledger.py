@@ -304,12 +304,12 @@ class QueueLedger:
             subtract_into(queue.fixed, before)
             add_into(queue.fixed, after)
 
-    def keep(self, amount: ResourceView) -> None:
+    def claim(self, amount: ResourceView) -> None:
         """Keep room for an ask that has preempted, from here to the root."""
         for queue in self.lineage():
             add_into(queue.kept, amount)
 
-    def keep_no_more(self, amount: ResourceView) -> None:
+    def release_claim(self, amount: ResourceView) -> None:
         """Give kept room back, from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.kept, amount)

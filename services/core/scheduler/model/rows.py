@@ -25,7 +25,7 @@ from heapq import heapify, heappop, heappush
 from operator import itemgetter
 from typing import Any, Protocol
 
-from services.core.scheduler.model.lapsing import SMALL_HEAP, Lapsing
+from services.core.scheduler.model.lazy_heap import SMALL_HEAP, LazyHeap
 from services.core.scheduler.model.needs import Waiters
 from services.core.scheduler.model.preemptors import Preemptors
 from services.core.scheduler.model.priority_counts import PriorityCounts
@@ -173,11 +173,11 @@ class Claim:
     rank: Rank = (0, 0, 0)  # the ask's, when it was made
     expected_ns: int = 0  # when the node was expected to have the room; 0: not known
     reported_ns: int = 0  # when its event said that no victim was found
-    waits_at: "Gate | None" = None  # the waiting list of what refused it last
+    waits_at: "WaitList | None" = None  # the waiting list of what refused it last
     to_try: "dict[Claim, None]" = field(default_factory=dict)  # those that the next cycle tries
     _coming: "tuple[AllocationAsk, Allocation] | None" = None  # the pod of its ask, as it was
 
-    def coming(self) -> Allocation:
+    def incoming(self) -> Allocation:
         """Return its ask as the pod that comes to the node."""
         request, known = self.ask.request, self._coming
         if known is None or known[0] is not request:
@@ -241,10 +241,10 @@ class Claim:
         """Record when the node is expected to have the room."""
         self.expected_ns = at_ns
 
-    def wait_at(self, gate: "Gate") -> None:
+    def wait_at(self, wait_list: "WaitList") -> None:
         """Wait until a waiting list is requeued."""
-        self.waits_at = gate
-        gate.reservations[self] = None
+        self.waits_at = wait_list
+        wait_list.reservations[self] = None
 
     def retry(self) -> None:
         """Have its ask tried in the next cycle; it waits in no list any more."""
@@ -275,7 +275,7 @@ class AskGroup:
     asks: dict[str, Ask] = field(default_factory=dict)
     version: int = 0
     unplaced: Refusal | None = None  # why its head could not replace a placeholder
-    refused: "tuple[Refusal, PluginGate] | None" = None  # by a plugin's capacity hook
+    refused: "tuple[Refusal, PluginWaitList] | None" = None  # by a plugin's capacity hook
     unmarked: deque[str] = field(default_factory=deque)  # may name asks that have gone
     marked: int = 0  # asks that wait and are marked Unschedulable
     preemptors: Preemptors | None = None  # from the first look for victims on
@@ -390,9 +390,9 @@ class _OwnGroups:
 class Bucket:
     """The ask groups of one shape, and one owner, in one leaf queue, ordered by application.
 
-    ``refusal`` is why none of them can be allocated now; ``blocked_at`` the gate that refused,
-    None when it is the nodes that have no room. ``queued`` is the key under which the bucket
-    stands in its leaf's heap, None when it does not. Applications are in order, and of each its
+    ``refusal`` is why none of them can be allocated now; ``blocked_at`` the waiting list that
+    refused, None when it is the nodes that have no room. ``queued`` is the bucket's key in its
+    leaf's heap, None when it is not there. Applications are in order, and of each its
     groups: one that comes later than when it was entered is moved back when it is the first.
     """
 
@@ -400,7 +400,7 @@ class Bucket:
     key: "BucketKey"
     refusal: Refusal | None = None
     refused_since_ns: int = 0
-    blocked_at: "Gate | None" = None
+    blocked_at: "WaitList | None" = None
     groups: dict[AskGroup, None] = field(default_factory=dict)
     unmarked: dict[AskGroup, None] = field(default_factory=dict)  # with asks to mark
     marked: int = 0  # asks that wait and are marked Unschedulable
@@ -410,7 +410,7 @@ class Bucket:
     _own: "dict[Application, _OwnGroups]" = field(default_factory=dict)
     _pushed: int = 0  # breaks ties of one key
     _compact_at: int = SMALL_HEAP
-    _by_run_time: "Lapsing[AskGroup] | None" = None  # from when it is asked for
+    _by_run_time: "LazyHeap[AskGroup] | None" = None  # from when it is asked for
 
     @property
     def shape(self) -> Shape:
@@ -426,7 +426,7 @@ class Bucket:
     def waits_for_nodes(self) -> bool:
         """Return whether room on the nodes is lacking: the root's max is the sum of that."""
         at = self.blocked_at
-        return self.refusal is not None and (at is None or at is self.leaf.root.gate)
+        return self.refusal is not None and (at is None or at is self.leaf.root.wait_list)
 
     @property
     def owner(self) -> "Owner":
@@ -436,8 +436,10 @@ class Bucket:
     @property
     def is_blocked_by_user(self) -> bool:
         """Return whether it is a limit of a user or group that refuses."""
-        gate = self.blocked_at
-        return gate is not None and any(tracker.gate is gate for tracker in self.owner)
+        wait_list = self.blocked_at
+        return wait_list is not None and any(
+            tracker.wait_list is wait_list for tracker in self.owner
+        )
 
     def mark_last(self, group: AskGroup) -> None:
         """Let a group with asks to mark have its turn after the others."""
@@ -531,7 +533,7 @@ class Bucket:
     def shortest(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the group of the application that is expected to run shortest, with that key."""
         if self._by_run_time is None:
-            self._by_run_time = Lapsing(lambda group: group.version)
+            self._by_run_time = LazyHeap(lambda group: group.version)
             for key, group in self.entries():
                 self._by_run_time.push(_of_gang(key, group), group.version, group)
         return self._by_run_time.first()
@@ -570,7 +572,7 @@ class BucketHeap:
         self._heap: list[tuple[EntryKey, int, int, Bucket]] = []
         self._pushed = 0
         self._compact_at = SMALL_HEAP
-        self._by_run_time: Lapsing[Bucket] | None = None  # from when it is asked for
+        self._by_run_time: LazyHeap[Bucket] | None = None  # from when it is asked for
 
     def push(self, bucket: Bucket) -> None:
         """Enter a bucket, or move it forward because its first group comes earlier now."""
@@ -622,7 +624,7 @@ class BucketHeap:
         What orders groups of several shapes has no run time, and comes last.
         """
         if self._by_run_time is None:
-            self._by_run_time = Lapsing(lambda bucket: bucket.stamp)
+            self._by_run_time = LazyHeap(lambda bucket: bucket.stamp)
             for _, _, stamp, bucket in self._heap:
                 entry = bucket.first()
                 if stamp == bucket.stamp and entry is not None:
@@ -733,7 +735,7 @@ class EquivalenceClass:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class Gate:
+class WaitList:
     """Who waits for more room: buckets, classes of applications, reservations.
 
     ``queue`` is whose room it is, where a need can be compared with it: not a user's.
@@ -760,7 +762,7 @@ class Gate:
 
 
 @dataclass(slots=True, eq=False, repr=False)
-class PluginGate(Gate):
+class PluginWaitList(WaitList):
     """Who waits for one hook to accept; of an application's asks only those that it refused."""
 
     groups: dict["AskGroup", None] = field(default_factory=dict)
@@ -774,7 +776,7 @@ class PluginGate(Gate):
 
 @dataclass(slots=True, eq=False, repr=False)
 class Queue(QueueLedger):
-    """One queue: its ledger, and what waits in it and at its gate.
+    """One queue: its ledger, and what waits in it.
 
     Rule: what a queue refused is on its waiting list, and is tried again only when that queue has
     more room than before.
@@ -787,8 +789,9 @@ class Queue(QueueLedger):
     behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
     overdue_gang: "Application | None" = None
     promised_gangs: dict["Application", None] = field(default_factory=dict)  # of this leaf
-    gate: Gate = field(default_factory=Gate)
-    quota_gate: PluginGate = field(default_factory=PluginGate)  # of what may not be preempted
+    wait_list: WaitList = field(default_factory=WaitList)
+    # Of what may not be preempted:
+    quota_wait_list: PluginWaitList = field(default_factory=PluginWaitList)
     # At the root, of all queues:
     blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by no node
     trying: dict[EquivalenceClass, None] = field(default_factory=dict)
@@ -804,7 +807,7 @@ class Queue(QueueLedger):
 
     def __post_init__(self) -> None:
         QueueLedger.__post_init__(self)
-        self.gate.queue = self
+        self.wait_list.queue = self
         self.to_admit = Bucket(self, ANY_SHAPE)
         self.behind = Bucket(self, ANY_SHAPE)
 
@@ -860,21 +863,21 @@ class Queue(QueueLedger):
         self,
         bucket: Bucket,
         refusal: Refusal,
-        at: Gate | None,
+        at: WaitList | None,
         now_ns: int,
         *,
         by_need: bool = False,
     ) -> None:
-        """Set a bucket aside: a gate refuses it, or (None) no node has the room.
+        """Set a bucket aside: a waiting list refuses it, or (None) no node has the room.
 
-        ``by_need`` leaves it aside until its shape fits what the gate's queue has left.
+        ``by_need`` leaves it aside until its shape fits what the waiting list's queue has left.
         """
         self.active_buckets.withdraw(bucket)
         bucket.refusal = refusal
         bucket.refused_since_ns = now_ns
         bucket.blocked_at = at
         self.root.changed_buckets[bucket] = None
-        if at is None or at is self.root.gate:
+        if at is None or at is self.root.wait_list:
             self.root.blocked_lately[bucket] = None
         if at is not None:
             at.block(bucket, by_need=by_need)
@@ -912,7 +915,7 @@ def depth_first(root: Queue) -> Iterator[Queue]:
 class Tracker(UserLedger):
     """One user or one group: its ledger, and who waits for room under its limits."""
 
-    gate: Gate = field(default_factory=Gate)
+    wait_list: WaitList = field(default_factory=WaitList)
 
 
 Owner = tuple[Tracker, ...]
@@ -975,7 +978,7 @@ class Application:
     ask_priorities: PriorityCounts = field(default_factory=PriorityCounts)
     starts_in_part: bool = False  # the whole gang need not fit for its placeholders to start
     starts_placed: bool = False  # every one of them must have a place on the nodes
-    keeps_minimum: bool = False  # a gang that has fallen below it starts again as a whole
+    enforces_minimum: bool = False  # a gang that has fallen below it starts again as a whole
     tree: GangTree | None = None  # of a gang that starts without placeholders
     layout: GangTree | None = None  # of one of which pods are to be in one domain of the nodes
     is_kai: bool = False  # under the policy kai: it grows by turns, and within its quota
@@ -1060,7 +1063,7 @@ class Application:
     def awaits_admission(self) -> bool:
         """Return whether members are asked for that wait for the gang's admission."""
         is_first = not self.gang_admitted and self.pending_placeholders > 0 and self.is_gang
-        return is_first or (self.keeps_minimum and bool(self.groups) and self.is_restarting)
+        return is_first or (self.enforces_minimum and bool(self.groups) and self.is_restarting)
 
     @property
     def missing(self) -> dict[str, int]:
@@ -1070,7 +1073,7 @@ class Application:
         up, and of one that is finishing: a pod of it has succeeded.
         """
         counts = self.task_groups
-        if not self.keeps_minimum or self.is_gang_over or self.succeeded:
+        if not self.enforces_minimum or self.is_gang_over or self.succeeded:
             return {}
         if self.tree is not None:
             return self.tree.missing(self.real_pods(), self.waiting_pods())
@@ -1132,7 +1135,7 @@ class Application:
     @property
     def is_restarting(self) -> bool:
         """Return whether several members of a gang that ran must start at once, or none."""
-        if not self.keeps_minimum:
+        if not self.enforces_minimum:
             return False
         alone = 0 if self.has_topology else 1
         return sum(self.next_pods().values()) > alone
@@ -1164,10 +1167,10 @@ class Application:
         return self.waits_for_its_queue or self.is_refused_for(Reason.GANG_PLACES)
 
     @property
-    def waits_at(self) -> Gate | None:
-        """Return the gate at which the whole application waits, or None."""
+    def waits_at(self) -> WaitList | None:
+        """Return the waiting list at which the whole application waits, or None."""
         home = self.waits_in.home if self.waits_in is not None else None
-        return home if isinstance(home, Gate) else None
+        return home if isinstance(home, WaitList) else None
 
     @property
     def waits_for_its_queue(self) -> bool:
@@ -1176,7 +1179,7 @@ class Application:
         return (
             refusal is not None
             and refusal.reason is Reason.GANG_HEADROOM
-            and any(queue.gate is self.waits_at for queue in self.queue.lineage())
+            and any(queue.wait_list is self.waits_at for queue in self.queue.lineage())
         )
 
     @property
@@ -1427,7 +1430,7 @@ class Application:
         """Return whether its placeholders are all that was announced; a type of 0 is none."""
         return self.allocated_placeholder == without_zeros(self.request.placeholder_ask)
 
-    def kept_room(self) -> Resource:
+    def claimed_room(self) -> Resource:
         """Return what its queues keep for its asks by claims on closed nodes."""
         total: Resource = {}
         for key, claim in self.reservations.items():
@@ -1435,7 +1438,7 @@ class Application:
                 add_into(total, claim.in_queues)
         return total
 
-    def keeps_room_for(self, ask: Ask) -> bool:
+    def has_claimed_room(self, ask: Ask) -> bool:
         """Return whether its queues count what an ask needs: others have gone for it."""
         claim = self.reservations.get(ask.key)
         return claim is not None and bool(claim.in_queues)
@@ -1445,7 +1448,7 @@ class Application:
 
         Of one that starts again it is what its members ask for.
         """
-        if self.keeps_minimum and self.is_restarting:
+        if self.enforces_minimum and self.is_restarting:
             total: Resource = {}
             for group, count in self.to_start():
                 add_into(total, multiply(group.bucket.shape.resource, count))
@@ -1457,14 +1460,14 @@ class Application:
             if value > held.get(name, 0)
         }
 
-    def gates(self) -> Iterator[Gate]:
-        """Yield every gate at which the application's asks may wait."""
+    def wait_lists(self) -> Iterator[WaitList]:
+        """Yield every waiting list at which the application's asks may wait."""
         for queue in self.queue.lineage():
-            yield queue.gate
+            yield queue.wait_list
             if self.is_fixed:
-                yield queue.quota_gate
+                yield queue.quota_wait_list
         for tracker in self.trackers:
-            yield tracker.gate
+            yield tracker.wait_list
 
     # --- allocations ----------------------------------------------------------------------------
 

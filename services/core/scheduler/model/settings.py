@@ -183,7 +183,7 @@ class Settings:
         return self.reservations == GANG
 
     @property
-    def keeps_minimum(self) -> bool:
+    def enforces_minimum(self) -> bool:
         """Return whether a gang below its minimum starts again as a whole only."""
         return self.policy == KAI or STALE in self.actions
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, fields
 
 
-class _Nobody:
+class _NoStopwatch:
     """A stopwatch that measures nothing."""
 
     def __enter__(self) -> None:
@@ -18,7 +18,7 @@ class _Nobody:
 
 
 Stopwatch = AbstractContextManager[object]
-NOBODY: Stopwatch = _Nobody()
+NOBODY: Stopwatch = _NoStopwatch()
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,12 +155,12 @@ class UserLedger:
             if not promised:
                 del self.promised[level.path]
 
-    def keep(self, queue: QueueLedger, amount: ResourceView) -> None:
+    def claim(self, queue: QueueLedger, amount: ResourceView) -> None:
         """Keep room for an ask whose placeholders go, from a queue to the root."""
         for level in queue.lineage() if amount else ():
             add_into(self.kept.setdefault(level.path, {}), amount)
 
-    def keep_no_more(self, queue: QueueLedger, amount: ResourceView) -> None:
+    def release_claim(self, queue: QueueLedger, amount: ResourceView) -> None:
         """Give kept room back, from a queue to the root; where none was kept there is none."""
         for level in queue.lineage() if amount else ():
             subtract_into(self.kept[level.path], amount)

@@ -68,13 +68,13 @@ class UserTable:
             group.count_in(queue, application.id, allocation.resource_per_alloc)
         group.change_promise(queue, {}, application.promise)
         for claim in application.claims_for(Purpose.PLACEHOLDERS).values():
-            group.keep(queue, claim.in_queues)
+            group.claim(queue, claim.in_queues)
 
     def _count_out(self, application: Application, group: Tracker) -> None:
         """Stop counting an application for a group; nothing is requeued."""
         queue = application.queue
         for claim in application.claims_for(Purpose.PLACEHOLDERS).values():
-            group.keep_no_more(queue, claim.in_queues)
+            group.release_claim(queue, claim.in_queues)
         group.change_promise(queue, application.promise, {})
         if application.allocations:
             group.take_back(queue, application.id, application.in_use(), is_last=True)

@@ -30,7 +30,7 @@ class VictimBudgets:
     def __bool__(self) -> bool:
         return bool(self._of)
 
-    def told(self, key: str, name: str, allowed: int) -> None:
+    def set(self, key: str, name: str, allowed: int) -> None:
         """Take in which budget an allocation is under ("": none), and how many that allows."""
         if self._of.get(key, "") != name:
             self.forget(key)
@@ -58,7 +58,7 @@ class VictimBudgets:
         if name:
             self._budgets[name].chosen[key] = None
 
-    def keep(self, key: str) -> None:
+    def spare(self, key: str) -> None:
         """Take in that an allocation does not go after all."""
         name = self._of.get(key, "")
         if name:
@@ -73,12 +73,12 @@ class VictimBudgets:
         budget = self._budgets[name]
         return budget.allowed - len(budget.chosen)
 
-    def going(self, supposed: Iterable[str] = ()) -> "Going":
+    def releases(self, supposed: Iterable[str] = ()) -> "Releases":
         """Return who goes in a search: nobody yet, beside those that are supposed to."""
-        return Going(self, supposed if self else ())
+        return Releases(self, supposed if self else ())
 
 
-class Going:
+class Releases:
     """Those that a search lets go, counted by their budgets."""
 
     def __init__(self, budgets: VictimBudgets, supposed: Iterable[str]) -> None:

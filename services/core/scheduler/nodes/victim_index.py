@@ -127,7 +127,7 @@ class VictimIndex:
         if node is not None:
             self._nodes.touch(node)
 
-    def suppose(self, allocation: Allocation, *, is_gone: bool) -> None:
+    def try_release(self, allocation: Allocation, *, is_gone: bool) -> None:
         """Take an allocation out that the open statement releases, or put it back.
 
         Its kind stays, so that the bounds for it do.
@@ -177,7 +177,7 @@ class VictimIndex:
             self.forget(allocation.allocation_key)
         else:
             self.disruptions[allocation.allocation_key] = news.state
-            self.budgets.told(allocation.allocation_key, news.budget, news.allowed)
+            self.budgets.set(allocation.allocation_key, news.budget, news.allowed)
         self.placed(application, allocation)
         node = self._nodes.nodes.get(allocation.node_id)
         if node is not None:

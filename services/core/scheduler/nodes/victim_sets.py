@@ -70,7 +70,7 @@ class Needs:
             return False
         return self.accepts is None or self.accepts([one.victim for one in taken])
 
-    def are_kept(self, used: Used) -> bool:
+    def are_within_limits(self, used: Used) -> bool:
         """Return whether each limit is kept of which something is used."""
         return all(value <= self.limits[name] for name, value in used.items() if value)
 
@@ -135,7 +135,7 @@ def _in_order(candidates: Iterator[Candidate], needs: Needs) -> _Taken:
             continue
         read.append(one)
         _count(used, one.costs, 1)
-        if needs.are_kept(used):
+        if needs.are_within_limits(used):
             left = [*map(sub, left, one.gives)]
             taken.append(one)
             helps = needs.are_met(left, taken)
@@ -287,7 +287,7 @@ class _Search:
             after = tuple(need - times * gives for need, gives in zip(left, one.gives, strict=True))
             _count(self._used, one.costs, times)
             self._path.append((one, times))
-            is_allowed = self._needs.are_kept(self._used)
+            is_allowed = self._needs.are_within_limits(self._used)
             found = self._counts(at + 1, size - times, after) if is_allowed else None
             self._path.pop()
             _count(self._used, one.costs, -times)

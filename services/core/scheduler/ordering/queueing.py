@@ -26,10 +26,10 @@ from services.core.scheduler.model.rows import (
     AskGroup,
     Bucket,
     EquivalenceClass,
-    Gate,
-    PluginGate,
+    PluginWaitList,
     Queue,
     Tracker,
+    WaitList,
 )
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.task_groups import TaskGroupCount
@@ -67,59 +67,59 @@ def class_key(application: Application, refusal: Refusal) -> Hashable:
     return refusal.reason, leaf, application.owner, state, is_starting, what
 
 
-# --- gates, and classes of those who are refused alike -----------------------------------------
+# --- waiting lists, and classes of those who are refused alike -----------------------------------
 
 
 def class_of(
-    gate: Gate, application: Application, refusal: Refusal, *, by_need: bool
+    wait_list: WaitList, application: Application, refusal: Refusal, *, by_need: bool
 ) -> EquivalenceClass:
     """Return the class of applications that are refused like this one."""
     key = class_key(application, refusal)
-    found = gate.by_key.get(key)
+    found = wait_list.by_key.get(key)
     if found is None:
-        found = gate.by_key[key] = EquivalenceClass(gate, key, application.queue)
+        found = wait_list.by_key[key] = EquivalenceClass(wait_list, key, application.queue)
         is_by_need = (
             by_need
-            and gate.queue is not None
+            and wait_list.queue is not None
             and refusal.reason is Reason.GANG_HEADROOM
             and not application.starts_in_part
             and application.owner is None
             and not application.queue.settings.state_aware
         )
-        gate.classes.add(found, application.outstanding() if is_by_need else None)
+        wait_list.classes.add(found, application.outstanding() if is_by_need else None)
     return found
 
 
-def requeue(gate: Gate) -> None:
+def requeue(wait_list: WaitList) -> None:
     """Requeue a waiting list: every bucket, and the first application of each class."""
-    if gate.buckets:
-        for bucket in _to_try(gate):
+    if wait_list.buckets:
+        for bucket in _to_try(wait_list):
             requeue_bucket(bucket)
-    if gate.classes:
-        room = gate.queue.own_room(for_gangs=True) if gate.queue is not None else {}
-        for waiting in gate.classes.to_try(room):
+    if wait_list.classes:
+        room = wait_list.queue.own_room(for_gangs=True) if wait_list.queue is not None else {}
+        for waiting in wait_list.classes.to_try(room):
             requeue_class(waiting)
-    if gate.reservations:
-        reservations, gate.reservations = gate.reservations, {}
+    if wait_list.reservations:
+        reservations, wait_list.reservations = wait_list.reservations, {}
         for reservation in reservations:
             reservation.retry()
-    if isinstance(gate, PluginGate):
-        _ask_again(gate)
+    if isinstance(wait_list, PluginWaitList):
+        _ask_again(wait_list)
 
 
-def _to_try(gate: Gate) -> list[Bucket]:
+def _to_try(wait_list: WaitList) -> list[Bucket]:
     """Return the buckets of a waiting list that the room of its queue might hold."""
-    queue = gate.queue
+    queue = wait_list.queue
     if queue is None or queue.max_resource is None:  # without nodes the root has no max either
-        return gate.buckets.to_try({})
+        return wait_list.buckets.to_try({})
     if queue.parent is None:  # its max is the sum of the nodes: what it does not name none has
-        return gate.buckets.to_try(queue.own_room(), unnamed=0)
-    return gate.buckets.to_try(queue.own_room())
+        return wait_list.buckets.to_try(queue.own_room(), unnamed=0)
+    return wait_list.buckets.to_try(queue.own_room())
 
 
-def _ask_again(gate: PluginGate) -> None:
+def _ask_again(wait_list: PluginWaitList) -> None:
     """Requeue the groups that a plugin refused."""
-    groups, gate.groups = gate.groups, {}
+    groups, wait_list.groups = wait_list.groups, {}
     for group in groups:
         group.refused = None
     for application in dict.fromkeys(group.application for group in groups):
@@ -128,13 +128,13 @@ def _ask_again(gate: PluginGate) -> None:
             reservation.retry()
 
 
-def requeue_all(gate: Gate) -> None:
+def requeue_all(wait_list: WaitList) -> None:
     """Requeue those too whose request exceeds the headroom: requests may have changed."""
-    for bucket in list(gate.buckets):
+    for bucket in list(wait_list.buckets):
         requeue_bucket(bucket)
-    for waiting in list(gate.classes):
+    for waiting in list(wait_list.classes):
         requeue_class(waiting)
-    requeue(gate)
+    requeue(wait_list)
 
 
 def requeue_class(waiting: EquivalenceClass) -> None:
@@ -199,15 +199,15 @@ def set_unschedulable(
     application: Application,
     refusal: Refusal,
     now_ns: int,
-    at: Gate | None,
+    at: WaitList | None,
     *,
     by_need: bool = False,
 ) -> None:
-    """Take the application out of its buckets until a gate is requeued, or nodes have places.
+    """Take the application out of its buckets until a waiting list is requeued, or for places.
 
     Without either it waits for a time to come, or for a gang that is ahead of it. One that was
     tried for those like it and is refused again waits since it did before. ``by_need`` leaves a
-    gang aside until all of it fits what the gate's queue has left.
+    gang aside until all of it fits what the waiting list's queue has left.
     """
     _leave_class(application)
     application.refusal = refusal
@@ -269,13 +269,13 @@ def _enter_where_they_wait(application: Application, groups: Iterable[AskGroup])
     """Enter groups in their buckets or in one of their leaf, or withdraw them."""
     is_behind = application.is_refused_for(Reason.GANG_PATIENCE)
     may_schedule = application.may_schedule
-    keeps_minimum = application.keeps_minimum
+    enforces_minimum = application.enforces_minimum
     for group in groups:
         if is_behind:
             application.queue.behind.push(group)
         elif not may_schedule or hold(application, group) is not None:
             group.bucket.withdraw(group)
-        elif (group.placeholder or keeps_minimum) and _waits_as_a_whole(application, group):
+        elif (group.placeholder or enforces_minimum) and _waits_as_a_whole(application, group):
             application.queue.to_admit.push(group)
             requeue_bucket(application.queue.to_admit)
         else:
@@ -442,16 +442,16 @@ def release(queue: Queue, amount: ResourceView) -> None:
     _requeue_path(queue)
 
 
-def keep_no_more(queue: Queue, amount: ResourceView) -> None:
+def release_claim(queue: Queue, amount: ResourceView) -> None:
     """Free reserved room, from a queue to the root."""
-    queue.keep_no_more(amount)
+    queue.release_claim(amount)
     _requeue_path(queue)
 
 
 def set_max(queue: Queue, limit: Resource | None) -> None:
     """Change a queue's own limit, and requeue what it refused."""
     queue.set_max(limit)
-    requeue(queue.gate)
+    requeue(queue.wait_list)
 
 
 def count_out(
@@ -459,15 +459,15 @@ def count_out(
 ) -> None:
     """Subtract a user's usage, and requeue what its limit refused."""
     tracker.take_back(queue, application_id, amount, is_last=is_last)
-    requeue(tracker.gate)
+    requeue(tracker.wait_list)
 
 
-def keep_no_more_for(tracker: Tracker, queue: Queue, amount: ResourceView) -> None:
+def release_user_claim(tracker: Tracker, queue: Queue, amount: ResourceView) -> None:
     """Free what is reserved of a user's limits, from a queue to the root."""
-    tracker.keep_no_more(queue, amount)
-    requeue(tracker.gate)
+    tracker.release_claim(queue, amount)
+    requeue(tracker.wait_list)
 
 
 def _requeue_path(queue: Queue) -> None:
     for level in queue.lineage():
-        requeue(level.gate)
+        requeue(level.wait_list)

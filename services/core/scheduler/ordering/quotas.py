@@ -9,7 +9,7 @@ Rule 2: what may not be preempted never takes more of a type than its queue, and
 Source: KAI's quotas (deserved), and its rule for jobs that are not preemptible.
 """
 
-from services.core.scheduler.model.rows import Application, PluginGate, Queue, depth_first
+from services.core.scheduler.model.rows import Application, PluginWaitList, Queue, depth_first
 from shared.model.queue_properties import UNLIMITED
 from shared.model.reasons import Fact, Kind, Reason, Refusal, Shortage
 from shared.model.resources import Resource, ResourceView
@@ -51,7 +51,7 @@ def _add(total: Resource, more: ResourceView) -> None:
 
 def over_quota(
     application: Application, amount: ResourceView, own: ResourceView = NOTHING
-) -> tuple[Refusal, PluginGate] | None:
+) -> tuple[Refusal, PluginWaitList] | None:
     """Return which queue an application would take more of than it is owed, and where it waits.
 
     None where it may be preempted, or all of it is within the quotas. ``own`` is what is kept for
@@ -70,5 +70,5 @@ def over_quota(
                 where = f"queue {queue.path}"
                 limit = Shortage(where, queue.path, name, left, most, amount)
                 refusal = Refusal(Reason.QUEUE_QUOTA, Fact(Kind.FIXED), limit=limit)
-                return refusal, queue.quota_gate
+                return refusal, queue.quota_wait_list
     return None

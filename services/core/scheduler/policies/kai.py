@@ -34,7 +34,7 @@ def has_victims(job: Job) -> bool:
 
 def _waits(job: Job) -> bool:
     """Return whether a job may not take from others yet."""
-    return job.trial.terms.waits_s(job.application) > 0
+    return job.trial.adapter.waits_s(job.application) > 0
 
 
 def _called(job: Job) -> str:
@@ -80,7 +80,7 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
 
     return Search(
         is_victim=is_victim,
-        keeps_minimum=lambda other: _has_just_begun(other, min_runtime_s),
+        spares_minimum=lambda other: _has_just_begun(other, min_runtime_s),
         agrees=lambda _: True,
         action="preempt",
         reason=f"preempted for {_called(job)}, which has the higher priority {job.priority}",
@@ -90,7 +90,7 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
 
 def _has_just_begun(job: Job, min_runtime_s: int) -> bool:
     """Return whether a job has not run for as long as its minimum is left to."""
-    return bool(min_runtime_s) and job.trial.terms.runtime_s(job.application) < min_runtime_s
+    return bool(min_runtime_s) and job.trial.adapter.runtime_s(job.application) < min_runtime_s
 
 
 def _min_runtime(queue: Share, kind: str) -> int:
@@ -138,7 +138,7 @@ class _Reclaim:
             action="reclaim",
             reason=reason,
             in_leaf=self._has_too_much,
-            keeps_minimum=lambda other: _has_just_begun(other, self._runtime_needed(other)),
+            spares_minimum=lambda other: _has_just_begun(other, self._runtime_needed(other)),
         )
 
     def _has_too_much(self, leaf: Share) -> bool:

@@ -24,6 +24,7 @@ from typing import Self
 
 from services.core.scheduler.actions import live_actions, patience
 from services.core.scheduler.actions.gang_places import members
+from services.core.scheduler.actions.live_actions import SearchPolicy
 from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee, is_due
 from services.core.scheduler.actions.victims import evict_for
 from services.core.scheduler.constraints.guarantees import is_within, left
@@ -48,7 +49,7 @@ from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Statement
 from services.core.scheduler.statement.tentative import KEPT, PREEMPTING, Tentative
-from shared.model.reasons import Law
+from shared.model.reasons import EvictionCause
 from shared.model.resources import ResourceView, multiply
 
 MAX_ATTEMPTS = 10
@@ -58,11 +59,11 @@ _TEXTS = {
     NoChoice.SHORTFALL: allocation_log.SHORTFALL,
 }
 Alike = tuple[Queue, Shape, int, Application | None, Ask | None]
-LAWS: dict[str, live_actions.Laws] = {YUNIKORN: kai, KAI: kai}  # of what both have in common
+SEARCH_POLICIES: dict[str, SearchPolicy] = {YUNIKORN: kai, KAI: kai}  # what both share
 REASON = "preempting allocations to free up resources to run ask: "
 
 
-def look(partition: Partition) -> None:
+def begin_pass(partition: Partition) -> None:
     """Begin a pass over the actions; one that is not over yet goes on, and another follows it."""
     partition.preemption_due_ns = 0
     partition.end_claims_for_moved()
@@ -91,13 +92,13 @@ def go_on(partition: Partition) -> None:
         if is_ours:
             _preempt(partition)
         else:
-            live_actions.run(partition, names, LAWS[settings.policy], so_far)
+            live_actions.run(partition, names, SEARCH_POLICIES[settings.policy], so_far)
             if so_far.is_cut:
                 return
         so_far.next_group()
     partition.end_searches()
     if partition.preemption_enabled:
-        _look_later(partition, so_far)
+        _schedule_next(partition, so_far)
 
 
 def finish(partition: Partition) -> None:
@@ -106,7 +107,7 @@ def finish(partition: Partition) -> None:
         go_on(partition)
 
 
-def _look_later(partition: Partition, so_far: SearchPass) -> None:
+def _schedule_next(partition: Partition, so_far: SearchPass) -> None:
     """Set the look that follows a pass."""
     settings = partition.settings
     partition.check_stale_gangs()
@@ -123,7 +124,7 @@ def _preempt(partition: Partition) -> None:
         for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
             if has_guarantee(leaf):
                 partition.victims.start(partition.applications.values())
-                _look_in(search, leaf)
+                _try_leaf(search, leaf)
             else:
                 _note_unguaranteed(partition, leaf)
 
@@ -149,7 +150,7 @@ def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
         partition.check_preemption_at(max(min(next_ns), partition.now_ns + LOOK_NS))
 
 
-def _look_in(search: "Search", leaf: Queue) -> None:
+def _try_leaf(search: "Search", leaf: Queue) -> None:
     """Let MAX_ATTEMPTS asks of a leaf preempt; as many more are told that they were not tried.
 
     Of asks that are alike only the first is tried, as long as nobody preempts: what is refused to
@@ -323,7 +324,9 @@ class Search:
     def _take(self, application: Application, ask: Ask, node: Node, victims: list[Victim]) -> None:
         """Release victims for an ask, and reserve their room for it."""
         partition, taken = self.partition, [victim.allocation for victim in victims]
-        evict_for(partition, taken, application, ask, f"{REASON}{ask.key}", law=Law.GUARANTEE)
+        evict_for(
+            partition, taken, application, ask, f"{REASON}{ask.key}", law=EvictionCause.GUARANTEE
+        )
         partition.claim_freed_room(application, ask, node)
 
 

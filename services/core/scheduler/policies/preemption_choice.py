@@ -118,7 +118,7 @@ class _Choice:
         self.steps = Steps()
         self.limits: dict[Limit, int] = {}  # what may go without harm to guarantees and budgets
         self._costs: dict[Kind, Costs] = {}
-        self._going = budgets.going(trial.evicted() if budgets else ())
+        self._going = budgets.releases(trial.evicted() if budgets else ())
         self._all: list[Victim] = []
         self._rest: Iterator[Victim] | None = None
         self._found: tuple[Harm, Node, list[Victim]] | None = None
@@ -305,7 +305,7 @@ class _Choice:
     def may_take(self, victim: Victim) -> bool:
         """Return whether a victim may go, if no other does."""
         costs = dict(self.costs_of(victim))  # this may add to the limits
-        return Needs((), self.limits).are_kept(costs)
+        return Needs((), self.limits).are_within_limits(costs)
 
     def queues_fit(self) -> bool:
         """Return whether the queues have the room, as the trial has left them."""

@@ -61,7 +61,7 @@ from shared.messages.what_if import (
     WhatIf,
 )
 from shared.model.names import POD_NAME_TAG
-from shared.model.reasons import Fact, Kind, Law, Reason, Refusal
+from shared.model.reasons import EvictionCause, Fact, Kind, Reason, Refusal
 from shared.model.sentences import fact_text, text_of
 from shared.model.states import ApplicationState
 
@@ -129,7 +129,7 @@ class _Forecaster:
 
     def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
         """Return the forecast of a question. Raises UnansweredError."""
-        self._suppose(question, config)
+        self._apply(question, config)
         self._run()
         self._is_cut_short = self._left <= 0
         for asked in self._asked.values():
@@ -145,9 +145,9 @@ class _Forecaster:
         timed = [asked for asked in waiting if asked.is_new or asked.application.id in names]
         if timed:
             self._expect(timed)
-        return self._told(question, victims)
+        return self._forecast(question, victims)
 
-    def _suppose(self, question: WhatIf, config: PartitionConfig | None) -> None:
+    def _apply(self, question: WhatIf, config: PartitionConfig | None) -> None:
         """Make the changes that a question supposes (rule 5). Raises UnansweredError."""
         if config is not None:
             self._configure(config)
@@ -159,11 +159,11 @@ class _Forecaster:
         if question.drain:
             self._drain(question.drain)
         if config is not None or question.add_nodes or question.delete:
-            self._tell_of_all_waiting()
+            self._ask_of_all_waiting()
         self._submit(question)
 
-    def _told(self, question: WhatIf, victims: list[ForecastVictim]) -> Forecast:
-        told = [*map(_told, self._asked.values()), *self._rejected]
+    def _forecast(self, question: WhatIf, victims: list[ForecastVictim]) -> Forecast:
+        told = [*map(_application_forecast, self._asked.values()), *self._rejected]
         told.sort(key=lambda item: not (item.is_new or item.placed))
         return Forecast(
             done=True,
@@ -186,17 +186,17 @@ class _Forecaster:
         open_: list[str] = []
         if self._is_cut_short:
             open_.append(f"not all was tried: a forecast takes {MAX_STEPS} steps")
-        if any(victim.law == Law.QUOTA for victim in victims):
+        if any(victim.law == EvictionCause.QUOTA for victim in victims):
             open_.append("who would start in the room that queues over their max leave is not told")
         return "; ".join(open_)
 
     # --- what is asked about --------------------------------------------------------------------
 
-    def _tell_of_all_waiting(self) -> None:
+    def _ask_of_all_waiting(self) -> None:
         for application in self._partition.in_order_asking():
             if application.state in _MAY_START:
                 asks = {ask.key: ask.request for ask in application.asks()}
-                self._tell_of(application, asks)
+                self._ask_of(application, asks)
 
     def _ask_when(self, names: tuple[str, ...]) -> None:
         """Have applications told of that are there."""
@@ -204,9 +204,9 @@ class _Forecaster:
             application = self._partition.applications.get(name)
             if application is None:
                 raise UnansweredError(f"there is no application {name!r}")
-            self._tell_of(application, {ask.key: ask.request for ask in application.asks()})
+            self._ask_of(application, {ask.key: ask.request for ask in application.asks()})
 
-    def _tell_of(
+    def _ask_of(
         self, application: Application, asks: dict[str, AllocationAsk], *, is_new: bool = False
     ) -> None:
         preempted = {k for k, held in application.reservations.items() if held.has_preempted}
@@ -231,7 +231,7 @@ class _Forecaster:
             application = partition.applications.get(name)
             if application is not None and name not in known:
                 own = (ask for ask in question.asks if ask.application_id == name)
-                self._tell_of(application, {ask.allocation_key: ask for ask in own}, is_new=True)
+                self._ask_of(application, {ask.allocation_key: ask for ask in own}, is_new=True)
         asks = tuple(ask for ask in question.asks if ask.application_id in self._asked)
         self._take_in(UpdateRequest(partition.rm_id, asks=asks))
 
@@ -305,7 +305,7 @@ class _Forecaster:
                 again.setdefault(owner, {})[key] = ask
                 self._end(allocation)
         for owner, asks in again.items():
-            self._tell_of(owner, asks)
+            self._ask_of(owner, asks)
             self._take_in(UpdateRequest(partition.rm_id, asks=tuple(asks.values())))
 
     def _end(self, allocation: Allocation) -> None:
@@ -361,7 +361,7 @@ class _Forecaster:
             _pass_time(partition, max(_due_ns(partition, asked.application) for asked in waiting))
             for _ in range(MAX_LOOKS):
                 seen = len(partition.journal)
-                preemption.look(partition)
+                preemption.begin_pass(partition)
                 preemption.finish(partition)
                 self._run()
                 made = partition.journal.since(seen)
@@ -375,8 +375,8 @@ class _Forecaster:
         """Return who would go for the maxima of their queues, when these are enforced."""
         partition = self._partition
         _pass_time(partition, max(queue.quota_due_ns for queue in partition.queues.values()))
-        quota_preemption.look(partition)
-        return [told for told in self._evicted() if told.law == Law.QUOTA]
+        quota_preemption.enforce(partition)
+        return [told for told in self._evicted() if told.law == EvictionCause.QUOTA]
 
     def _evicted(self) -> list[ForecastVictim]:
         return [_victim(entry) for entry in self._news() if isinstance(entry, Preempted)]
@@ -428,7 +428,7 @@ def _head_order(group: AskGroup) -> tuple[int, ...]:
     return head.order
 
 
-def _told(asked: _Asked) -> ForecastApplication:
+def _application_forecast(asked: _Asked) -> ForecastApplication:
     application, refusal = asked.application, asked.why_not
     places = [(each.allocation_key, each.node_id) for each in asked.placed]
     places += [(held.ask.key, held.node.node_id) for held in asked.after_evictions]

@@ -19,21 +19,21 @@ _OF_QUEUE = {
     "template": "childtemplate",
     "is_leaf": "parent",
 }
-_Said = dict[str, object]
+_Settings = dict[str, object]
 
 
 @dataclass(frozen=True, slots=True)
 class Configured:
     """What is configured of a partition, by name, and of its queues, by path."""
 
-    own: _Said
-    queues: dict[str, _Said]
+    own: _Settings
+    queues: dict[str, _Settings]
 
 
 def configured(partition: Partition) -> Configured:
     """Return what is configured now."""
     return Configured(
-        _own(partition), {queue.path: _said(queue) for queue in partition.queues.values()}
+        _own(partition), {queue.path: _settings_of(queue) for queue in partition.queues.values()}
     )
 
 
@@ -48,7 +48,7 @@ def changes(partition: Partition, before: Configured) -> list[ForecastQueue]:
     return told
 
 
-def _own(partition: Partition) -> _Said:
+def _own(partition: Partition) -> _Settings:
     """Return what is configured beside the queues, by its name in the file."""
     return {
         "nodesortpolicy": (partition.nodes.order.policy, partition.nodes.order.weights),
@@ -58,12 +58,12 @@ def _own(partition: Partition) -> _Said:
     }
 
 
-def _said(queue: Queue) -> _Said:
+def _settings_of(queue: Queue) -> _Settings:
     """Return what is configured of a queue, and whether it drains or was made by placement."""
     return {name: getattr(queue, name) for name in ("status", "is_managed", *_OF_QUEUE)}
 
 
-def _change(queue: Queue, before: _Said | None) -> list[ForecastQueue]:
+def _change(queue: Queue, before: _Settings | None) -> list[ForecastQueue]:
     """Return what becomes of a queue, in one or none."""
     path, running = queue.path, len(queue.applications)
     if before is None:

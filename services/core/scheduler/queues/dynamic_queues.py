@@ -100,10 +100,10 @@ def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]
         partition.set(queue, guaranteed_resource=guaranteed)
         queue.forget_turns()
         for level in queue.lineage():
-            queueing.requeue_all(level.gate)  # who waits for it may preempt from now on
+            queueing.requeue_all(level.wait_list)  # who waits for it may preempt from now on
     if applications is not None and applications <= INT64_MAX:
         partition.set(queue, max_applications=applications)
-        queueing.requeue(queue.gate)
+        queueing.requeue(queue.wait_list)
 
 
 def _tag_resource(text: str) -> Resource | None:

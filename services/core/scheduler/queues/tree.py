@@ -218,7 +218,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
         partition.journal.record(ApplicationChanged(application))
         for tracker in dict.fromkeys((*before, *application.trackers)):
             partition.journal.record(UsageChanged(tracker))
-            queueing.requeue(tracker.gate)
+            queueing.requeue(tracker.wait_list)
     if application_ledger.rejoin_buckets(application):
         partition.record_asks(application)
 
@@ -227,7 +227,7 @@ def _requeue_all(partition: Partition) -> None:
     """Requeue everything: limits, order and the users they concern have changed."""
     _requeue_in(partition, list(partition.queues.values()))
     for tracker in partition.users.all():
-        queueing.requeue(tracker.gate)
+        queueing.requeue(tracker.wait_list)
         partition.journal.record(UsageChanged(tracker))
     for shape in list(partition.blocked_shapes):
         partition.requeue_shape(shape)
@@ -249,8 +249,8 @@ def _requeue_in(partition: Partition, queues: list[Queue]) -> None:
         else:
             queueing.enter(application)
     for queue in queues:
-        queueing.requeue_all(queue.gate)
-        queueing.requeue(queue.quota_gate)
+        queueing.requeue_all(queue.wait_list)
+        queueing.requeue(queue.quota_wait_list)
         for bucket in [each for each in queue.buckets.values() if each.is_blocked_by_nodes]:
             partition.requeue_shape(bucket.shape)
     partition.retry_replacements()

@@ -162,13 +162,13 @@ def refusals_in(queue: Queue) -> Iterator[RefusalState]:
 def refusal_of(bucket: Bucket) -> Waiting | None:
     """Return why the asks of a bucket are not allocated; None while nothing refuses them."""
     leaf = bucket.leaf
-    refusal = _told(bucket.refusal, leaf) if leaf.buckets.get(bucket.key) is bucket else None
+    refusal = _published(bucket.refusal, leaf) if leaf.buckets.get(bucket.key) is bucket else None
     if refusal is None:
         return None
     return _waits(bucket_name(bucket.shape, bucket.key[1]), refusal, bucket.refused_since_ns)
 
 
-def _told(refusal: Refusal | None, queue: Queue) -> Refusal | None:
+def _published(refusal: Refusal | None, queue: Queue) -> Refusal | None:
     """Return a refusal as it is published: while there is no node, no node is tried."""
     is_by_nodes = refusal is None or refusal.nodes is not None
     return NO_NODE if is_by_nodes and queue.root.max_resource is None else refusal
@@ -295,7 +295,7 @@ def _placeholder_counts(application: "Application") -> tuple[PlaceholderCount, .
 
 def _waiting(application: "Application") -> tuple[Waiting, ...]:
     """Return what holds the application itself back; refusals of its queue are in the queue's."""
-    refusal = application.refusal and _told(application.refusal, application.queue)
+    refusal = application.refusal and _published(application.refusal, application.queue)
     if refusal is not None:
         since = application.refused_since_ns
         return tuple(_waits(asks, refusal, since) for asks in ("placeholder", "real"))

@@ -26,7 +26,7 @@ def add_ask(application: Application, ask: Ask) -> None:
     if application.is_kai:
         note_fixed(application, request)
     count_waiting(application, request.resource_per_alloc, request.priority, 1)
-    _member_came_or_went(application, ask)
+    _count_member(application, ask)
     _was_there_at(application, request.create_time_ns)
 
 
@@ -51,13 +51,13 @@ def remove_ask(application: Application, key: str) -> Ask | None:
     subtract_into(application.pending, request.resource_per_alloc)
     application.queue.remove_pending(request.resource_per_alloc)
     _count_priority(application, request.priority, -1)
-    _member_came_or_went(application, ask)
+    _count_member(application, ask)
     if not group.asks:
         application.drop(group)
     return ask
 
 
-def set_covered(application: Application, ask: Ask, *, is_covered: bool) -> None:
+def set_in_replacement(application: Application, ask: Ask, *, is_covered: bool) -> None:
     """Let an ask wait with those that placeholders go for, or with its own kind again."""
     remove_ask(application, ask.key)
     ask.is_covered = is_covered
@@ -181,14 +181,14 @@ def count_fixed(application: Application) -> None:
     """
     if not application.is_fixed:
         return
-    before, after = application.fixed, add(application.in_use(), application.kept_room())
+    before, after = application.fixed, add(application.in_use(), application.claimed_room())
     if before == after:
         return
     application.fixed = after
     application.queue.change_fixed(before, after)
     if any(after.get(name, 0) < value for name, value in before.items()):
         for queue in application.queue.lineage():
-            queueing.requeue(queue.quota_gate)
+            queueing.requeue(queue.quota_wait_list)
 
 
 def _was_there_at(application: Application, created_ns: int) -> bool:
@@ -205,7 +205,7 @@ def _was_there_at(application: Application, created_ns: int) -> bool:
     return True
 
 
-def _member_came_or_went(application: Application, ask: Ask) -> None:
+def _count_member(application: Application, ask: Ask) -> None:
     """Find a gang's place by shares anew: what it has counts once it waits for no more."""
     if ask.request.placeholder and application.queue.settings.sort_policy == FAIR:
         queueing.reorder(application)

@@ -94,8 +94,8 @@ class Claims:
             self.change(claim, on_node=NOTHING, in_queues=after)
         elif not after:
             self.end(claim)
-            for gate in () if reserves else application.gates():
-                queueing.requeue(gate)
+            for wait_list in () if reserves else application.wait_lists():
+                queueing.requeue(wait_list)
 
     def inherit(self, claim: Claim, application: Application) -> None:
         """Give a claim of the last head gang to the next."""
@@ -171,13 +171,13 @@ class Claims:
         trackers = application.trackers if claim.counts_for_users else ()
         claim.in_queues = dict(in_queues)
         if more:
-            queue.keep(more)
+            queue.claim(more)
             for tracker in trackers:
-                tracker.keep(queue, more)
+                tracker.claim(queue, more)
         if less:
             for tracker in trackers:
-                queueing.keep_no_more_for(tracker, queue, less)
-            queueing.keep_no_more(queue, less)
+                queueing.release_user_claim(tracker, queue, less)
+            queueing.release_claim(queue, less)
         application_ledger.count_fixed(application)
 
     @staticmethod

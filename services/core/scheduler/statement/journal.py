@@ -405,7 +405,7 @@ class Preempted:
     application: Application
     allocation: Allocation
     text: str
-    law: str  # a Law, or the name of an action that has none
+    law: str  # a EvictionCause, or the name of an action that has none
     winner: Application | None = None
     ask: str = ""
 

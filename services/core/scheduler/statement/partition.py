@@ -14,7 +14,7 @@ from services.core.scheduler.model.fruitless import FruitlessSearches
 from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
-from services.core.scheduler.model.lapsing import Lapsing
+from services.core.scheduler.model.lazy_heap import LazyHeap
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
@@ -25,10 +25,10 @@ from services.core.scheduler.model.rows import (
     AskGroup,
     Bucket,
     Claim,
-    Gate,
     Node,
     Purpose,
     Queue,
+    WaitList,
 )
 from services.core.scheduler.model.run_times import RunTimes, stated_ns
 from services.core.scheduler.model.search_pass import SearchPass
@@ -171,7 +171,7 @@ class Partition:
         self.queues = self.queues or {ROOT: self.root}  # which is there without a configuration
         self.victims = VictimIndex(self.nodes)
         self.claims = Claims(self.nodes, self.journal)
-        self._to_go: Lapsing[str] = Lapsing(lambda key: self.released_ns.get(key, -1))  # victims
+        self._to_go: LazyHeap[str] = LazyHeap(lambda key: self.released_ns.get(key, -1))  # victims
         self.evicted_for: dict[str, tuple[str, str]] = {}  # by key: the application and its ask
 
     def pass_time(self, now_ns: int) -> None:
@@ -219,7 +219,7 @@ class Partition:
 
     def no_capacity(
         self, application: Application, amount: ResourceView
-    ) -> tuple[Refusal, Gate] | None:
+    ) -> tuple[Refusal, WaitList] | None:
         """Return why plugins let an application take no such amount, and where it then waits."""
         return None if self.hooks is None else self.hooks.no_capacity(application, amount)
 
@@ -417,7 +417,7 @@ class Partition:
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, amount)
         application_ledger.add_allocation(application, allocation, self.now_ns)
-        if application.keeps_minimum:
+        if application.enforces_minimum:
             self.note_minimum(application)
         self.victims.placed(application, allocation)
         self.journal.record(Allocated(application, allocation, is_new))
@@ -432,7 +432,7 @@ class Partition:
     def count_run(self, application: Application, total: Resource, *, is_placeholder: bool) -> None:
         """Count what a run placed into the sums of its application; users, nodes, queues not."""
         application_ledger.count_run(application, total, is_placeholder=is_placeholder)
-        if application.keeps_minimum:
+        if application.enforces_minimum:
             self.note_minimum(application)
 
     def count_used(self, application: Application, total: Resource) -> None:
@@ -448,7 +448,7 @@ class Partition:
             return None
         self.releasing.pop(key, None)
         self.released_ns.pop(key, None)
-        if application.keeps_minimum:
+        if application.enforces_minimum:
             self.note_minimum(application)
         self.evicted_for.pop(key, None)
         self.victims.gone(allocation)
@@ -629,7 +629,7 @@ class Partition:
         if claim is not None:
             self.end_moved(claim)
         self.victims.gone(allocation)
-        self.victims.budgets.keep(key)
+        self.victims.budgets.spare(key)
         why = application.released.pop(key)
         application.count_real(allocation, 1)
         if application.tree is not None:
@@ -1034,7 +1034,7 @@ class Partition:
 
         The ask goes on waiting, apart from those like it.
         """
-        application_ledger.set_covered(application, ask, is_covered=True)
+        application_ledger.set_in_replacement(application, ask, is_covered=True)
         claim = Claim(Purpose.PLACEHOLDERS, application, ask.key, node, ask.shape.resource)
         for placeholder in placeholders:
             key = placeholder.allocation_key
@@ -1109,8 +1109,8 @@ class Partition:
             if after is not ApplicationState.ACCEPTED:
                 queue.allocating_accepted.pop(application.id, None)
         if before in (ApplicationState.RUNNING, ApplicationState.ACCEPTED):
-            for gate in application.gates():
-                queueing.requeue(gate)
+            for wait_list in application.wait_lists():
+                queueing.requeue(wait_list)
             if application.waits_in is not None:
                 queueing.activate(application)  # what kept it may not concern it in its new state
         self.claim_for_gang(application)

@@ -286,7 +286,7 @@ class Statement(Tentative):
             _change(leaf, "preempting", amount, change)
         elif at.place in (Place.RELEASING, Place.MOVING):
             assert isinstance(pod, Allocation)
-            self.partition.victims.suppose(pod, is_gone=change > 0)
+            self.partition.victims.try_release(pod, is_gone=change > 0)
             self._expect(self.partition.nodes.nodes[pod.node_id], pod, change)
             if at.node is None:
                 _change(leaf, "preempting", amount, change)
@@ -367,7 +367,7 @@ def under_way(partition: Partition, node: Node) -> After:
     needs several, none. A reservation counts once its ask has preempted.
     """
     gone: list[Allocation] = []
-    coming = [held.coming() for held in node.reservations.values() if held.has_preempted]
+    coming = [held.incoming() for held in node.reservations.values() if held.has_preempted]
     for key, allocation in partition.victims.on(node).releasing.items():
         owner = partition.applications.get(allocation.application_id)
         if owner is None or key in owner.covering:

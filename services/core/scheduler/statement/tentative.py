@@ -119,7 +119,7 @@ Noted = tuple[bool, tuple[Shape, ...]]
 def tentative(partition: Partition) -> Iterator[None]:
     """Try anything on a partition, whole cycles too, and undo it. Nothing of it is timed."""
     hooks, restore = partition.hooks, Checkpoint(partition).restore
-    if hooks is not None and hooks.are_told:
+    if hooks is not None and hooks.are_notified:
         restore = partial(_restore, partition, hooks, restore, _pods(partition))
     with Tentative(partition.nodes) as log:
         log.did(restore)

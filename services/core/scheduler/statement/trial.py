@@ -3,7 +3,7 @@
 Nothing is copied: what is free, what queues use and which node takes what is asked of the
 partition itself. A job and its tasks are handles, made when somebody asks for them; they follow the
 statement, forward and back. What KAI's rules know of queues and jobs, and the partition does not
-hold as such, ``Terms`` says.
+hold as such, ``Adapter`` says.
 
 Amounts are tuples of integers in the order of ``Trial.names``. Source:
 docs/rules/kai.md#states-and-rooms.
@@ -30,7 +30,7 @@ from services.core.scheduler.model.rows import (
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.sums import Sums, summed
 from services.core.scheduler.nodes.node_table import NodeTable
-from services.core.scheduler.nodes.victim_budgets import Going
+from services.core.scheduler.nodes.victim_budgets import Releases
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
 from services.core.scheduler.statement.task_trees import Group
@@ -148,7 +148,7 @@ class Job:
     def _count_asks(self) -> None:
         application = self.application
         if application.reservations or application.claims:
-            self.kept = len(_nodes_kept(application))
+            self.kept = len(_reserved_nodes(application))
             self.counts[Status.PIPELINED] = self.kept
         self.waits = self.trial.waiting(self)
         self.counts[Status.PENDING] = sum([count for _, count in self.waits])
@@ -166,17 +166,17 @@ class Job:
     @cached_property
     def min_available(self) -> int:
         """Return how many tasks it starts with."""
-        return self.trial.terms.minimum(self.application)
+        return self.trial.adapter.minimum(self.application)
 
     @cached_property
     def preemptible(self) -> bool:
         """Return whether anything may be taken from it."""
-        return self.trial.terms.is_preemptible(self.application)
+        return self.trial.adapter.is_preemptible(self.application)
 
     @cached_property
     def priority(self) -> int:
         """Return the highest priority of its tasks."""
-        return self.trial.terms.priority(self.application)
+        return self.trial.adapter.priority(self.application)
 
     @cached_property
     def tasks(self) -> list[Task]:
@@ -186,13 +186,13 @@ class Job:
     @cached_property
     def group(self) -> Group[Task]:
         """Return the tree; a job without one is a single set."""
-        tree = self.trial.terms.tree(self)
+        tree = self.trial.adapter.tree(self)
         return tree or Group(self.name, self.min_available, tasks=self.tasks)
 
     @cached_property
     def is_flat(self) -> bool:
         """Return whether it is a single set of tasks that anybody may count."""
-        return self.trial.terms.is_flat(self.application)
+        return self.trial.adapter.is_flat(self.application)
 
     @property
     def active(self) -> int:
@@ -283,7 +283,7 @@ def _allocatable(quota: int, fair_share: int, limit: int) -> int:
     return limit if share == UNLIMITED else min(share, limit)
 
 
-class Terms:
+class Adapter:
     """What queues and applications are to the actions; here the defaults for what none knows."""
 
     def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
@@ -356,10 +356,10 @@ class Terms:
 class Trial:
     """Everything that actions work on."""
 
-    def __init__(self, partition: Partition, terms: Terms) -> None:
+    def __init__(self, partition: Partition, adapter: Adapter) -> None:
         self.partition = partition
         self.nodes = partition.nodes
-        self.terms = terms
+        self.adapter = adapter
         self.names = tuple(sorted(name for name in self.nodes.total if name != PODS))
         self.width = len(self.names)
         self.total = total_of(self.nodes, self.names)
@@ -377,7 +377,7 @@ class Trial:
         self.unread: dict[Job, None] = {}  # of whose pods one was moved, until this is read
         self.orders: dict[Share, list[Any]] = {}  # of victims, as they were before
         self.passed: dict[Share, int] = {}  # how many of the first of them are touched
-        self.shares = shares_of(partition.root, self.names, terms.share)
+        self.shares = shares_of(partition.root, self.names, adapter.share)
         self._fixed = {
             share: list(self.amounts(queue.fixed)) for queue, share in self.shares.items()
         }
@@ -420,11 +420,11 @@ class Trial:
 
     def waiting(self, job: Job) -> list[tuple[AskGroup, int]]:
         """Return the groups of a job's asks that wait for room, with how many do."""
-        terms, application = self.terms, job.application
+        adapter, application = self.adapter, job.application
         return [
-            (group, sum(map(terms.may_ask, group.asks.values())))
+            (group, sum(map(adapter.may_ask, group.asks.values())))
             for group in application.groups.values()
-            if terms.may_start(application, group)
+            if adapter.may_start(application, group)
         ]
 
     def tasks_of(self, job: Job) -> Iterator[Task]:
@@ -436,12 +436,12 @@ class Trial:
             node = self.nodes.nodes.get(allocation.node_id)
             resource, priority = allocation.resource_per_alloc, allocation.priority
             yield self._task(allocation, job, resource, at, priority, status, node)
-        kept = _nodes_kept(application)
+        kept = _reserved_nodes(application)
         waiting = []
         for group in application.groups.values():
-            may_start = self.terms.may_start(application, group)
+            may_start = self.adapter.may_start(application, group)
             for ask in group.asks.values():
-                waits = may_start and self.terms.may_ask(ask)
+                waits = may_start and self.adapter.may_ask(ask)
                 waiting += [ask] if waits or ask.key in kept else []
         waiting.sort(key=lambda ask: ask.sequence)
         for at, ask in enumerate(waiting, start=len(application.allocations)):
@@ -484,21 +484,21 @@ class Trial:
         self.unread[job] = None
         self.evictable.setdefault(job.queue, {})
 
-    def going(self) -> Going:
+    def releases(self) -> Releases:
         """Return who is to go by now, counted by their disruption budgets."""
-        return self.partition.victims.budgets.going(self.statement.evicted())
+        return self.partition.victims.budgets.releases(self.statement.evicted())
 
     def are_too_many(self, tasks: Iterable[Task]) -> bool:
         """Return whether more go by now than disruption budgets of these tasks let."""
         has_budgets = bool(self.partition.victims.budgets)
-        return has_budgets and self.going().are_too_many(task.name for task in tasks)
+        return has_budgets and self.releases().are_too_many(task.name for task in tasks)
 
     # --- what plugins say -----------------------------------------------------------------------
 
     def may_take_from(self, action: str, victim: Job, job: Job) -> bool:
         """Return whether an action may take from a victim for a job: all that the victim has."""
         partition, application = self.partition, job.application
-        return self.terms.may_take_from(victim.application, application) and (
+        return self.adapter.may_take_from(victim.application, application) and (
             partition.hooks is None
             or all(
                 partition.may_take(action, held, application)
@@ -590,7 +590,7 @@ def _is_not_ready(node: Node) -> bool:
     return any(taint.key in NOT_READY for taint in node.taints)
 
 
-def _nodes_kept(application: Application) -> dict[str, Node]:
+def _reserved_nodes(application: Application) -> dict[str, Node]:
     """Return the nodes of asks that will start there when others have gone from it."""
     kept = {k: held.node for k, held in application.reservations.items() if not held.is_ordinary}
     claims = application.claims_for(Purpose.PLACEHOLDERS).items()

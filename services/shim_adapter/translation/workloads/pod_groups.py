@@ -29,7 +29,7 @@ from services.shim_adapter.translation.workloads.replicas import (
     text,
     whole,
 )
-from shared.messages.interface import NO_TOPOLOGY, GangTerms, SubGroup, TopologyConstraint
+from shared.messages.interface import NO_TOPOLOGY, GangSettings, SubGroup, TopologyConstraint
 
 COSCHEDULING = "scheduling.x-k8s.io"
 KAI = "scheduling.run.ai"
@@ -146,7 +146,7 @@ def kai_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     delay = _stated(spec, annotations, "preemptionDelay", PREEMPTION_DELAY)
     grace = _stated(spec, annotations, "stalenessGracePeriod", STALENESS_GRACE)
     subgroups, minimum = _parts(spec, name)
-    terms = GangTerms(
+    terms = GangSettings(
         subgroups,
         minimum,
         kai_topology(spec, annotations),

@@ -8,7 +8,12 @@ from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
 from shared.messages.gang_tree import GangTree, tree_of
-from shared.messages.interface import NO_TERMS, NO_TOPOLOGY, GangTerms, TopologyConstraint
+from shared.messages.interface import (
+    NO_GANG_SETTINGS,
+    NO_TOPOLOGY,
+    GangSettings,
+    TopologyConstraint,
+)
 
 MAX_PODS = 10_000
 
@@ -50,7 +55,7 @@ class Gang:
     is_preemptible: bool = True
     timeout_seconds: int = 0
     kept_from: int | None = None
-    terms: GangTerms = NO_TERMS
+    terms: GangSettings = NO_GANG_SETTINGS
     topology: TopologyConstraint = NO_TOPOLOGY  # of one that has placeholders: all its pods'
 
     @property

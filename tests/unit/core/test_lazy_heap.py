@@ -5,7 +5,7 @@ from random import Random
 import pytest
 
 from services.core.scheduler.model import rows
-from services.core.scheduler.model.lapsing import SMALL_HEAP, Lapsing
+from services.core.scheduler.model.lazy_heap import SMALL_HEAP, LazyHeap
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
@@ -22,7 +22,7 @@ from tests.unit.core.test_lane import SHORTEST
 def test_the_first_is_the_least_that_has_not_lapsed_and_the_others_take_no_room(seed):
     random = Random(seed)
     stamps, keys = dict.fromkeys(range(20), 0), {}
-    heap: Lapsing[int] = Lapsing(stamps.__getitem__)
+    heap: LazyHeap[int] = LazyHeap(stamps.__getitem__)
     for _ in range(3_000):
         item = random.randrange(20)
         stamps[item] += 1

@@ -9,7 +9,7 @@ Entry = tuple[tuple[Any, ...], int, int, Item]
 SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
 
 
-class Lapsing(Generic[Item]):
+class LazyHeap(Generic[Item]):
     """Items by key; an entry counts while ``stamp_of`` its item is what it was entered with.
 
     Limit: it sheds what has lapsed when it has twice what it had then.
