@@ -16,7 +16,7 @@ from shared.messages.protocol import Heartbeat
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host, HostOptions
 from tests.integration.test_bus import beat, kit, memory_kit, rabbit_kit  # noqa: F401 - fixtures
-from tests.patience import until
+from tests.patience import patience, until
 
 ASKER = Address("api", "asker")
 
@@ -104,13 +104,15 @@ class System:
 
     async def answer(self):
         while True:  # a replica hears who is at work, too
-            (delivery,) = await self.asker.receive(1)
+            async with patience():
+                (delivery,) = await self.asker.receive(1)
             await self.asker.ack([delivery])
             if isinstance(delivery.envelope.message, DeadLettersReplayed):
                 return delivery.envelope.message
 
     async def heard(self):
-        deliveries = await self.hearing.receive(10)
+        async with patience():
+            deliveries = await self.hearing.receive(10)
         await self.hearing.ack(deliveries)
         return [item.envelope.message.instance for item in deliveries]
 

@@ -18,6 +18,7 @@ from services.api.replica import Replica
 from services.api.routes import live
 from services.api.routes.app import make_app
 from shared.runtime import watched
+from tests.patience import patience
 from tests.table import each_row
 from tests.unit.api.test_routes import GANG, until
 from tests.unit.api.test_routes import system as running  # noqa: F401 - the fixture
@@ -292,8 +293,9 @@ async def test_a_quiet_stream_ends_when_its_token_is_taken_back(running, tokens,
     assert (await sent.get())["status"] == 200
     assert (await sent.get())["more_body"]
     tokens.write_text(lines("submit"))
-    while (part := await sent.get())["more_body"]:
-        pass
+    async with patience():
+        while (part := await sent.get())["more_body"]:
+            pass
     assert part["body"] == b""
     with suppress(ClientDisconnect, OSError):
         await answering
