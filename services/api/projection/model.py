@@ -34,6 +34,8 @@ class ApplicationView:
     allocations: dict[str, AllocationState] = field(default_factory=dict)
     swapping: dict[str, None] = field(default_factory=dict)  # asks that get a placeholder's place
     gone: dict[str, int] = field(default_factory=dict)  # pods that have gone, counted by why
+    steps: list[tuple[int, ...]] = field(default_factory=list)  # of a gang: ``timeline``
+    known_ns: int = 0  # since when, where it was there before; 0: since it came
     written: tuple[object, bytes] | None = None  # its answer, until it changes: ``api.rows``
 
     @property

@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from services.api.projection.event_settings import EventSettings
 from services.api.projection.events import EventRing
 from services.api.projection.history import History
+from services.api.projection.hour import EVERY_NS
 from services.api.projection.model import Model
 from services.api.projection.projection import Projection
 from services.api.projection.stories import Stories
@@ -37,6 +38,7 @@ class Projections:
         self.works = Works()
         self._of = {DEFAULT_PARTITION: Projection(instance)}
         self._whole: EventRing | None = None  # once there was a second partition
+        self._point_due_ns = 0  # the next point of each partition's hour
         self._is_told = False  # which partitions there are, or has asked
         self._before: dict[str, Projection] = {}  # what is shown of those that have no state yet
 
@@ -61,6 +63,9 @@ class Projections:
         self._before = {
             key: item for key, item in known.items() if item.model.partition is not None
         }
+        for key, item in self._of.items():
+            if key in known:
+                item.hour.go_on_from(known[key].hour)
 
     def follows(self, name: str) -> bool:
         """Return whether a partition follows its core now; what is shown may be of before."""
@@ -110,6 +115,9 @@ class Projections:
 
     def _new(self, name: str) -> Projection:
         projection = Projection(self.instance, name)
+        before = self._before.get(name.lower())
+        if before is not None:
+            projection.hour.go_on_from(before.hour)
         if self._whole is not None:
             projection.model.events.join(self._whole)
         return projection
@@ -118,6 +126,8 @@ class Projections:
         """Take an event in; ask each core that is not followed for a snapshot."""
         if self.history.is_due(now_ns):
             self.history.pass_time([item.settled for item in self._of.values()], now_ns)
+        if self._point_due_ns <= now_ns:
+            self._take_points(now_ns - now_ns % EVERY_NS)
         match envelope.message:
             case AtWork():
                 self.works.hear(envelope, now_ns)
@@ -137,6 +147,13 @@ class Projections:
                 pass
         outgoing = [item for one in self._of.values() for item in one.handle(envelope, now_ns)]
         return outgoing + self._asked_once()
+
+    def _take_points(self, time_ns: int) -> None:
+        """Add a point to the hour of each partition that follows its core."""
+        self._point_due_ns = time_ns + EVERY_NS
+        for projection in self._of.values():
+            if projection.is_ready:
+                projection.hour.take(projection.settled, time_ns)
 
     def _asked_once(self) -> list[Outgoing]:
         """Ask which partitions there are, the first time, unless that is known."""

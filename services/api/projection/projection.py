@@ -20,6 +20,7 @@ from dataclasses import replace
 from typing import Any
 
 from services.api.projection.event_settings import event_settings
+from services.api.projection.hour import Hour
 from services.api.projection.live import Changes
 from services.api.projection.model import ApplicationView, Model, NodeView, Refusals, UserView
 from services.api.projection.news import (
@@ -30,6 +31,7 @@ from services.api.projection.news import (
     queue_events,
     state_event,
 )
+from services.api.projection.timeline import note_step
 from shared.messages.columns import values_of
 from shared.messages.envelope import Envelope, Outgoing, core_of
 from shared.messages.interface import PodsHeld
@@ -74,6 +76,7 @@ class Projection:
         self.epoch = 0
         self.seq = 0
         self.changes = Changes()
+        self.hour = Hour()
         self._next = (1, 0)  # the seq and the part that come next
         self._asked_ns = 0
         self._is_in_doubt = False  # whether it follows the core
@@ -86,6 +89,7 @@ class Projection:
         self._ended: list[ApplicationSummary] = []
         self._superseded: dict[str, ApplicationView] = {}
         self._returned: dict[str, None] = {}  # allocations that are asks again
+        self._stepped: dict[str, None] = {}  # applications of which something has changed
         self._expiring: deque[tuple[int, Key]] = deque()  # when each of ``model.ended`` expires
         self._expired: deque[tuple[int, Key]] = deque()  # and, after that, is swept out
 
@@ -218,10 +222,14 @@ class Projection:
             self.model.events.add_all(news)
         for event in (*self._said, *self._going):
             self.model.events.add(event)
+        for name in self._stepped:
+            if name in self.model.applications:
+                note_step(self.model.applications[name], self.model.time_ns)
         for summary in self._ended:
             self._retire(summary)
         self._news, self._said, self._going, self._ended = {}, [], [], []
         self._gone, self._nodes_gone, self._superseded, self._returned = {}, {}, {}, {}
+        self._stepped = {}
         self._last = None
         self.changes.is_whole = True
 
@@ -242,6 +250,7 @@ class Projection:
         counts = self.model.evicted
         counts[eviction.law] = counts.get(eviction.law, 0) + 1
         self.changes.evictions += 1
+        self.hour.note_eviction(eviction.queue_name)
 
     def _on_pods_held(self, held: PodsHeld) -> None:
         if held.held:
@@ -338,12 +347,14 @@ class Projection:
             last = self._last.applications.get(name) if self._last is not None else None
             view = self.model.applications[name] = ApplicationView(summary)
             if last is not None:  # known from before a snapshot: only where it stands is news
-                view.gone = last.gone
+                view.gone, view.steps, view.known_ns = last.gone, last.steps, last.known_ns
                 same = last.summary.state == summary.state
                 self._note(view, last.summary, len(summary.state_log) - (not same))
             else:
+                view.known_ns = self.model.time_ns if self._last is not None else 0
                 self._note(view, None, 0)
         self.changes.note_application(self.model.applications[name])
+        self._stepped[name] = None
 
     def _note(self, view: ApplicationView, before: ApplicationSummary | None, known: int) -> None:
         """Note what is new in an application's own values; ``known`` entries of its log are not."""
@@ -441,6 +452,7 @@ class Projection:
         if view is None:
             return
         self.changes.note_application(view)
+        self._stepped[application_id] = None
         view.written = None
         known = self._known(view)
         if key not in known.asks and key not in known.swapping:
@@ -474,6 +486,7 @@ class Projection:
         self.changes.note_node(allocation.node_id)
         if view is not None:
             self.changes.note_application(view)
+            self._stepped[allocation.application_id] = None
             view.written = None
             self._note_allocation(view, allocation)
         elif allocation.is_foreign:

@@ -31,6 +31,7 @@ from services.api.routes.page import page_routes
 from services.api.routes.why import why_routes
 from services.api.routes.yunikorn import debug_routes, yunikorn_routes
 from services.api.views import progress
+from services.api.views.timeline import timeline
 from services.api.views.trace import trace_entries
 from services.api.web.answers import AnswerError, answer, error_answer
 from services.api.web.browsers import OnlyOurPages
@@ -164,6 +165,19 @@ def _muster(replica: Replica) -> APIRouter:
         if model is None or view is None:
             raise AnswerError(404, f"Application {application} not found")
         return answer(request, progress.application_detail(model, view))
+
+    @router.get(
+        "/applications/{application}/timeline",
+        summary="What became of an application when: its states, and the members of a gang",
+    )
+    async def timeline_of(
+        request: Request, application: str, partition: PartitionQuery = ""
+    ) -> Response:
+        model = replica.of_application(application, partition)
+        view = model.application(application) if model is not None else None
+        if model is None or view is None:
+            raise AnswerError(404, f"Application {application} not found")
+        return answer(request, timeline(model, view))
 
     @router.delete("/applications/{application}", summary="Delete an application and its pods")
     async def delete(

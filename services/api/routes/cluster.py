@@ -5,12 +5,13 @@ from importlib import metadata
 from fastapi import APIRouter, Request, Response
 
 from services.api.replica import OnePartition, PartitionQuery, Replica
+from services.api.views.hour import hour_of
 from services.api.views.pods import pods
 from services.api.views.topology import topology
 from services.api.web.answers import AnswerError, answer
 from services.api.web.segments import NamedRoute
 from shared.messages.commands import ChangeNodes, CommandResult, NodeSpec
-from shared.model.names import DEFAULT_PARTITION
+from shared.model.names import DEFAULT_PARTITION, ROOT
 
 
 def cluster_routes(replica: Replica) -> APIRouter:
@@ -32,6 +33,20 @@ def cluster_routes(replica: Replica) -> APIRouter:
     @router.get("/topology", summary="The domains of the nodes with what is used and free in each")
     async def domains(request: Request, partition: OnePartition = DEFAULT_PARTITION) -> Response:
         return answer(request, topology(replica.model(partition)))
+
+    @router.get(
+        "/history", summary="The last hour of a queue: what it used, what waited, evictions"
+    )
+    async def history(
+        request: Request, queue: str = ROOT, partition: OnePartition = DEFAULT_PARTITION
+    ) -> Response:
+        model = replica.model(partition)
+        projection = replica.partitions.get(partition)
+        assert projection is not None
+        value = hour_of(projection.hour, model, queue)
+        if not value["points"] and queue not in model.queues:
+            raise AnswerError(404, f"Queue {queue} not found")
+        return answer(request, value)
 
     @router.get("/version", summary="The version of what answers")
     async def version(request: Request) -> Response:

@@ -1,0 +1,63 @@
+"""How a gang came to run: how many of its members stood where, each time that changed.
+
+Steps are kept with the application, and go with it. A gang has MAX_STEPS of them: of more, every
+second one goes, not the first and not the last, so that the picture becomes coarser and keeps
+its ends.
+"""
+
+from typing import NamedTuple
+
+from services.api.projection.model import ApplicationView
+from shared.messages.interface import TerminationType
+
+MAX_STEPS = 32
+
+
+class Step(NamedTuple):
+    """How many members were where from a time on: placeholders by what became of them, then pods.
+
+    ``held`` placeholders have a place; ``ended`` pods include neither lost nor evicted ones.
+    """
+
+    time_ns: int
+    pending: int
+    held: int
+    replaced: int
+    timedout: int
+    running: int
+    ended: int
+    lost: int
+    evicted: int
+
+
+def note_step(view: ApplicationView, time_ns: int) -> None:
+    """Add a step to a gang's if it stands otherwise than at the last one."""
+    if not view.summary.placeholders:
+        return
+    step, steps = _step(view, time_ns), view.steps
+    if steps and steps[-1][1:] == step[1:]:
+        return
+    if steps and steps[-1][0] == time_ns:
+        steps[-1] = step
+    else:
+        steps.append(step)
+    if len(steps) > MAX_STEPS:
+        del steps[1:-1:2]
+
+
+def _step(view: ApplicationView, time_ns: int) -> Step:
+    groups, gone = view.summary.placeholders, view.gone
+    held = sum(group.allocated for group in groups)
+    lost = gone.get(TerminationType.UNKNOWN_TERMINATION_TYPE, 0)
+    evicted = gone.get(TerminationType.PREEMPTED_BY_SCHEDULER, 0)
+    return Step(
+        time_ns,
+        len(view.asks),
+        held,
+        sum(group.replaced for group in groups),
+        sum(group.timedout for group in groups),
+        max(0, len(view.allocations) - held),
+        sum(gone.values()) - lost - evicted,
+        lost,
+        evicted,
+    )
