@@ -584,6 +584,24 @@ def test_who_loses_the_node_that_was_freed_for_it_may_preempt_once_more():
     assert core.confirm("leaf1", "v1") == ["wants"]
 
 
+def test_what_the_first_victim_frees_in_the_queues_is_kept_until_the_last_has_gone():
+    """Else a pod on another node would take of the quota above, and the last victim go in vain."""
+    core = Cluster(
+        "{name: leaf1}",
+        guaranteed("leaf2", 4),
+        nodes={"n1": 4},
+        parent="resources: {max: {vcore: 4m}},",
+    )
+    core.run("leaf1", "v1", 2)
+    core.run("leaf1", "v2", 2)
+    core.run("leaf2", "wants", 4)
+    assert sorted(core.look()) == ["v1", "v2"]
+    core.node("n2", vcore=4)
+    core.run("leaf1", "other", 2)
+    assert core.confirm("leaf1", "v1") == []
+    assert core.confirm("leaf1", "v2") == ["wants"]
+
+
 def test_a_gang_that_is_owed_its_room_takes_it():
     core = Cluster("{name: leaf1}", guaranteed("leaf2", 6), nodes={"n1": 6})
     for at in range(3):
