@@ -292,6 +292,19 @@ def test_a_gang_with_more_placeholders_than_announced_waits_for_room_for_all_of_
     )  # fmt: skip
 
 
+def test_a_node_is_told_when_it_takes_an_ask_not_when_one_was_looked_for():
+    """In a leaf sorted fair a group joins a lane too early; the node found for it came first."""
+    few = (0, 0, 0, 1, "", 0)
+    test_long_runs_decide_what_is_decided_one_by_one.hypothesis.inner_test(
+        queue="{name: a, properties: {application.sort.policy: fair}}", beside=BESIDE[0],
+        order="fair", admission="queue", cpus=[1, 1, 1, 1, 2], gangs=[0] * 6, missing=0,
+        real_too=False, where=[0] * 6,
+        messages=[[(0, 0, 0, 1, "tg", 0), *[few] * 4, (0, 2, 0, 1, "", 0)],
+                  [(0, 0, 0, 3, "tg", 0), *[few] * 5]],
+        ends=0, reserves=False, plugins={},
+    )  # fmt: skip
+
+
 def test_asks_of_many_leaves_are_placed_in_one_run():
     core = Core(config_of("{name: a}", "{name: b}", "{name: c}"))
     core.node("n1", vcore=1000, pods=100)

@@ -160,7 +160,7 @@ class _Run:
         self._uncounted: dict[_Part, None] = {}
         self._placed: list[tuple[Application, Ask, Allocation]] = []
         self._made = 0
-        self._nodes: dict[Node, None] = {}
+        self._nodes: dict[Node, None] = {}  # that took an ask, in that order
         self._node: Node | None = None
         self._shape: Shape | None = None
         self._room = self._on_node = 0  # how many of the shape it takes for sure; has taken
@@ -244,8 +244,6 @@ class _Run:
         node = node_for(nodes, shape, backfill=self._partition.settings.backfill)
         self._node, self._shape = node, shape
         self._room = 1
-        if node is not None:
-            self._nodes[node] = None
         return node
 
     def _stays(self, node: Node, shape: Shape) -> bool:
@@ -282,6 +280,8 @@ class _Run:
 
     def _count_node(self) -> None:
         node, shape, times = self._node, self._shape, self._on_node
+        if node is not None and (self._taken or times):
+            self._nodes[node] = None
         if self._taken and node is not None:
             self._fold()
             self._partition.nodes.count_placed(node, self._taken, 1)
