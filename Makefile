@@ -150,7 +150,7 @@ ui-shots: setup ## Pictures of every view of the live page, into build/ui-shots
 	@$(PYTHON) -m tests.ui.shots $(ARGS)
 
 soak: setup ## The property tests and the seeds, many more (an hour and more)
-	@HYPOTHESIS_PROFILE=soak SIMULATED_SEEDS=2000 PEER_SEEDS=1000 PEER_FRAMES=240 TEST_SECONDS=0 $(PYTHON) -m pytest -n 2 tests/property tests/simulation $(ARGS)
+	@HYPOTHESIS_PROFILE=soak SIMULATED_SEEDS=2000 PEER_SEEDS=1000 PEER_FRAMES=240 TEST_SECONDS=0 $(PYTHON) -m pytest -n 2 tests/property tests/simulation -o faulthandler_timeout=0 $(ARGS)
 
 guards: setup ## Remove every guard of the table once: its tests must fail (minutes; ARGS='epoch quota' for some)
 	@$(PYTHON) -m tests.mutation.guards $(ARGS)

@@ -18,16 +18,17 @@ FEW, MANY = 20, 320
 SIZES = {"node terms": (50, 1_600)}  # more than are remembered
 HELD = (
     "users over their limit",
-    "queues of one user",
     "own anti-affinity",
+    "gangs that wait",
+    "queues of one user",
     "leaves, one of them",
     "node terms",
     "shapes on a full cluster",
     "behind the head gang",
-    "gangs that wait",
     "limits",
     "foreign pods",
 )
+QUICK = 3  # of these are in make test
 
 
 def cost(name: str, size: int) -> float:
@@ -36,7 +37,9 @@ def cost(name: str, size: int) -> float:
     return statistics.median(steps(lambda at=at: turn(at)) for at in range(1, 6))
 
 
-@pytest.mark.parametrize("name", HELD)
+@pytest.mark.parametrize(
+    "name", [*HELD[:QUICK], *[pytest.param(name, marks=pytest.mark.long) for name in HELD[QUICK:]]]
+)
 def test_one_operation_costs_the_same_on_a_larger_cluster(name):
     small, large = SIZES.get(name, (FEW, MANY))
     few, many = cost(name, small), cost(name, large)

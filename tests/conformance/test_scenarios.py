@@ -4,6 +4,7 @@ The file's name is the id of its case.
 """
 
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,20 @@ CROSSES = re.compile(
 )
 KINDS = {"restart", "hold", "config", "manifests"}
 ON_A_BROKER = [file for file in FILES if CROSSES.search(file.read_text())]
+QUICK = 5  # of those that cross each of these are in make test, the others in make test-long
+
+
+def _on_a_broker() -> list[object]:
+    """Return the scenarios of a broker; those beyond the first of their kind are long."""
+    seen: Counter[str] = Counter()
+    rows: list[object] = []
+    for file in ON_A_BROKER:
+        kinds = set(CROSSES.findall(file.read_text()))
+        names = {found[0] or found[1] for found in kinds}
+        is_quick = any(seen[name] < QUICK for name in names)
+        seen.update(names)
+        rows.append(file if is_quick else pytest.param(file, marks=pytest.mark.long))
+    return rows
 
 
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
@@ -34,7 +49,7 @@ async def test_a_scenario_holds_in_memory(file):
     assert result.failures == []
 
 
-@pytest.mark.parametrize("file", ON_A_BROKER, ids=lambda file: file.stem)
+@pytest.mark.parametrize("file", _on_a_broker(), ids=lambda file: file.stem)
 async def test_a_scenario_holds_on_rabbitmq(file, broker_url):
     scenario, config = load_scenario(file)
     result = await run_scenario(file, scenario, config, broker_url, SPEED)

@@ -28,6 +28,7 @@ def blocked():
     return REGISTRY.get_sample_value("muster_broker_blocks")
 
 
+@pytest.mark.long
 @pytest.mark.limit(240, "a broker of its own starts")
 async def test_publishing_waits_for_an_alarm_to_end_however_long_and_readers_go_on(
     monkeypatch, broker_to_break

@@ -98,6 +98,7 @@ async def test_a_core_recovers_a_thousand_pods_with_14_kb_of_affinity_each(clust
     await until(lambda: partition.root.allocated.get("vcore") == 1_200_000)
 
 
+@pytest.mark.long
 @on_rabbitmq
 async def test_a_core_recovers_sixty_gangs_with_250_kb_of_groups_each(cluster):
     for at in range(60):

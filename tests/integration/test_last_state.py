@@ -14,6 +14,7 @@ def health(port, path):
     return httpx.get(f"http://127.0.0.1:{port}{path}", timeout=30).status_code
 
 
+@pytest.mark.long
 @pytest.mark.xdist_group("broker")
 @pytest.mark.broker
 @pytest.mark.limit(300, "a broker of its own starts and ends, services are processes")

@@ -91,6 +91,7 @@ def test_what_was_answered_is_there_after_a_kill_and_what_runs_stays_where_it_is
         up.stop()
 
 
+@pytest.mark.long
 def test_a_second_process_on_the_same_folder_is_refused(tmp_path):
     up = OneProcess(tmp_path)
     try:
@@ -106,6 +107,7 @@ def test_a_second_process_on_the_same_folder_is_refused(tmp_path):
         up.stop()
 
 
+@pytest.mark.long
 @pytest.mark.limit(300, "five processes after one, and one after them")
 def test_what_it_keeps_moves_to_services_on_a_broker_and_back(broker_url, tmp_path):
     up = OneProcess(tmp_path)

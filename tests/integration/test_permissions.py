@@ -34,6 +34,7 @@ from tests.integration.processes import HTTP, Deployment
 from tests.patience import PATIENCE_SECONDS
 from tests.unit.api.test_routes import GANG
 
+pytestmark = pytest.mark.long
 PREFIX = "team-1"
 PASSWORDS = {service: f"password-of-{service}" for service in SERVICES}
 INBOXES = [*(name for name in SENDERS if "<" not in name), "api.one"]

@@ -38,6 +38,7 @@ def test_a_standby_core_takes_over_and_every_api_replica_answers(broker_url, tmp
         deployment.stop()
 
 
+@pytest.mark.long
 def test_a_core_that_was_paused_past_its_turn_does_no_harm(broker_url, tmp_path):
     deployment = Deployment(broker_url, tmp_path, f"pause-{uuid.uuid4().hex[:8]}")
     try:

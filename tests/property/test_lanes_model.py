@@ -11,7 +11,7 @@ def gangs(lanes: int) -> list[float]:
     return [(task.started_ns - task.submitted_ns) / S for task in tasks if task.size > 8]
 
 
-@pytest.mark.parametrize("lanes", [0, 1])
+@pytest.mark.parametrize("lanes", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_wide_gangs_wait_in_the_model_as_they_do_in_the_replay(lanes):
     """Minutes with a lane and hours without one; not to the second, as predictions are rounded."""
     preset = {"preset": "muster", "reservations": "gang" if lanes else "heads"}

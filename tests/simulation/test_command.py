@@ -1,5 +1,7 @@
 """`muster simulate`: what it says of many seeds, run one after the other or several at a time."""
 
+import pytest
+
 from services.cli.exits import Exit
 from tools.simulate.command import Seeds, simulate_seeds
 
@@ -10,6 +12,7 @@ def said_of(capsys, seeds, only=None, guard=None):
     return status, [line.split(" runs a second")[0].rpartition(",")[0] or line for line in lines]
 
 
+@pytest.mark.long
 def test_with_two_jobs_the_same_is_said_and_the_sums_are_those_of_all_runs(capsys):
     status, alone = said_of(capsys, Seeds(0, 3))
     assert (status, said_of(capsys, Seeds(0, 3, jobs=2))) == (Exit.DONE, (Exit.DONE, alone))
@@ -18,6 +21,7 @@ def test_with_two_jobs_the_same_is_said_and_the_sums_are_those_of_all_runs(capsy
     assert messages > 3 * 300
 
 
+@pytest.mark.long
 def test_with_two_jobs_a_guard_is_out_in_each_and_the_first_seed_that_fails_ends_it(capsys):
     alone = said_of(capsys, Seeds(0, 50), set(), "gang-is-whole")
     assert alone[0] == Exit.REFUSED

@@ -5,6 +5,8 @@ One run drives the scheduler itself, the other all four services on the in-memor
 
 import random
 
+import pytest
+
 from services.cli.launcher import LocalCluster
 from services.shim_adapter.service import ShimOptions
 from shared.bus.memory import MemoryBroker, MemoryBus
@@ -54,6 +56,7 @@ def random_config(seed: random.Random) -> str:
     return config_of(*leaves)
 
 
+@pytest.mark.long
 def test_a_thousand_reloads_of_the_scheduler():
     seed = random.Random(7)
     core = Core(random_config(seed))

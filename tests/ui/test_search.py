@@ -12,7 +12,7 @@ import pytest
 
 from tests.ui.browser import browser
 
-pytestmark = pytest.mark.xdist_group("site")  # which is one folder
+pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.long]  # the site is one folder
 ROOT = Path(__file__).parents[2]
 QUESTIONS = [
     [part.strip() for part in line.split("|")]

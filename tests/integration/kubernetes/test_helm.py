@@ -265,6 +265,7 @@ async def test_it_is_installed_changed_taken_back_and_removed_and_nothing_is_lef
     await cluster.is_as_before(at_first)
 
 
+@pytest.mark.long
 async def test_an_upgrade_leaves_what_the_services_and_the_people_wrote(cluster):
     """The webhook's certificates and authority, the Lease's turn, queues and tokens edited in place."""
     await cluster.install(admission={"enabled": True})
@@ -309,6 +310,7 @@ def b64(text):
     return base64.b64encode(text.encode()).decode()
 
 
+@pytest.mark.long
 async def test_what_cannot_be_changed_is_refused_with_its_name_and_the_next_upgrade_goes(cluster):
     await cluster.install()
     words = ("upgrade", "muster", str(CHART))
@@ -331,6 +333,7 @@ STEPS = (  # of docs/kubernetes.md, which says what is new after each
 )
 
 
+@pytest.mark.long
 async def test_an_upgrade_goes_one_service_after_another_as_the_page_says(cluster):
     page = (CHART.parents[1] / "docs/kubernetes.md").read_text()
     await cluster.install(image={"tag": "OLD"})
@@ -354,6 +357,7 @@ async def test_an_upgrade_goes_one_service_after_another_as_the_page_says(cluste
         ) - set(new)
 
 
+@pytest.mark.long
 async def test_two_releases_are_in_two_namespaces_and_never_in_one(cluster):
     await cluster.install(admission={"enabled": True})
     other = f"{cluster.namespace}-2"
@@ -372,6 +376,7 @@ async def test_two_releases_are_in_two_namespaces_and_never_in_one(cluster):
     await cluster.client.request("DELETE", f"/api/v1/namespaces/{other}")
 
 
+@pytest.mark.long
 async def test_a_rollback_takes_nothing_back_unseen_that_was_edited_since(cluster):
     """As docs/kubernetes.md says it: helm 3 has the tokens of then, helm 4 refuses until it is forced."""
     await cluster.install()
@@ -437,6 +442,7 @@ async def kubectl(cluster, *words, given=None):
     return done.stdout
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("pair", PAIRS.values(), ids=PAIRS)
 @pytest.mark.parametrize("how", [(), ("--server-side",)], ids=["by-itself", "server-side"])
 async def test_kubectl_applies_the_base_and_the_webhook_again_and_again_and_deletes_them(pair, how):
@@ -468,6 +474,7 @@ async def test_kubectl_applies_the_base_and_the_webhook_again_and_again_and_dele
         }
 
 
+@pytest.mark.long
 async def test_a_release_of_helm_3_goes_on_with_helm_4():
     for version in (OLD, NEW):
         program("helm", version)

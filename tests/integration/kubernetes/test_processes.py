@@ -18,6 +18,7 @@ pytestmark = pytest.mark.xdist_group("restarts")
 MEMBERS = 30  # more than there are binds at one time: the gang comes about in waves
 
 
+@pytest.mark.long
 @pytest.mark.limit(300, "three gangs, each with a service that is killed and started again")
 async def test_a_service_killed_in_mid_gang_leaves_every_pod_bound_once(broker_url, tmp_path):
     """The same service is started again; of the active shim adapter a standby takes the turn over.

@@ -3,6 +3,8 @@
 import gc
 import tracemalloc
 
+import pytest
+
 from services.shim_adapter.backends.kubernetes import cluster as cluster_module
 from tests.integration.kubernetes.test_backend import QUEUES
 from tests.kubernetes.double import Double
@@ -15,6 +17,7 @@ BYTES_A_POD = (
 )  # in all four services together, of which the pod itself is some 4 KiB of JSON
 
 
+@pytest.mark.long
 async def test_a_large_cluster_is_listed_page_by_page_in_bounded_memory(monkeypatch):
     longest = 0
     report = cluster_module.KubernetesCluster.report

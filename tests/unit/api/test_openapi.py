@@ -37,8 +37,12 @@ async def _until_up(url):
 
 @pytest.mark.parametrize(
     ("asks", "phases"),
-    [(False, "examples,fuzzing"), (True, "examples,coverage,fuzzing")],
-    ids=["asks nobody", "asks who it is"],
+    [
+        pytest.param(False, "examples,fuzzing", id="asks nobody"),
+        pytest.param(
+            True, "examples,coverage,fuzzing", id="asks who it is", marks=pytest.mark.long
+        ),
+    ],
 )
 async def test_schemathesis_finds_nothing(two, asks, phases, tmp_path):  # noqa: F811
     """There are two partitions. The edges of what a schema allows, and what it does not, are tried where

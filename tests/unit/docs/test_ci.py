@@ -39,6 +39,7 @@ def run(script, folder, tmp_path):
     )  # fmt: skip
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("where", ["github", "gitlab"])
 def test_the_example_holds(where, tmp_path):
     result = run(commands()[where], CI / "policy", tmp_path)
@@ -46,6 +47,7 @@ def test_the_example_holds(where, tmp_path):
     assert "a-gang-waits-for-its-quota" in result.stdout + result.stderr
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("before", "after", "status"),
     [("max: {vcore: 8}", "max: {vcore: 80}", 1), ("max: {vcore: 8}", "max: {vcore: -8}", 1)],

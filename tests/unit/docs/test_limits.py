@@ -148,6 +148,7 @@ def test_what_is_only_waited_for_stops_the_time(said):
     assert "test_one.py::test_waits PASSED" in said
 
 
+@pytest.mark.long
 def test_the_broker_says_its_queues_and_consumers(broker_url):
     for one in broker.running:
         lines = broker.state_of(one)

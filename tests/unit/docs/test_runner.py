@@ -33,6 +33,7 @@ def run(tmp_path):
     return run_it
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("how", ENDS)
 def test_what_never_ends_is_named(how, run):
     ended = run(
@@ -43,6 +44,7 @@ def test_what_never_ends_is_named(how, run):
     assert ("in test_it" in ended.stderr) == (how == "hangs")  # where it was
 
 
+@pytest.mark.long
 def test_a_group_has_one_worker(run):
     """Or two would build the site in one folder, and empty one API server under each other's hands."""
     ended = run(

@@ -8,7 +8,7 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("site")  # which is one folder
+pytestmark = [pytest.mark.xdist_group("site"), pytest.mark.long]  # the site is one folder
 ROOT = Path(__file__).parents[3]
 _LOADED = {"script": "src", "link": "href", "img": "src"}
 
