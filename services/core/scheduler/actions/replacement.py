@@ -215,7 +215,7 @@ def placeholder_gone(
     placeholder = application.allocations[key]
     swap = replacing.end(application, key)
     ready = partition.placeholder_changed(application, key, None)
-    partition.remove(application, key)
+    partition.remove_allocation(application, key)
     real: Allocation | None = None
     if swap is not None:
         real = _at_its_node(partition, swap)
@@ -226,6 +226,7 @@ def placeholder_gone(
     if real is not None:
         _swap_in(partition, application, real, placeholder, had_real=had_real)
     else:
+        partition.change_usage(application, placeholder.resource_per_alloc, {})
         partition.claim_for_gang(application)
         partition.check_replacements(application)
     if swap is not None and real is None:

@@ -439,7 +439,9 @@ def _multiples(room: Resource, shape: Shape) -> int:
     most = MANY
     for name, value in shape.resource.items():
         if value > 0:
-            most = min(most, room.get(name, 0) // value)
+            times = room.get(name, 0) // value
+            if times < most:  # noqa: PLR1730 - asked at every decision
+                most = times
     return most
 
 

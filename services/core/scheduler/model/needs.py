@@ -23,14 +23,14 @@ class NeedTable(Generic[K]):
     """Keys by what they need. Cost: O(1) a change on average; a question is O(rows) in numpy."""
 
     def __init__(self) -> None:
-        self._rows: dict[K, int] = {}  # in order: a key that comes later has a later row
+        self.rows: dict[K, int] = {}  # in order: a key that comes later has a later row
         self._keys: list[K | None] = []
         self._columns: dict[str, int] = {}
         self._needs: NDArray[np.int64] = np.full((_SMALL, 4), INT64_MIN, dtype=np.int64)
 
     def add(self, key: K, need: ResourceView) -> None:
         """Enter a key at the end; one that is there stays as it is."""
-        if key in self._rows:
+        if key in self.rows:
             return
         row = len(self._keys)
         if row == self._needs.shape[0]:
@@ -39,17 +39,17 @@ class NeedTable(Generic[K]):
             if value > 0:
                 column = self._column(name)
                 self._needs[row, column] = saturated(value)
-        self._rows[key] = row
+        self.rows[key] = row
         self._keys.append(key)
 
     def discard(self, key: K) -> None:
         """Take a key out, if it is there."""
-        row = self._rows.pop(key, None)
+        row = self.rows.pop(key, None)
         if row is None:
             return
         self._keys[row] = None
         self._needs[row] = INT64_MIN
-        if len(self._keys) > _SMALL + 2 * len(self._rows):
+        if len(self._keys) > _SMALL + 2 * len(self.rows):
             self._close_ranks()
 
     def fitting(self, room: ResourceView, unnamed: int = 0) -> list[K]:
@@ -57,7 +57,7 @@ class NeedTable(Generic[K]):
 
         ``unnamed`` is what there is of a type that the room does not name.
         """
-        if not self._rows:
+        if not self.rows:
             return []
         least = np.zeros(len(self._columns), dtype=np.int64)
         for name, column in self._columns.items():
@@ -67,13 +67,13 @@ class NeedTable(Generic[K]):
         return [key for row in rows.tolist() if (key := self._keys[row]) is not None]
 
     def __contains__(self, key: object) -> bool:
-        return key in self._rows
+        return key in self.rows
 
     def __iter__(self) -> Iterator[K]:
-        return iter(self._rows)
+        return iter(self.rows)
 
     def __len__(self) -> int:
-        return len(self._rows)
+        return len(self.rows)
 
     def _column(self, name: str) -> int:
         column = self._columns.get(name)
@@ -85,12 +85,12 @@ class NeedTable(Generic[K]):
         return column
 
     def _close_ranks(self) -> None:
-        kept = list(self._rows.values())
+        kept = list(self.rows.values())
         needs = np.full((max(_SMALL, 2 * len(kept)), self._needs.shape[1]), INT64_MIN)
         needs[: len(kept)] = self._needs[kept]
         self._needs = needs
-        self._keys = list(self._rows)
-        self._rows = {key: row for row, key in enumerate(self._rows)}
+        self._keys = list(self.rows)
+        self.rows = {key: row for row, key in enumerate(self.rows)}
 
 
 class Waiters(Generic[K]):
@@ -126,3 +126,7 @@ class Waiters(Generic[K]):
 
     def __len__(self) -> int:
         return len(self._others) + len(self._by_need)
+
+    def __bool__(self) -> bool:
+        """Return whether any waits: it is asked at every release."""
+        return bool(self._others or self._by_need.rows)

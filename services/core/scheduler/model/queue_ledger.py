@@ -401,7 +401,8 @@ class QueueLedger:
             promised = promised_by_type.get(name)
             if value > 0 and promised is not None:
                 share = value / promised if promised > 0 else 1.0
-                largest = max(largest, share)
+                if share > largest:  # noqa: PLR1730 - asked at every decision
+                    largest = share
         return largest
 
     def fair_max(self) -> Resource:

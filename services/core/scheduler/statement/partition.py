@@ -403,8 +403,15 @@ class Partition:
 
         ``is_new``: the resource manager does not know of it and has yet to bind it.
         """
-        amount = allocation.resource_per_alloc
-        if GPU_SHARE in amount:
+        allocation = self.add_allocation(application, allocation, node, is_new=is_new)
+        self.change_usage(application, {}, allocation.resource_per_alloc)
+        return allocation
+
+    def add_allocation(
+        self, application: Application, allocation: Allocation, node: Node, *, is_new: bool
+    ) -> Allocation:
+        """Count an allocation on its node and in its application; not in queues and users."""
+        if GPU_SHARE in allocation.resource_per_alloc:
             self.share_devices()
         if allocation.allocation_key not in node.allocations:
             self.nodes.place(node, allocation, None if is_new else allocation.devices)
@@ -413,9 +420,6 @@ class Partition:
             allocation = node.allocations[allocation.allocation_key] = self._on_devices(
                 allocation, node
             )
-        application.queue.allocate(amount)
-        for tracker in application.trackers:
-            tracker.count_in(application.queue, application.id, amount)
         application_ledger.add_allocation(application, allocation, self.now_ns)
         if application.enforces_minimum:
             self.note_minimum(application)
@@ -442,6 +446,16 @@ class Partition:
 
     def remove(self, application: Application, key: str) -> Allocation | None:
         """Take an allocation out of every ledger, or return None when there is none."""
+        allocation = self.remove_allocation(application, key)
+        if allocation is not None:
+            self.change_usage(application, allocation.resource_per_alloc, {})
+        return allocation
+
+    def remove_allocation(self, application: Application, key: str) -> Allocation | None:
+        """Take an allocation out of its node and its application; not out of queues and users.
+
+        None: there is none of that key.
+        """
         why = application.released.get(key)
         allocation = application_ledger.remove_allocation(application, key)
         if allocation is None:
@@ -453,7 +467,6 @@ class Partition:
         self.evicted_for.pop(key, None)
         self.victims.gone(allocation)
         self.victims.forget(key)
-        amount = allocation.resource_per_alloc
         is_preempted = why == TerminationType.PREEMPTED_BY_SCHEDULER
         self._remember(application, allocation, is_preempted=is_preempted)
         self.free_node(allocation)
@@ -462,14 +475,31 @@ class Partition:
         if claim is not None:
             self._moved_has_gone(claim)
         elif is_preempted:
-            application.queue.change_preempting(amount, {})
-        queueing.release(application.queue, amount)
-        is_last = not application.allocations
-        for tracker in application.trackers:
-            queueing.count_out(tracker, application.queue, application.id, amount, is_last=is_last)
+            application.queue.change_preempting(allocation.resource_per_alloc, {})
         is_node_gone = allocation.node_id not in self.nodes.nodes
         self.journal.record(AllocationEnded(application, allocation, why or "", is_node_gone))
         return allocation
+
+    def change_usage(
+        self, application: Application, before: ResourceView, after: ResourceView
+    ) -> None:
+        """Bring the usage of an application's queues and users from one amount to another.
+
+        What they blocked is requeued where something is given back. The application's allocations
+        are known already: with the last of them it runs no more.
+        """
+        if before == after:
+            return
+        queue, is_last = application.queue, not application.allocations
+        if after:
+            queue.allocate(after)
+        if before:
+            queueing.release(queue, before)
+        for tracker in application.trackers:
+            if after:
+                tracker.count_in(queue, application.id, after)
+            if before:
+                queueing.count_out(tracker, queue, application.id, before, is_last=is_last)
 
     def resize(
         self,
@@ -497,11 +527,7 @@ class Partition:
             self.nodes.place(node, allocation, stated)
             self.node_improved(node)
         self.victims.placed(application, allocation)
-        queue.allocate(resource)
-        queueing.release(queue, before)
-        for tracker in application.trackers:
-            tracker.count_in(queue, application.id, resource)
-            queueing.count_out(tracker, queue, application.id, before, is_last=False)
+        self.change_usage(application, before, resource)
         is_preempted = application.released.get(key) == TerminationType.PREEMPTED_BY_SCHEDULER
         if is_preempted and application.moved(key) is None:
             queue.change_preempting(before, resource)

@@ -92,7 +92,9 @@ def finish(
     application.placeholder_used[real.allocation_key] = placeholder.create_time_ns
     for key in real.releases:
         partition.journal.record(SwapConfirmed(application, key))
-    partition.count_in(application, real, partition.nodes.nodes[real.node_id], is_new=True)
+    node = partition.nodes.nodes[real.node_id]
+    partition.add_allocation(application, real, node, is_new=True)
+    partition.change_usage(application, placeholder.resource_per_alloc, real.resource_per_alloc)
 
 
 def count_end(application: Application, placeholder: Allocation, *, is_replaced: bool) -> None:
