@@ -196,7 +196,9 @@ class QueueLedger:
                 if value <= 0 or (most is None and queue.parent is not None):
                     continue
                 used = queue.allocated.get(name, 0) + queue.kept.get(name, 0)
-                room = min(room, ((most or 0) - used) // value)
+                times = ((most or 0) - used) // value
+                if times < room:  # noqa: PLR1730 - asked for each group of a run
+                    room = times
         return max(room, 0)
 
     def first_without_quota(

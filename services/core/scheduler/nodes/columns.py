@@ -31,6 +31,7 @@ class NodeColumns:
 
     def __init__(self) -> None:
         self.rows: list[Node] = []
+        self.all = slice(0)  # the rows of all nodes
         self.numbers: dict[str, int] = {}  # of the columns, by resource type
         self.available: Amounts = np.zeros((16, 4), dtype=np.int64, order="F")
         self.capacity: Amounts = np.zeros((16, 4), dtype=np.int64, order="F")
@@ -43,9 +44,11 @@ class NodeColumns:
         self.facts = 0  # counted up when a node comes, goes, or is another, but for its room
         self._least: tuple[int, list[int]] = (-1, [])  # capacities, by column, as of ``facts``
 
-    def make_row(self, row: int) -> None:
-        """See that there is a row of some number, at most one more than there was."""
-        if row < self.score.shape[0]:
+    def append(self, node: Node) -> None:
+        """Give a node the next row."""
+        self.rows.append(node)
+        self.all = slice(len(self.rows))
+        if node.row < self.score.shape[0]:
             return
         more = self.score.shape[0]
         self.available = np.pad(self.available, ((0, more), (0, 0)))
@@ -55,6 +58,12 @@ class NodeColumns:
         self.changed = np.pad(self.changed, (0, more))
         self.schedulable = np.pad(self.schedulable, (0, more))
         self.claimed = np.pad(self.claimed, (0, more))
+
+    def pop(self) -> Node:
+        """Take the node of the last row out, and return it."""
+        last = self.rows.pop()
+        self.all = slice(len(self.rows))
+        return last
 
     def know(self, names: Mapping[str, int]) -> None:
         """See that some types have columns."""
@@ -97,11 +106,6 @@ class NodeColumns:
                 matrix[row, numbers[name]] = saturated(value)
 
     # --- reading --------------------------------------------------------------------------------
-
-    @property
-    def all(self) -> slice:
-        """Return the rows of all nodes."""
-        return slice(len(self.rows))
 
     def schedulable_count(self) -> int:
         """Return how many nodes are schedulable."""

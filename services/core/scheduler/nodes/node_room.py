@@ -131,23 +131,33 @@ class NodeRoom:
         little.
         """
         mask = self._filters.counted.mask(shape) if among is None else among
-        if not mask.any():
+        rows = np.flatnonzero(mask)
+        if not rows.size:
             return None
+        if short_of is not None and len(short_of) == 1:
+            return self._with_most(short_of[0], rows, shape)
         times = np.ones(mask.size, dtype=np.int64)
         if short_of is None:
             times += self._times(shape, When.NOW)
         total = np.where(mask, 0.0, np.inf)
-        if short_of is not None and len(short_of) == 1:  # the node with the most of it
-            most = self._columns.amounts(short_of[0], When.NOW, self._columns.all)
-            total -= 0 if most is None else most.astype(np.float64)
-        else:
-            asked = [name for name, value in shape.resource.items() if value > 0]
-            for name in asked if short_of is None else short_of:
-                total += self._missing(name, shape.resource[name], times)
-        ties = np.flatnonzero(total == total.min())
-        row = int(ties[0] if ties.size == 1 else ties[np.argmin(self._ranks.of(ties))])
+        asked = [name for name, value in shape.resource.items() if value > 0]
+        for name in asked if short_of is None else short_of:
+            total += self._missing(name, shape.resource[name], times)
+        row = self._first_of(np.flatnonzero(total == total.min()))
         node = self._columns.rows[row]
         return node, self._lacking(node, shape, int(times[row]))
+
+    def _with_most(self, name: str, rows: Amounts, shape: Shape) -> tuple[Node, Resource]:
+        """Return the node of some rows that has the most of a type, and what it lacks for one."""
+        amounts = self._columns.amounts(name, When.NOW, rows)
+        if amounts is not None:
+            rows = rows[amounts == amounts.max()]
+        node = self._columns.rows[self._first_of(rows)]
+        return node, self._lacking(node, shape, 1)
+
+    def _first_of(self, rows: Amounts) -> int:
+        """Return the row of the node whose name comes first."""
+        return int(rows[0] if rows.size == 1 else rows[np.argmin(self._ranks.of(rows))])
 
     def _lacking(self, node: Node, shape: Shape, times: int) -> Resource:
         """Return what a node lacks for so many asks, the last of them on its devices."""

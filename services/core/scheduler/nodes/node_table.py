@@ -78,8 +78,7 @@ class NodeTable:
         node.row = len(self.rows)
         node.capacity = self.devices.announced(node.capacity)
         self.devices.count(node)
-        self.columns.make_row(node.row)
-        self.rows.append(node)
+        self.columns.append(node)
         self.nodes[node.node_id] = node
         add_into(self.total, node.capacity)
         self.columns.soft_taints += _soft_taints(node)
@@ -97,7 +96,7 @@ class NodeTable:
         if node.head_claim is not None:
             self.close(node, None)
         self.pods.count_node(node, -1)
-        last = self.rows.pop()
+        last = self.columns.pop()
         self.columns.facts += 1
         self.order.ranks.removed(node, len(self.rows))
         self._index.removed(node)
