@@ -93,7 +93,10 @@ class NodeColumns:
         """Bring a row up to date with what its node can hold, and what is expected there."""
         self.know(node.capacity)
         self._write(self.capacity, node.row, node.capacity)
-        self._write(self.expected, node.row, node.expected)
+        if node.expected:
+            self._write(self.expected, node.row, node.expected)
+        else:
+            self.expected[node.row] = 0
         self.facts += 1
 
     def _write(self, matrix: Amounts, row: int, amounts: Mapping[str, int]) -> None:

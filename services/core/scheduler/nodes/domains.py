@@ -237,6 +237,8 @@ class Domains:
 
     def _path(self, node: Node) -> Path:
         """Return a node's path in the cluster's tree; () where it lacks a label."""
+        if not self.levels:
+            return ()
         path = tuple(node.labels.get(label, "") for _, label in self.levels)
         return path if all(path) else ()
 

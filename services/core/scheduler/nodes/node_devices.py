@@ -52,7 +52,8 @@ class NodeDevices:
 
     def announced(self, capacity: ResourceView) -> Resource:
         """Return what a node announces, with the shares of its GPUs once anybody asks for some."""
-        announced = {name: value for name, value in capacity.items() if name != GPU_SHARE}
+        announced = dict(capacity)
+        announced.pop(GPU_SHARE, None)
         number = announced.get(GPU, 0)
         if self.are_shared and 0 < number <= MAX_DEVICES:
             announced[GPU_SHARE] = number * WHOLE

@@ -420,10 +420,9 @@ class PodIndex:
 
     def concern(self, shape: "Shape") -> bool:
         """Return whether any pod may matter to where a shape goes."""
-        return shape.constraints.asks_about_pods or self._may_be_repelled(shape)
-
-    def _may_be_repelled(self, shape: "Shape") -> bool:
-        return bool(shape.labels) and (self._is_stale or bool(self._owners))
+        if shape.labels and (self._is_stale or self._owners):  # others' anti-affinity
+            return True
+        return shape.constraints.asks_about_pods
 
     def _repelling(self, kind: PodKind) -> list[DomainCount]:
         """Return the counts of the pods whose anti-affinity repels a kind of pod."""
