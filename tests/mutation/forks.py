@@ -25,7 +25,7 @@ from types import CodeType, FunctionType
 
 import pytest
 
-from tests.mutation.trials import ALL_LIMIT_S, ASKED_S, MEMORY, ROOT, Verdict
+from tests.mutation.trials import ALL_LIMIT_S, ASKED_S, MEMORY, OF_A_TRIAL, ROOT, Verdict
 
 AT_ONCE = 2
 PATIENCE = 10  # a machine may be busy with others, and a test may sleep
@@ -75,7 +75,7 @@ def try_all(changes: Iterable[Change], tests: Sequence[str], told: Callable[[Fou
     """
     if not tests:
         return
-    os.environ |= {"HYPOTHESIS_PROFILE": "trial", "TEST_SECONDS": "0"}  # a trial has its own limit
+    os.environ |= OF_A_TRIAL
     loop = _Loop(changes, told)
     code = pytest.main([*OPTIONS, *tests], plugins=[loop])
     if loop.error is not None:
