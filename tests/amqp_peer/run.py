@@ -117,6 +117,17 @@ def peer(loop, faults, names=("one",)):
     return broker
 
 
+def on_a_peer(story, faults=(), names=("one",)):
+    """Run a story of a broker on a peer, in virtual time; return what it returns."""
+    loop = PeerLoop()
+    broker = peer(loop, Faults(faults), names)
+    try:
+        with virtual(loop):
+            return loop.run_until_complete(story(broker))
+    finally:
+        loop.close()
+
+
 class Entry:
     """The API replica's machine: numbers go to their partition's core."""
 

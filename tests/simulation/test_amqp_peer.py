@@ -18,9 +18,8 @@ from shared.messages.envelope import CORE, Envelope
 from shared.messages.protocol import TimerSyncRequest
 from shared.runtime.host import Host
 from shared.runtime.unread import Unread
-from tests.amqp_peer.faults import CODES, SECONDS, Fault, Faults, drawn
-from tests.amqp_peer.link import PeerLoop
-from tests.amqp_peer.run import URL, peer, run, virtual
+from tests.amqp_peer.faults import CODES, SECONDS, Fault, drawn
+from tests.amqp_peer.run import URL, on_a_peer, run
 
 RUNS = int(os.environ.get("PEER_SEEDS", "10"))  # make soak runs a thousand
 A_TEST = 5
@@ -137,17 +136,6 @@ def test_every_kind_of_fault_is_drawn():
 # --- an inbox is never deleted --------------------------------------------------------------------
 
 
-def in_virtual_time(story, faults):
-    """Run a story on a peer; return what it returns."""
-    loop = PeerLoop()
-    broker = peer(loop, Faults(faults))
-    try:
-        with virtual(loop):
-            return loop.run_until_complete(story(broker))
-    finally:
-        loop.close()
-
-
 @pytest.mark.parametrize("kind", ["slow-declare", "stall-link", "stall-broker"])
 def test_a_declare_of_eleven_seconds_loses_nothing_of_what_waits(kind):
     numbers = [f"number/{number}" for number in range(5)]
@@ -178,4 +166,4 @@ def test_a_declare_of_eleven_seconds_loses_nothing_of_what_waits(kind):
         await second.close()
         return came, broker.deleted
 
-    assert in_virtual_time(story, []) == (numbers, [])
+    assert on_a_peer(story) == (numbers, [])

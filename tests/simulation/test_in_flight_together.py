@@ -15,9 +15,7 @@ from shared.bus.rabbitmq import MAX_IN_FLIGHT, RabbitBus
 from shared.messages.envelope import API_ALL, CORE, Address, Envelope
 from shared.messages.protocol import Heartbeat, TimerSyncRequest
 from tests.amqp_peer.broker import Queue
-from tests.amqp_peer.faults import Faults
-from tests.amqp_peer.link import PeerLoop
-from tests.amqp_peer.run import URL, peer, virtual
+from tests.amqp_peer.run import URL, on_a_peer
 
 MANY = 3 * MAX_IN_FLIGHT
 
@@ -43,7 +41,7 @@ def refusing(refused):
 def told(story):
     """Run a story on a peer, with a bus that writes and one that reads; return what it returns."""
 
-    async def run():
+    async def run(broker):
         writer, reader = (RabbitBus(URL, prefix="m", name=name) for name in ("writer", "reader"))
         try:
             return await story(writer, reader, broker)
@@ -51,13 +49,7 @@ def told(story):
             await writer.close()
             await reader.close()
 
-    loop = PeerLoop()
-    broker = peer(loop, Faults([]))
-    try:
-        with virtual(loop):
-            return loop.run_until_complete(run())
-    finally:
-        loop.close()
+    return on_a_peer(run)
 
 
 async def read(inbox, count):
