@@ -71,6 +71,7 @@ CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 7.0  # at a heartbeat of 3 s; a queue's leader that stands still answers nobody
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
 ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
+EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
 _CLOSE_SECONDS = 2.0
 _OFFSET = "x-stream-offset"
@@ -122,6 +123,13 @@ def _is_refused(error: BaseException | None) -> bool:
 
 
 def _refusal(error: DeliveryError) -> BusUnavailableError:
+def _is_refused_for_good(attempts: RetryCallState) -> bool:
+    """Return whether a message was refused for as long as its publisher waits for room."""
+    message: aio_pika.Message = attempts.args[1]
+    most = REFUSED_SECONDS if message.expiration is None else EXPIRING_SECONDS
+    return (attempts.seconds_since_start or 0.0) >= most
+
+
     """Return what a message that the broker does not take is to its publisher."""
     kind = InboxFullError if _is_refused(error) else BusUnavailableError
     return kind(f"the broker refused a message: {error!r}")
@@ -336,7 +344,7 @@ class RabbitBus:
     @retry(
         retry=retry_if_exception(_is_refused),
         wait=wait_exponential(multiplier=0.01, max=0.5),
-        stop=stop_after_delay(REFUSED_SECONDS),
+        stop=_is_refused_for_good,
         reraise=True,
     )
     async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
@@ -346,6 +354,9 @@ class RabbitBus:
         """
         exchange = self._exchange
         if exchange is None:
+        One that expires for EXPIRING_SECONDS: its sender repeats it, and learns soon that the inbox
+        is full.
+
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
         async with self._answer_within(None), self._blocked.confirmed():
             key = routing_key(to, message.type or "")

@@ -834,6 +834,10 @@ class Host:
             )  # fmt: skip
             try:
                 await self._bus.publish([beat, *self._work(beat)])
+            except InboxFullError:  # the bus is there, and nothing may have been read for long
+                await self._check_place()
+                await self._clock.sleep_until(now_ns + self._options.heartbeat_ns)
+                continue
             except BusUnavailableError:
                 await asyncio.sleep(_RETRY_FIRST_SECONDS)
                 continue
@@ -861,7 +865,9 @@ class Host:
         ]  # fmt: skip
 
     async def _check_place(self) -> None:
-        """Count a heartbeat that was confirmed. Raises BusUnavailableError where none comes back.
+        """Count a heartbeat that was confirmed, or refused by a full inbox.
+
+        Raises BusUnavailableError where none comes back.
 
         What is handled meanwhile takes its time, and a process that was stopped finds what came: so
         heartbeats are counted, and only while it waits.

@@ -349,7 +349,7 @@ async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
     monkeypatch.setattr(rabbitmq, "PREFETCH", 5)
     sender, reader = await rabbit_kit.bus(), await rabbit_kit.bus()
     inbox = await reader.subscribe(CORE)
-    sent, refused = [beat(at) for at in range(200)], []
+    sent, refused = [cycle(at) for at in range(200)], []
     publish = sender._exchange.publish
 
     async def watched(*args, **options):
@@ -365,7 +365,7 @@ async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
     async with patience():
         while len(numbers) < len(sent):
             got = await inbox.receive(5)
-            numbers += [item.envelope.published_ns for item in got]
+            numbers += [item.envelope.message.cycle for item in got]
             while not refused:  # it fills up; then it is read as it is written
                 await asyncio.sleep(0.01)
             await inbox.ack(got)
