@@ -872,13 +872,14 @@ class RabbitSubscription:
 
         Batches are handled in order.
         """
-        tags = [delivery.tag for delivery in deliveries if delivery.tag in self._held]
+        tags = {delivery.tag for delivery in deliveries if delivery.tag in self._held}
         if not tags:
             return
         last = max(tags)
-        is_whole = all((kept.delivery_tag or 0) > last for kept in self._order.waiting())
-        done = [self._held[last]] if is_whole else [self._held[tag] for tag in tags]
-        for tag in [tag for tag in self._held if tag <= last] if is_whole else tags:
+        kept = (message.delivery_tag or 0 for message in self._order.waiting())
+        is_whole = all(tag > last for tag in (*kept, *(self._held.keys() - tags)))
+        done = [self._held[tag] for tag in ([last] if is_whole else sorted(tags))]
+        for tag in tags:
             del self._held[tag]
         with _away("cannot acknowledge"):
             for message in done:
