@@ -13,7 +13,7 @@ from pamqp.commands import Basic
 
 from shared.bus.amqp_message import envelope_in
 from shared.bus.arrived import Message
-from shared.bus.base import MAX_SEARCHED, DeadLetter, Wanted
+from shared.bus.base import ANSWER_SECONDS, MAX_SEARCHED, DeadLetter, Wanted
 from shared.bus.bodies import LENGTH, read_at_most, readable
 from shared.bus.dead_letters import MAX_REASON, MAX_SHOWN_BYTES
 from shared.bus.errors import PoisonError
@@ -57,6 +57,7 @@ async def found_letters(
     """Return the oldest letters that are wanted, held by a channel, and how many there are in all.
 
     MAX_SEARCHED are searched; the bodies of those that are not wanted are left on the wire.
+    Raises TimeoutError where the broker says nothing of the queue in ANSWER_SECONDS.
     """
 
     def listed(properties: Basic.Properties, length: int) -> int:
@@ -66,7 +67,7 @@ async def found_letters(
         return readable(properties, length) if is_read else MAX_SHOWN_BYTES
 
     await read_at_most(channel, listed)
-    queue = await channel.declare_queue(queue_name, passive=True)
+    queue = await channel.declare_queue(queue_name, passive=True, timeout=ANSWER_SECONDS)
     found: list[AbstractIncomingMessage] = []
     size = 0
     for _ in range(MAX_SEARCHED):

@@ -15,6 +15,7 @@ from typing import Protocol
 from shared.messages.envelope import Address, Envelope
 
 MAX_SEARCHED = 1_000
+ANSWER_SECONDS = 10.0  # for what the broker says of one queue
 REFUSED_SECONDS = 10.0  # that a publisher waits for room in an inbox
 
 

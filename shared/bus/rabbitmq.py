@@ -43,6 +43,7 @@ from shared.bus.amqp_letters import envelope_of, found_letters, letter_of, lette
 from shared.bus.amqp_message import envelope_in, message_of, routing_key
 from shared.bus.arrived import Message, hand_over
 from shared.bus.base import (
+    ANSWER_SECONDS,
     ANY_LETTER,
     MAX_SEARCHED,
     REFUSED_SECONDS,
@@ -70,8 +71,8 @@ MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the l
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 7.0  # at a heartbeat of 3 s; a queue's leader that stands still answers nobody
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
-ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
 EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
+ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
 _CLOSE_SECONDS = 2.0
 _OFFSET = "x-stream-offset"
@@ -122,7 +123,6 @@ def _is_refused(error: BaseException | None) -> bool:
     return isinstance(error, DeliveryError) and not isinstance(error, PublishError)
 
 
-def _refusal(error: DeliveryError) -> BusUnavailableError:
 def _is_refused_for_good(attempts: RetryCallState) -> bool:
     """Return whether a message was refused for as long as its publisher waits for room."""
     message: aio_pika.Message = attempts.args[1]
@@ -130,6 +130,7 @@ def _is_refused_for_good(attempts: RetryCallState) -> bool:
     return (attempts.seconds_since_start or 0.0) >= most
 
 
+def _refusal(error: DeliveryError) -> BusUnavailableError:
     """Return what a message that the broker does not take is to its publisher."""
     kind = InboxFullError if _is_refused(error) else BusUnavailableError
     return kind(f"the broker refused a message: {error!r}")
@@ -228,6 +229,9 @@ class RabbitBus:
             if not self._is_connected():
                 await self._drop()
                 await self._connect()
+            if self._closed:  # meanwhile: what was opened since is closed as well
+                await self._drop()
+                raise BusClosedError("the bus is closed")
 
     async def close(self) -> None:
         """Close both connections; what was not acknowledged comes again to the next reader."""
@@ -298,7 +302,7 @@ class RabbitBus:
                 channel = await self._open_to_read()
                 try:
                     name = topology.inbox_name(self._prefix, inbox)
-                    queue = await channel.declare_queue(name, passive=True, timeout=CONNECT_SECONDS)
+                    queue = await channel.declare_queue(name, passive=True, timeout=ANSWER_SECONDS)
                     waiting = queue.declaration_result.message_count or 0
                 finally:
                     await channel.close()
@@ -350,13 +354,13 @@ class RabbitBus:
     async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
         """Publish and wait for the confirm; a full inbox is tried again for REFUSED_SECONDS.
 
+        One that expires for EXPIRING_SECONDS: its sender repeats it, and learns soon that the inbox
+        is full.
+
         To start over with those before it would fill the inbox with what is there already.
         """
         exchange = self._exchange
         if exchange is None:
-        One that expires for EXPIRING_SECONDS: its sender repeats it, and learns soon that the inbox
-        is full.
-
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
         async with self._answer_within(None), self._blocked.confirmed():
             key = routing_key(to, message.type or "")
@@ -448,9 +452,8 @@ class RabbitBus:
             with _away("cannot connect to the broker"):
                 publishing = await self._open("publish")
                 self._consuming = await self._open("consume")
-                assert publishing.transport is not None
                 self._watching = asyncio.create_task(
-                    self._blocked.watch(publishing.transport.connection.ready)
+                    self._blocked.watch(_wire_of(publishing).ready)
                 )
                 async with self._answer_within(DECLARE_SECONDS):
                     self._publishing = await publishing.channel(
@@ -660,6 +663,13 @@ async def _close(connection: AbstractConnection) -> None:
             await connection.close()
 
 
+def _wire_of(connection: AbstractConnection) -> AbstractWire:
+    """Return what carries a connection. Raises BusUnavailableError where its owner closed it."""
+    if connection.transport is None:
+        raise BusUnavailableError("the connection was closed meanwhile")
+    return connection.transport.connection
+
+
 def _shown(address: str) -> str:
     """Return the host and port of an address."""
     rest = address.partition("://")[2].partition("/")[0].partition("?")[0]
@@ -703,14 +713,14 @@ async def _declare_queue(
 
     One that another version of Muster made with other arguments is used as it is: what it holds is
     worth more than its limits, and old and new run side by side while an upgrade goes on.
-    Without an answer in CONNECT_SECONDS the broker is away; it may stand still for a while. So it
+    Without an answer in ANSWER_SECONDS the broker is away; it may stand still for a while. So it
     is where the broker says that the queue's home is away: in a cluster it comes back, and where it
     does not, an operator decides (docs/operations.md).
     """
     channel = await connection.channel()
     try:
         return await channel.declare_queue(
-            name, durable=True, arguments=arguments, timeout=CONNECT_SECONDS
+            name, durable=True, arguments=arguments, timeout=ANSWER_SECONDS
         )
     except aio_pika.exceptions.ChannelPreconditionFailed as error:
         if "inequivalent arg" not in str(error):
@@ -868,9 +878,10 @@ class RabbitSubscription:
         )
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge a whole batch with one frame, unless one that is kept came before its last.
+        """Acknowledge a batch: with one frame, where all that came before its last is handled.
 
-        Batches are handled in order.
+        It is not where one is kept that came before, or where the batch is a part of what was
+        received, and that was brought into order.
         """
         tags = {delivery.tag for delivery in deliveries if delivery.tag in self._held}
         if not tags:
