@@ -265,6 +265,10 @@ class Channel:
         self.broker.declare_exchange(found.exchange, found.exchange_type)
         self.send(commands.Exchange.DeclareOk())
 
+    def on_exchange_delete(self, found):
+        self.broker.exchanges.pop(found.exchange, None)
+        self.send(commands.Exchange.DeleteOk())
+
     def on_queue_declare(self, found):
         queue = self.broker.declare(found, self.session)
         self.send(commands.Queue.DeclareOk(queue.name, len(queue.ready), len(queue.consumers)))

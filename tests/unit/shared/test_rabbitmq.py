@@ -1,16 +1,19 @@
 """RabbitBus call by call, on a scripted peer in virtual time: what each leaves at the broker."""
 
 import asyncio
+from dataclasses import replace
 from unittest import mock
 
 import pytest
+from pamqp import commands
 
 from shared.bus import topology
 from shared.bus.base import ANSWER_SECONDS, REFUSED_SECONDS, Wanted
-from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError
+from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
+from shared.bus.in_order import AFTER
 from shared.bus.rabbitmq import EXPIRING_SECONDS, RabbitBus
-from shared.messages.envelope import CORE, Envelope
-from shared.messages.protocol import Heartbeat, TimerSyncRequest
+from shared.messages.envelope import API_TRACE, CORE, Address, Envelope, members_of
+from shared.messages.protocol import Heartbeat, Partitions, TimerSyncRequest
 from shared.runtime.host import Host
 from tests.amqp_peer.broker import Queue
 from tests.amqp_peer.faults import Fault
@@ -152,6 +155,253 @@ def test_who_is_stopped_while_taking_dead_letters_gives_them_back():
     held, names = told(story)
     assert 0 < held < 3
     assert names == ["number/0", "number/1", "number/2"]
+
+
+def test_dead_letters_are_shown_oldest_first_as_many_as_are_asked_for_and_stay():
+    async def story(bus, broker):
+        await put_aside(bus, 3)
+        found = [await bus.dead_letters(most) for most in (0, 2, 10)]
+        return found, len(broker.queues["m.dead.core"].ready), _unacknowledged(broker)
+
+    found, waiting, held = told(story)
+    shown = [[letter.message_id for letter in one.letters] for one in found]
+    assert shown == [[], ["number/0", "number/1"], ["number/0", "number/1", "number/2"]]
+    assert [one.total for one in found] == [3, 3, 3]
+    assert (waiting, held) == (3, 0)
+    letter = found[2].letters[1]
+    assert (letter.inbox, letter.kind) == ("core.default", "TimerSyncRequest")
+    assert letter.reason == "reason of number/1"
+    assert letter.length == len(letter.body) > 0
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        (Wanted(), [0, 1, 2, 3]),
+        (Wanted(ids=frozenset({"number/1", "number/3"})), [1, 3]),
+        (Wanted(reason="of number/2"), [2]),
+        (Wanted(inbox="core.default"), [0, 1, 2, 3]),
+        (Wanted(inbox="core.other"), []),
+    ],
+)
+def test_those_dead_letters_are_taken_that_are_wanted_and_what_is_dropped_is_gone(wanted, found):
+    async def story(bus, broker):
+        await put_aside(bus, 4)
+        async with bus.take_letters("core", wanted, is_read=True) as held:
+            names = [letter.letter.message_id for letter in held]
+            read = [letter.read().message.instance for letter in held]
+            for letter in held[:1]:
+                await letter.drop()
+        left = await bus.dead_letters(10)
+        return names, read, [letter.message_id for letter in left.letters], broker
+
+    names, read, left, _ = told(story)
+    assert names == read == [f"number/{at}" for at in found]
+    assert left == [f"number/{at}" for at in range(4) if at not in found[:1]]
+
+
+def test_of_dead_letters_to_be_read_no_more_bytes_are_taken_than_are_asked_for_but_one_letter():
+    async def story(bus, _):
+        await put_aside(bus, 3)
+        size = (await bus.dead_letters(1)).letters[0].size
+        counts = []
+        for most in (1, size, 2 * size - 1, 2 * size, 0):
+            async with bus.take_letters("core", Wanted(most_bytes=most), is_read=True) as held:
+                counts.append(len(held))
+        return counts
+
+    assert told(story) == [1, 1, 1, 2, 3]
+
+
+def test_a_dead_letter_of_another_user_is_shown_and_not_read():
+    async def story(bus, broker):
+        await put_aside(bus, 1)
+        broker.queues["m.dead.core"].ready[0].properties.user_id = "another"
+        async with bus.take_letters("core", Wanted(), is_read=True) as held:
+            with pytest.raises(PoisonError, match="put aside by another, and not by u"):
+                held[0].read()
+        return (await bus.dead_letters(10)).total
+
+    assert told(story) == 1
+
+
+# --- what cannot be handled -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        (lambda item: setattr(item.properties, "message_id", None), "a message needs a message_id"),
+        (
+            lambda item: setattr(item.properties, "message_type", "Nothing"),
+            "says that it is Nothing",
+        ),
+        (lambda item: item.properties.headers.update(epoch="one"), "header epoch: a whole number"),
+        (lambda item: item.properties.headers.update(schema_version=999), "999"),
+        (lambda item: setattr(item, "body", b"\xc1"), "TimerSyncRequest"),
+    ],
+)
+def test_what_cannot_be_decoded_is_dead_lettered_and_its_neighbours_are_read(change, reason):
+    async def story(bus, broker):
+        await bus.publish([number(0), number(1), number(2)])
+        change(broker.queues[INBOX].ready[1])
+        broker.queues[INBOX].ready[2].properties.headers.pop(AFTER, None)
+        inbox = await bus.subscribe(CORE)
+        got = await received(inbox, 2)
+        await inbox.ack(got)
+        (letter,) = (await bus.dead_letters(10)).letters
+        return names_of(got), letter.reason, _unacknowledged(broker)
+
+    names, said, held = told(story)
+    assert names == ["number/0", "number/2"]
+    assert reason in said
+    assert held == 0
+
+
+def test_a_record_of_the_trace_that_cannot_be_decoded_is_left_out_and_stays_where_it_is():
+    async def story(bus, broker):
+        records = [replace(number(at), to=API_TRACE) for at in range(3)]
+        await bus.publish(records)
+        broker.queues["m.api.trace"].log[1].properties.message_id = None
+        inbox = await bus.subscribe(Address("api", "one"))
+        got = await received(inbox, 2)
+        return (
+            names_of(got),
+            (await bus.dead_letters(10)).total,
+            len(broker.queues["m.api.trace"].log),
+        )
+
+    assert told(story) == (["number/0", "number/2"], 0, 3)
+
+
+# --- what is declared -----------------------------------------------------------------------------
+
+
+def test_all_inboxes_and_queues_of_dead_letters_are_declared_and_deleted_by_name():
+    async def story(bus, broker):
+        await bus.publish([number(1, Address("core", "gpu"))])
+        before = sorted(broker.queues)
+        await bus.delete_topology(["gpu"])
+        return before, sorted(broker.queues)
+
+    before, after = told(story)
+    assert before == sorted(
+        [
+            "m.api.trace", "m.core.default", "m.core.gpu", "m.dead.api", "m.dead.core",
+            "m.dead.shim_adapter", "m.dead.timers", "m.shim_adapter.default", "m.timers.default",
+        ]
+    )  # fmt: skip
+    assert after == []
+
+
+def test_partitions_that_are_announced_have_their_inboxes_before_anyone_reads_them():
+    async def story(bus, broker):
+        message = Partitions(("default", "gpu"))
+        to = members_of("core", "all")
+        await bus.publish([Envelope("p", "Partitions", message, to, "test", published_ns=1)])
+        return [name for name in broker.queues if name.endswith(".gpu")]
+
+    assert told(story) == ["m.core.gpu", "m.timers.gpu"]
+
+
+def test_where_inboxes_are_given_nothing_is_declared_and_a_reader_binds_its_own():
+    async def story(bus, broker):
+        maker = RabbitBus(URL, prefix="m", name="maker")
+        await maker.connect()
+        await maker.close()
+        broker.bindings.clear()
+        await bus.connect()
+        bound = [list(broker.bindings)]
+        await (await bus.subscribe(CORE)).close()
+        bound.append(sorted(queue for _, _, queue in broker.bindings))
+        return bound
+
+    assert told(story, is_given=True) == [[], ["m.core.default", "m.dead.core"]]
+
+
+def test_a_queue_that_another_version_declared_is_used_as_it_is():
+    async def story(bus, broker):
+        broker.declare_exchange("m", "topic")
+        other = commands.Queue.Declare(queue=INBOX, durable=True, arguments={"x-max-length": 7})
+        queue = broker.declare(other, None)
+        await bus.publish([number(1)])
+        return broker.queues[INBOX] is queue, len(queue.ready)
+
+    assert told(story) == (True, 1)
+
+
+def test_how_full_an_inbox_is_counts_what_waits_and_four_fifths_are_full(monkeypatch):
+    monkeypatch.setattr(topology, "MAX_INBOX_MESSAGES", 5)
+
+    async def story(bus, broker):
+        found = []
+        for at in range(5):
+            await bus.publish([number(at)])
+            found.append(await bus.fill(CORE))
+        channels = sum(len(session.channels) for session in broker.sessions)
+        for _ in range(5):
+            await bus.fill(CORE)
+        return found, channels == sum(len(session.channels) for session in broker.sessions)
+
+    found, is_tidy = told(story)
+    assert [one.waiting for one in found] == [1, 2, 3, 4, 5]
+    assert [one.is_full for one in found] == [False, False, False, True, True]
+    assert is_tidy
+
+
+# --- several brokers ------------------------------------------------------------------------------
+
+
+def test_an_address_that_refuses_is_followed_by_the_next_and_all_of_them_are_tried_at_once():
+    async def story(bus, broker):
+        for name in ("one", "two"):
+            broker.nodes[name].refuses_until = 1000.0
+        begun = broker.loop.time()
+        await bus.connect()
+        return {session.node.name for session in broker.sessions}, broker.loop.time() - begun
+
+    url = "amqp://u:p@one,two,three/"
+    names, seconds = told(story, names=("one", "two", "three"), url=url)
+    assert names == {"three"}
+    assert seconds < 0.1
+
+
+def test_addresses_that_all_refuse_are_tried_for_ten_seconds_in_rounds_with_pauses_that_grow():
+    async def story(bus, broker):
+        tried = []
+        for node in broker.nodes.values():
+            node.refuses_until = 1000.0
+        connecting = broker.loop.connecting
+
+        async def watched(host, port, link):
+            tried.append(broker.loop.time())
+            return await connecting(host, port, link)
+
+        broker.loop.connecting = watched
+        begun = broker.loop.time()
+        with pytest.raises(BusUnavailableError, match="cannot connect to the broker"):
+            await bus.connect()
+        return [round(at - begun, 1) for at in tried]
+
+    tried = told(story, names=("one", "two"), url="amqp://u:p@one,two/")
+    assert tried[:12:2] == tried[1:12:2] == [0.0, 0.1, 0.3, 0.7, 1.5, 2.5]
+    assert 9.0 <= tried[-1] <= 11.0
+
+
+def test_a_dead_link_takes_two_seconds_of_connecting_and_twice_as_many_after_each_round():
+    async def story(bus, broker):
+        broker.nodes["one"].held_until = 1000.0
+        begun = broker.loop.time()
+        with pytest.raises(BusUnavailableError):
+            await bus.connect()
+        seconds, later = broker.loop.time() - begun, bus._attempt_seconds()
+        broker.nodes["one"].held_until = 0.0
+        await bus.connect()
+        return seconds, later, bus._attempt_seconds()
+
+    seconds, later, again = told(story)
+    assert 2 + 4 + 8 <= seconds < 16
+    assert (later, again) == (10.0, 2.0)
 
 
 # --- a full inbox ---------------------------------------------------------------------------------
