@@ -7,14 +7,13 @@ topology again. Traps and figures: docs/rules/rabbitmq.md.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager, suppress
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import aio_pika
-import aiormq.exceptions
 import structlog
 from aio_pika.abc import (
     AbstractChannel,
@@ -22,10 +21,8 @@ from aio_pika.abc import (
     AbstractExchange,
     AbstractIncomingMessage,
     AbstractQueue,
-    UnderlayConnection,
 )
-from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPError, DeliveryError, PublishError
-from aiormq.abc import AbstractConnection as AbstractWire
+from aio_pika.exceptions import DeliveryError, PublishError
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -35,13 +32,12 @@ from tenacity import (
     stop_after_delay,
     wait_exponential,
 )
-from yarl import URL
 
 from shared.bus import topology
 from shared.bus.addresses import addresses_of, order_of
 from shared.bus.amqp_letters import envelope_of, found_letters, letter_of, letter_to_leave
-from shared.bus.amqp_message import envelope_in, message_of, routing_key
-from shared.bus.arrived import Message, hand_over
+from shared.bus.amqp_message import message_of, routing_key
+from shared.bus.arrived import Message
 from shared.bus.base import (
     ANSWER_SECONDS,
     ANY_LETTER,
@@ -49,73 +45,32 @@ from shared.bus.base import (
     REFUSED_SECONDS,
     DeadLetter,
     DeadLetters,
-    Delivery,
     Fill,
     HeldLetter,
     Wanted,
 )
 from shared.bus.blocked import Blocked
 from shared.bus.bodies import read_at_most, readable
+from shared.bus.connection import Connection, away, close, wire_of
 from shared.bus.dead_letters import count_dead_letter
-from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
-from shared.bus.in_order import AFTER, InOrder
+from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError
+from shared.bus.pace import Pace
+from shared.bus.subscription import RabbitSubscription, Source
 from shared.bus.together import Letter, publish_together
+from shared.bus.widths import Addressed, Widths, lanes_of
 from shared.messages.envelope import API_TRACE, PARTITIONED, Address, Envelope, inbox_of
 from shared.messages.protocol import Partitions
 from shared.messages.routes import SERVICES
 
 PREFETCH = 400
-MAX_IN_FLIGHT = 100
-MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
-MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the loop goes on
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 7.0  # at a heartbeat of 3 s; a queue's leader that stands still answers nobody
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
 EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
 ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
-_CLOSE_SECONDS = 2.0
-_OFFSET = "x-stream-offset"
 _CONNECTING_ENDS = stop_after_delay(CONNECT_SECONDS)
-_Source = tuple[AbstractQueue, dict[str, Any]]  # with how it is consumed
-_Addressed = tuple[aio_pika.Message, Address]
-_LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
 log = structlog.get_logger("muster.bus")
-
-
-@contextmanager
-def _away(what: str) -> Iterator[None]:
-    """Raise BusUnavailableError for whatever a lost connection throws at those who wait for it.
-
-    A connection that is closed cancels the confirms that are pending on it. The CancelledError
-    that comes of it asks no task to stop: the task itself tells it from one that does.
-    What waits otherwise gets the reason of the end, or where there is none a bare ``Exception``. It
-    gets that too when it is asked to stop in the same moment: then it stops.
-    A DeliveryError passes: the connection stands, the broker refused one message.
-    """
-    try:
-        yield
-    except DeliveryError:
-        raise
-    except (Exception, asyncio.CancelledError) as error:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
-            raise asyncio.CancelledError from error
-        reason = _reason(error)
-        if not reason:
-            raise
-        raise BusUnavailableError(f"{what}: {reason}") from error
-
-
-def _reason(error: BaseException) -> str:
-    """Return how a connection that is away says so, "" for an error that is none of its."""
-    if isinstance(error, TimeoutError):
-        return "no answer in time"
-    if isinstance(error, _LOST):
-        return repr(error)
-    if isinstance(error, asyncio.CancelledError) or type(error) is Exception:
-        return "the connection was closed meanwhile"
-    return ""
 
 
 def _is_refused(error: BaseException | None) -> bool:
@@ -134,51 +89,6 @@ def _refusal(error: DeliveryError) -> BusUnavailableError:
     """Return what a message that the broker does not take is to its publisher."""
     kind = InboxFullError if _is_refused(error) else BusUnavailableError
     return kind(f"the broker refused a message: {error!r}")
-
-
-class _Wire(aiormq.Connection):
-    """A connection that is given up when nothing came of it for one and a half heartbeats and some.
-
-    At 3 s these are 6 s: the broker sends one every 1.5 s. The library's own 12 s are more than
-    a broker's node that stands still may cost.
-    """
-
-    HEARTBEAT_GRACE_MULTIPLIER = 1.5  # type: ignore[assignment]
-
-
-class _Underlay(UnderlayConnection):
-    """What carries a connection."""
-
-    @classmethod
-    async def make_connection(
-        cls,
-        url: URL,
-        timeout: float | None = None,  # noqa: ASYNC109 - the library's
-        **kwargs: Any,
-    ) -> AbstractWire:
-        """Connect. Raises TimeoutError, OSError."""
-        connection = _Wire(url, **kwargs)
-        await asyncio.wait_for(connection.connect(), timeout)
-        await connection.ready()
-        return connection
-
-
-class _Connection(aio_pika.Connection):
-    """A connection that is closed by what opened it.
-
-    The library's own is closed by the collector, too, with a coroutine: it runs nowhere when the
-    collector runs in a thread without a loop, and there is nothing to close of one that failed.
-    """
-
-    async def connect(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the library's
-        """Connect. Raises TimeoutError, OSError."""
-        self.transport = await _Underlay.connect(
-            self.url, self._on_connection_close, timeout=timeout, **self.kwargs
-        )
-        await self._on_connected()
-
-    def __del__(self) -> None:
-        """Close nothing."""
 
 
 class RabbitBus:
@@ -243,24 +153,19 @@ class RabbitBus:
         """Return whether it was closed for good, by its owner."""
         return self._closed
 
-    async def subscribe(self, inbox: Address) -> "RabbitSubscription":
+    async def subscribe(self, inbox: Address) -> RabbitSubscription:
         """Take a place at an inbox, connecting first where needed."""
-        await self.connect()
-        connections, reading = self._connections, self._reading()
-        try:
-            with _away(f"cannot read {inbox.routing_key}"):
-                async with self._answer_within(CONNECT_SECONDS):
-                    if not self._is_given:
-                        await self._declare_partition(inbox)
-                    channel = await reading.channel()
-                    await read_at_most(channel, readable)
-                    await channel.set_qos(prefetch_count=PREFETCH)
-                    queues = await self._queues_of(channel, inbox)
-                    subscription = RabbitSubscription(self, channel, queues, inbox)
-                    await subscription.start()
-        except BusUnavailableError:
-            await self._lost(connections)
-            raise
+        async with self._connected(f"cannot read {inbox.routing_key}"):
+            reading = self._reading()
+            async with self._answer_within(CONNECT_SECONDS):
+                if not self._is_given:
+                    await self._declare_partition(inbox)
+                channel = await reading.channel()
+                await read_at_most(channel, readable)
+                await channel.set_qos(prefetch_count=PREFETCH)
+                queues = await self._queues_of(channel, inbox)
+                subscription = RabbitSubscription(self, channel, queues, inbox)
+                await subscription.start()
         return subscription
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
@@ -272,8 +177,8 @@ class RabbitBus:
         doubles with what it takes, and is one again when it refuses.
         Raises PoisonError, having published nothing, when one cannot be encoded.
         """
-        messages: list[_Addressed] = []
-        pace = _Pace()
+        messages: list[Addressed] = []
+        pace = Pace()
         for envelope in envelopes:
             messages.append((message_of(envelope), envelope.to))
             await pace.count(messages[-1][0].body)
@@ -281,7 +186,7 @@ class RabbitBus:
         assert self._exchange is not None
         connections = self._connections
         try:
-            with _away("publishing failed"):
+            with away("publishing failed"):
                 async with self._answer_within(DECLARE_SECONDS):
                     await self._declare_partitions(envelopes)
                 for batch in self._widths.batches(messages):
@@ -295,33 +200,23 @@ class RabbitBus:
 
     async def fill(self, inbox: Address) -> Fill:
         """Return how full an inbox is; one that was full takes nothing until a fifth is read."""
-        await self.connect()
-        connections = self._connections
-        try:
-            with _away(f"cannot look at {inbox.routing_key}"):
-                channel = await self._open_to_read()
-                try:
-                    name = topology.inbox_name(self._prefix, inbox)
-                    queue = await channel.declare_queue(name, passive=True, timeout=ANSWER_SECONDS)
-                    waiting = queue.declaration_result.message_count or 0
-                finally:
-                    await channel.close()
-        except BusUnavailableError:
-            await self._lost(connections)
-            raise
+        name = topology.inbox_name(self._prefix, inbox)
+        async with self._asking(f"cannot look at {inbox.routing_key}") as channel:
+            queue = await channel.declare_queue(name, passive=True, timeout=ANSWER_SECONDS)
+            waiting = queue.declaration_result.message_count or 0
         return Fill(waiting, topology.MAX_INBOX_MESSAGES * 4 // 5)
 
-    async def _publish_batch(self, batch: list[_Addressed]) -> None:
+    async def _publish_batch(self, batch: list[Addressed]) -> None:
         """Publish what may be in flight together; what is refused is tried again, in order."""
         refused = await self._refused_of(batch)
         if refused:
-            await asyncio.gather(*map(self._publish_lane, _lanes(refused)))
+            await asyncio.gather(*map(self._publish_lane, lanes_of(refused)))
         full = {to for _, to in refused}
         for to in dict.fromkeys(to for _, to in batch):
             if to.is_durable and to not in full:
                 self._widths.took(to)
 
-    async def _refused_of(self, batch: list[_Addressed]) -> list[_Addressed]:
+    async def _refused_of(self, batch: list[Addressed]) -> list[Addressed]:
         """Publish messages at once; return those that full inboxes refuse."""
         channel = self._publishing
         if channel is None:
@@ -341,7 +236,7 @@ class RabbitBus:
                 raise error
         return refused
 
-    async def _publish_lane(self, lane: list[_Addressed]) -> None:
+    async def _publish_lane(self, lane: list[Addressed]) -> None:
         for message, to in lane:
             await self._publish_one(message, to)
 
@@ -385,27 +280,17 @@ class RabbitBus:
 
         What other clients read meanwhile is missing.
         """
-        await self.connect()
-        connections = self._connections
         letters: list[DeadLetter] = []
         total = 0
-        try:
-            with _away("cannot read the dead letters"):
-                channel = await self._open_to_read()
-                try:
-                    for service in SERVICES:
-                        name = topology.dead_queue_name(self._prefix, service)
-                        left = most - len(letters)
-                        found, there = await found_letters(
-                            channel, name, service, wanted, left, is_read=False
-                        )
-                        total += there
-                        letters += [letter_of(service, message) for message in found]
-                finally:
-                    await channel.close()
-        except BusUnavailableError:
-            await self._lost(connections)
-            raise
+        async with self._asking("cannot read the dead letters") as channel:
+            for service in SERVICES:
+                name = topology.dead_queue_name(self._prefix, service)
+                left = most - len(letters)
+                found, there = await found_letters(
+                    channel, name, service, wanted, left, is_read=False
+                )
+                total += there
+                letters += [letter_of(service, message) for message in found]
         return DeadLetters(tuple(letters), total)
 
     @asynccontextmanager
@@ -413,24 +298,16 @@ class RabbitBus:
         self, service: str, wanted: Wanted, *, is_read: bool = False
     ) -> AsyncIterator[list[HeldLetter]]:
         """Hold a service's dead letters, on a channel whose end gives back what is not dropped."""
-        await self.connect()
-        connections, user = self._connections, self._user
-        name = topology.dead_queue_name(self._prefix, service)
-        try:
-            with _away("cannot take the dead letters"):
-                channel = await self._open_to_read()
-                found, _ = await found_letters(
-                    channel, name, service, wanted, MAX_SEARCHED, is_read=is_read
-                )
-        except BusUnavailableError:
-            await self._lost(connections)
-            raise
+        name, user = topology.dead_queue_name(self._prefix, service), self._user
+        async with self._connected("cannot take the dead letters"):
+            channel = await self._open_to_read()
+            found, _ = await found_letters(
+                channel, name, service, wanted, MAX_SEARCHED, is_read=is_read
+            )
         try:
             yield [_held(letter_of(service, message), message, user) for message in found]
         finally:
-            with suppress(BusUnavailableError), _away("a channel would not close"):
-                async with asyncio.timeout(_CLOSE_SECONDS):
-                    await channel.close()
+            await close(channel)
 
     # --- connecting -----------------------------------------------------------------------------
 
@@ -449,12 +326,10 @@ class RabbitBus:
     async def _connect(self) -> None:
         started = time.monotonic()
         try:
-            with _away("cannot connect to the broker"):
+            with away("cannot connect to the broker"):
                 publishing = await self._open("publish")
                 self._consuming = await self._open("consume")
-                self._watching = asyncio.create_task(
-                    self._blocked.watch(_wire_of(publishing).ready)
-                )
+                self._watching = asyncio.create_task(self._blocked.watch(wire_of(publishing).ready))
                 async with self._answer_within(DECLARE_SECONDS):
                     self._publishing = await publishing.channel(
                         publisher_confirms=True, on_return_raises=True
@@ -497,7 +372,7 @@ class RabbitBus:
                 timeout=self._attempt_seconds(),
                 client_properties={"connection_name": f"{self._name} {purpose}"},
                 heartbeat=self._heartbeat_seconds,
-                connection_class=_Connection,
+                connection_class=Connection,
             )
         except OSError as error:
             where = _shown(self._addresses[self._at])
@@ -509,6 +384,28 @@ class RabbitBus:
         self._connections.append(connection)
         connection.close_callbacks.add(self._on_closed)
         return connection
+
+    @asynccontextmanager
+    async def _connected(self, what: str) -> AsyncIterator[None]:
+        """Connect, for ``what`` is done meanwhile. Connections that are found lost are dropped."""
+        await self.connect()
+        connections = self._connections
+        try:
+            with away(what):
+                yield
+        except BusUnavailableError:
+            await self._lost(connections)
+            raise
+
+    @asynccontextmanager
+    async def _asking(self, what: str) -> AsyncIterator[AbstractChannel]:
+        """Connect, and open a channel for a question; its end gives back what it holds."""
+        async with self._connected(what):
+            channel = await self._open_to_read()
+            try:
+                yield channel
+            finally:
+                await close(channel)
 
     async def _open_to_read(self) -> AbstractChannel:
         async with self._answer_within(CONNECT_SECONDS):
@@ -587,7 +484,7 @@ class RabbitBus:
             await queue.channel.close()  # a connection has some 2,000
             self._declared[inbox] = None
 
-    async def _queues_of(self, channel: AbstractChannel, inbox: Address) -> list[_Source]:
+    async def _queues_of(self, channel: AbstractChannel, inbox: Address) -> list[Source]:
         """Return what a reader of an inbox consumes: a replica, the trace as well.
 
         Where inboxes are given, a service binds its own: a broker that starts with bindings in its
@@ -637,7 +534,7 @@ class RabbitBus:
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
-        await asyncio.gather(*map(_close, connections))
+        await asyncio.gather(*map(close, connections))
 
     async def delete_topology(self, partitions: Sequence[str] = ()) -> None:
         """Delete everything of this prefix from the broker (tests and scenarios clean up).
@@ -657,53 +554,18 @@ class RabbitBus:
         await channel.close()
 
 
-async def _close(connection: AbstractConnection) -> None:
-    with suppress(BusUnavailableError), _away("a connection would not close"):
-        async with asyncio.timeout(_CLOSE_SECONDS):
-            await connection.close()
-
-
-def _wire_of(connection: AbstractConnection) -> AbstractWire:
-    """Return what carries a connection. Raises BusUnavailableError where its owner closed it."""
-    if connection.transport is None:
-        raise BusUnavailableError("the connection was closed meanwhile")
-    return connection.transport.connection
-
-
 def _shown(address: str) -> str:
     """Return the host and port of an address."""
     rest = address.partition("://")[2].partition("/")[0].partition("?")[0]
     return rest.rpartition("@")[2]
 
 
-class _Pace:
-    """Lets the loop do what else there is after every MAX_BYTES_AT_ONCE written or read."""
-
-    def __init__(self) -> None:
-        self._bytes = 0
-
-    async def count(self, body: bytes) -> None:
-        """Count a body; now and then, let others go on."""
-        self._bytes += len(body)
-        if self._bytes >= MAX_BYTES_AT_ONCE:
-            self._bytes = 0
-            await asyncio.sleep(0)
-
-
 def _held(letter: DeadLetter, message: AbstractIncomingMessage, user: str) -> HeldLetter:
     async def drop() -> None:
-        with _away("cannot drop a dead letter"):
+        with away("cannot drop a dead letter"):
             await message.ack()
 
     return HeldLetter(letter, partial(envelope_of, message, letter.inbox, user), drop)
-
-
-def _lanes(batch: list[_Addressed]) -> list[list[_Addressed]]:
-    """Return an inbox's messages in one lane, a feed's each."""
-    lanes: dict[Address | int, list[_Addressed]] = {}
-    for at, item in enumerate(batch):
-        lanes.setdefault(item[1] if item[1].is_durable else at, []).append(item)
-    return list(lanes.values())
 
 
 async def _declare_queue(
@@ -736,182 +598,3 @@ async def _declare_queue(
                 error=str(error),
             )
         raise
-
-
-class Widths:
-    """How many messages each inbox may be given before the first of them is confirmed.
-
-    It doubles with each batch that is taken, up to MAX_IN_FLIGHT: at the full inbox that refused a
-    message the next one waits for each.
-    """
-
-    def __init__(self) -> None:
-        self._of: dict[Address, int] = {}
-
-    def took(self, to: Address) -> None:
-        """Note that an inbox has taken what it was given."""
-        self._of[to] = min(MAX_IN_FLIGHT, self._of.get(to, 1) * 2)
-
-    def refused(self, to: Address) -> None:
-        """Note that an inbox has refused a message."""
-        self._of[to] = 1
-
-    def batches(self, messages: list[_Addressed]) -> Iterator[list[_Addressed]]:
-        """Yield messages as they may be in flight together: neither too many nor too large.
-
-        Each says which of its inbox it is in flight behind. One that expires may never come:
-        nothing is in flight behind it.
-        """
-        batch: list[_Addressed] = []
-        lanes: dict[Address, list[aio_pika.Message]] = {}  # of the inboxes
-        size = 0
-        for message, to in messages:
-            size += len(message.body)
-            lane = lanes.setdefault(to, []) if to.is_durable else []
-            is_full = len(batch) == MAX_IN_FLIGHT or size > MAX_BYTES_IN_FLIGHT
-            if batch and (is_full or self._is_full(to, lane)):
-                yield batch
-                batch, lanes, size = [], {}, len(message.body)
-                lane = lanes.setdefault(to, []) if to.is_durable else []
-            if lane:
-                message.headers[AFTER] = lane[-1].message_id
-            lane.append(message)
-            batch.append((message, to))
-        if batch:
-            yield batch
-
-    def _is_full(self, to: Address, lane: list[aio_pika.Message]) -> bool:
-        """Return whether an inbox is given nothing more before it has taken what it was given."""
-        return bool(lane) and (len(lane) >= self._of.get(to, 1) or lane[-1].expiration is not None)
-
-
-class RabbitSubscription:
-    """A reader's place at a queue, or at several."""
-
-    def __init__(
-        self, bus: RabbitBus, channel: AbstractChannel, queues: list[_Source], inbox: Address
-    ) -> None:
-        self._bus = bus
-        self._channel = channel
-        self._queues = queues
-        self._inbox = inbox
-        self._arrived: asyncio.Queue[Message | None] = asyncio.Queue()
-        self._held: dict[int, Message] = {}
-        self._order: InOrder[Message] = InOrder()
-        self._is_lost = False
-
-    async def start(self) -> None:
-        """Start consuming; PREFETCH bounds what can have arrived from each queue.
-
-        A reader that the broker cancels (a queue's leader moved, a feed was deleted) has lost its
-        place as one whose channel was closed has: nothing would come to it any more.
-        """
-        self._channel.close_callbacks.add(self._on_lost)
-        underlay = await self._channel.get_underlay_channel()
-        underlay.on_consumer_cancel_callbacks.add(self._on_lost)
-        await hand_over(self._channel, self._arrived.put_nowait)
-        for queue, arguments in self._queues:
-            await queue.consume(self._on_message, arguments=arguments)
-
-    async def _on_message(self, message: Message) -> None:
-        self._arrived.put_nowait(message)
-
-    def _on_lost(self, *_: object) -> None:
-        self._is_lost = True
-        self._arrived.put_nowait(None)
-
-    async def receive(self, max_items: int) -> list[Delivery]:
-        """Wait for messages; undecodable ones are dead-lettered on the way."""
-        deliveries: list[Delivery] = []
-        pace = _Pace()
-        while not deliveries:
-            for message in await self._next(max_items):
-                delivery = await self._decoded(message)
-                if delivery is not None:
-                    deliveries.append(delivery)
-                await pace.count(message.body)
-        return deliveries
-
-    async def _next(self, max_items: int) -> list[Message]:
-        """Wait for messages; return what may be handled now, in order."""
-        now = asyncio.get_running_loop().time
-        waiting = await self._first()
-        while waiting and len(waiting) < max_items and not self._arrived.empty():
-            waiting.append(self._arrived.get_nowait())
-        found = self._order.expired(now())
-        for message in waiting:
-            if message is None or self._is_lost:
-                self._arrived.put_nowait(None)
-                error = BusClosedError if self._bus.is_closed else BusUnavailableError
-                raise error(f"the place at {self._inbox.routing_key} is lost")
-            after = "" if message.redelivered else str(message.headers.get(AFTER) or "")
-            found += self._order.take(message.message_id or "", after, message, now())
-        return found
-
-    async def _first(self) -> list[Message | None]:
-        """Wait for a message, at most until one that is kept is overdue."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout_at(self._order.due()):
-                return [await self._arrived.get()]
-        return []
-
-    async def _decoded(self, message: Message) -> Delivery | None:
-        tag = message.delivery_tag
-        assert tag is not None
-        try:
-            envelope = envelope_in(message, self._inbox)
-        except PoisonError as error:
-            # A stream keeps it: it would be dead-lettered at every start.
-            if _OFFSET in message.headers:
-                log.warning("a record of the trace cannot be read", reason=str(error))
-                await message.ack()
-            else:
-                await self._dead_letter(message, str(error))
-            return None
-        self._held[tag] = message
-        count = message.headers.get("x-delivery-count", 0)
-        return Delivery(
-            envelope,
-            tag,
-            redelivered=bool(message.redelivered),
-            delivery_count=count if isinstance(count, int) else int(bool(message.redelivered)),
-        )
-
-    async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge a batch: with one frame, where all that came before its last is handled.
-
-        It is not where one is kept that came before, or where the batch is a part of what was
-        received, and that was brought into order.
-        """
-        tags = {delivery.tag for delivery in deliveries if delivery.tag in self._held}
-        if not tags:
-            return
-        last = max(tags)
-        kept = (message.delivery_tag or 0 for message in self._order.waiting())
-        is_whole = all(tag > last for tag in (*kept, *(self._held.keys() - tags)))
-        done = [self._held[tag] for tag in ([last] if is_whole else sorted(tags))]
-        for tag in tags:
-            del self._held[tag]
-        with _away("cannot acknowledge"):
-            for message in done:
-                await message.ack(multiple=is_whole)
-
-    async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Dead-letter a message with the reason."""
-        message = self._held.pop(delivery.tag, None)
-        if message is not None:
-            await self._dead_letter(message, reason)
-
-    async def _dead_letter(self, message: Message, reason: str) -> None:
-        with _away("cannot dead-letter"):
-            await self._bus.dead_letter(message, self._inbox, reason)
-            await message.ack()
-
-    async def close(self) -> None:
-        """Leave the queue; what was not acknowledged goes to the next reader."""
-        self._channel.close_callbacks.discard(self._on_lost)
-        with suppress(BusUnavailableError), _away("a channel would not close"):
-            async with asyncio.timeout(_CLOSE_SECONDS):
-                await self._channel.close()
-        self._is_lost = True
-        self._arrived.put_nowait(None)

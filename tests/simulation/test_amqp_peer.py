@@ -13,7 +13,8 @@ import pytest
 import structlog
 
 from shared.bus.errors import BusUnavailableError
-from shared.bus.rabbitmq import RabbitBus, RabbitSubscription
+from shared.bus.rabbitmq import RabbitBus
+from shared.bus.subscription import RabbitSubscription
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.protocol import TimerSyncRequest
 from shared.runtime.host import Host

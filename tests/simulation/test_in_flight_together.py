@@ -11,7 +11,8 @@ from unittest import mock
 import pytest
 
 from shared.bus.in_order import AFTER, KEPT_SECONDS, InOrder
-from shared.bus.rabbitmq import MAX_IN_FLIGHT, RabbitBus
+from shared.bus.rabbitmq import RabbitBus
+from shared.bus.widths import MAX_IN_FLIGHT
 from shared.messages.envelope import API_ALL, CORE, Address, Envelope
 from shared.messages.protocol import Heartbeat, TimerSyncRequest
 from tests.amqp_peer.broker import Queue

@@ -1,0 +1,112 @@
+"""Connections to a broker, and how one that is lost is recognised."""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import aio_pika
+import aiormq.exceptions
+from aio_pika.abc import AbstractChannel, AbstractConnection, UnderlayConnection
+from aio_pika.exceptions import CONNECTION_EXCEPTIONS, AMQPError, DeliveryError
+from aiormq.abc import AbstractConnection as AbstractWire
+from yarl import URL
+
+from shared.bus.errors import BusUnavailableError
+
+CLOSE_SECONDS = 2.0
+_LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError, RuntimeError)
+
+
+@contextmanager
+def away(what: str) -> Iterator[None]:
+    """Raise BusUnavailableError for whatever a lost connection throws at those who wait for it.
+
+    A connection that is closed cancels the confirms that are pending on it. The CancelledError
+    that comes of it asks no task to stop: the task itself tells it from one that does.
+    What waits otherwise gets the reason of the end, or where there is none a bare ``Exception``. It
+    gets that too when it is asked to stop in the same moment: then it stops.
+    A DeliveryError passes: the connection stands, the broker refused one message.
+    """
+    try:
+        yield
+    except DeliveryError:
+        raise
+    except (Exception, asyncio.CancelledError) as error:
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
+            raise asyncio.CancelledError from error
+        reason = _reason(error)
+        if not reason:
+            raise
+        raise BusUnavailableError(f"{what}: {reason}") from error
+
+
+def _reason(error: BaseException) -> str:
+    """Return how a connection that is away says so, "" for an error that is none of its."""
+    if isinstance(error, TimeoutError):
+        return "no answer in time"
+    if isinstance(error, _LOST):
+        return repr(error)
+    if isinstance(error, asyncio.CancelledError) or type(error) is Exception:
+        return "the connection was closed meanwhile"
+    return ""
+
+
+class _Wire(aiormq.Connection):
+    """A connection that is given up when nothing came of it for one and a half heartbeats and some.
+
+    At 3 s these are 6 s: the broker sends one every 1.5 s. The library's own 12 s are more than
+    a broker's node that stands still may cost.
+    """
+
+    HEARTBEAT_GRACE_MULTIPLIER = 1.5  # type: ignore[assignment]
+
+
+class _Underlay(UnderlayConnection):
+    """What carries a connection."""
+
+    @classmethod
+    async def make_connection(
+        cls,
+        url: URL,
+        timeout: float | None = None,  # noqa: ASYNC109 - the library's
+        **kwargs: Any,
+    ) -> AbstractWire:
+        """Connect. Raises TimeoutError, OSError."""
+        connection = _Wire(url, **kwargs)
+        await asyncio.wait_for(connection.connect(), timeout)
+        await connection.ready()
+        return connection
+
+
+class Connection(aio_pika.Connection):
+    """A connection that is closed by what opened it.
+
+    The library's own is closed by the collector, too, with a coroutine: it runs nowhere when the
+    collector runs in a thread without a loop, and there is nothing to close of one that failed.
+    """
+
+    async def connect(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the library's
+        """Connect. Raises TimeoutError, OSError."""
+        self.transport = await _Underlay.connect(
+            self.url, self._on_connection_close, timeout=timeout, **self.kwargs
+        )
+        await self._on_connected()
+
+    def __del__(self) -> None:
+        """Close nothing."""
+
+
+def wire_of(connection: AbstractConnection) -> AbstractWire:
+    """Return what carries a connection. Raises BusUnavailableError where its owner closed it."""
+    if connection.transport is None:
+        raise BusUnavailableError("the connection was closed meanwhile")
+    return connection.transport.connection
+
+
+async def close(what: AbstractConnection | AbstractChannel) -> None:
+    """Close a connection or a channel, for CLOSE_SECONDS at most."""
+    with suppress(BusUnavailableError), away("it would not close"):
+        async with asyncio.timeout(CLOSE_SECONDS):
+            await what.close()

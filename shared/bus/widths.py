@@ -1,0 +1,67 @@
+"""How many messages are in flight together: as many as their inboxes take."""
+
+from collections.abc import Iterator
+
+import aio_pika
+
+from shared.bus.in_order import AFTER
+from shared.messages.envelope import Address
+
+MAX_IN_FLIGHT = 100
+MAX_BYTES_IN_FLIGHT = 32 * 1024 * 1024
+Addressed = tuple[aio_pika.Message, Address]
+
+
+class Widths:
+    """How many messages each inbox may be given before the first of them is confirmed.
+
+    It doubles with each batch that is taken, up to MAX_IN_FLIGHT: at the full inbox that refused a
+    message the next one waits for each.
+    """
+
+    def __init__(self) -> None:
+        self._of: dict[Address, int] = {}
+
+    def took(self, to: Address) -> None:
+        """Note that an inbox has taken what it was given."""
+        self._of[to] = min(MAX_IN_FLIGHT, self._of.get(to, 1) * 2)
+
+    def refused(self, to: Address) -> None:
+        """Note that an inbox has refused a message."""
+        self._of[to] = 1
+
+    def batches(self, messages: list[Addressed]) -> Iterator[list[Addressed]]:
+        """Yield messages as they may be in flight together: neither too many nor too large.
+
+        Each says which of its inbox it is in flight behind. One that expires may never come:
+        nothing is in flight behind it.
+        """
+        batch: list[Addressed] = []
+        lanes: dict[Address, list[aio_pika.Message]] = {}  # of the inboxes
+        size = 0
+        for message, to in messages:
+            size += len(message.body)
+            lane = lanes.setdefault(to, []) if to.is_durable else []
+            is_full = len(batch) == MAX_IN_FLIGHT or size > MAX_BYTES_IN_FLIGHT
+            if batch and (is_full or self._is_full(to, lane)):
+                yield batch
+                batch, lanes, size = [], {}, len(message.body)
+                lane = lanes.setdefault(to, []) if to.is_durable else []
+            if lane:
+                message.headers[AFTER] = lane[-1].message_id
+            lane.append(message)
+            batch.append((message, to))
+        if batch:
+            yield batch
+
+    def _is_full(self, to: Address, lane: list[aio_pika.Message]) -> bool:
+        """Return whether an inbox is given nothing more before it has taken what it was given."""
+        return bool(lane) and (len(lane) >= self._of.get(to, 1) or lane[-1].expiration is not None)
+
+
+def lanes_of(batch: list[Addressed]) -> list[list[Addressed]]:
+    """Return an inbox's messages in one lane, a feed's each."""
+    lanes: dict[Address | int, list[Addressed]] = {}
+    for at, item in enumerate(batch):
+        lanes.setdefault(item[1] if item[1].is_durable else at, []).append(item)
+    return list(lanes.values())
