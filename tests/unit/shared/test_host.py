@@ -939,3 +939,127 @@ async def test_each_record_of_the_trace_that_is_sent_is_a_message_of_its_own():
     await stop(task)
     names = [envelope.message_id for envelope, _ in broker.trace]
     assert len(set(names)) == len(names)
+
+
+async def test_who_has_lost_the_bus_is_not_active_until_something_comes_again():
+    """Two processes would be active at once in the figures."""
+
+    class Lost(MemoryBus):
+        is_away = False
+
+        async def subscribe(self, inbox):
+            if self.is_away:
+                raise BusUnavailableError("gone")
+            place = await super().subscribe(inbox)
+            receive = place.receive
+
+            async def until_lost(max_items):
+                if self.is_away:
+                    raise BusUnavailableError("gone")
+                return await receive(max_items)
+
+            place.receive = until_lost
+            return place
+
+    broker, machine = MemoryBroker(), Echo()
+    bus = Lost(broker)
+    host, task = await hosted(machine, broker, bus)
+    await until(lambda: host.is_active, "it is active")
+    bus.is_away = True
+    await MemoryBus(broker).publish([message(1)])
+    await until(lambda: host.away_since_ns, "it is away")
+    await until(lambda: not host.is_active, "it is not active")
+    await MemoryBus(broker).subscribe(CORE)  # takes the place meanwhile
+    bus.is_away = False
+    await until(lambda: host.is_connected, "it stands by")
+    assert not host.is_active
+    await stop(task)
+
+
+async def test_a_host_without_heartbeats_sleeps_while_nothing_comes():
+    asked = 0
+
+    class Asked(Echo):
+        def next_due_ns(self):
+            nonlocal asked
+            asked += 1
+
+    broker, machine = MemoryBroker(), Asked()
+    host, task = await hosted(machine, broker)
+    await MemoryBus(broker).publish([message(1)])
+    await until(lambda: machine.seen and host.is_waiting, "it waits")
+    before = asked
+    for _ in range(50):
+        await asyncio.sleep(0)
+    assert asked == before
+    await stop(task)
+
+
+async def test_messages_gather_for_as_long_as_the_spacing_says_and_it_hears_of_each_batch():
+    taken, slept = [], []
+
+    class Clock(SystemClock):
+        async def sleep_until(self, due_ns):
+            slept.append(due_ns)
+            await asyncio.sleep(0)
+
+    broker, machine = MemoryBroker(), Echo()
+    options = HostOptions(heartbeat_ns=0, is_tapped=False, max_batch=2)
+    host = Host(CORE, lambda: machine, MemoryBus(broker), Clock(), instance="h", options=options)
+    host._spacing = SimpleNamespace(
+        pause_ns=0, took=lambda count, **said: taken.append((count, said["is_full"]))
+    )
+    await MemoryBus(broker).publish([message(1), message(2), message(3)])
+    task = asyncio.create_task(host.run())
+    await until(lambda: len(machine.seen) == 3, "all are handled")
+    assert taken[:2] == [(2, True), (1, False)] or taken[:2] == [(2, True), (2, True)]
+    assert slept == []
+    host._spacing.pause_ns = 5
+    await MemoryBus(broker).publish([message(4), message(5)])
+    await until(lambda: len(machine.seen) == 5 and slept, "it waits before it receives")
+    await stop(task)
+
+
+async def test_what_is_put_in_counts_by_its_items_and_the_last_one_as_any_other(monkeypatch):
+    broker, machine = MemoryBroker(), Echo()
+    bus = CountingBus(broker)
+    sizes = {0: 1, 1: hosts.MAX_BATCH_ITEMS, 2: 1}
+    monkeypatch.setattr(
+        hosts, "item_count", lambda message: sizes.get(getattr(message, "cycle", 0))
+    )
+    host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=QUIET)
+    for number in range(3):
+        await host.inject(ContinueCycle(number))
+    task = asyncio.create_task(host.run())
+    await answers(broker, 3)
+    await stop(task)
+    assert bus.times == 2
+
+
+async def test_of_what_waited_for_one_who_starts_over_the_last_is_left_out_as_well():
+    broker, machine = MemoryBroker(), Echo()
+    options = HostOptions(heartbeat_ns=0, is_tapped=False, max_batch=1)
+    bus = MemoryBus(broker)
+    host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=options)
+    host._to_put_down = 3  # the heartbeat of its start is the third
+    await bus.publish([message(1), message(2)])
+    task = asyncio.create_task(host.run())
+    await until(lambda: host._to_put_down == 0, "these are left out")
+    await bus.publish([message(3)])
+    await until(lambda: machine.seen == [3], "the next one is handled")
+    await stop(task)
+
+
+async def test_figures_name_the_partition_that_they_are_of_and_not_the_default_one():
+    broker, machine = MemoryBroker(), Echo()
+    machine.figures = lambda: {"applications": 3, "nodes": {"default": 1, "gpu": 2}}
+    host, task = await hosted(machine, broker)
+    await until(lambda: host.is_at_work, "it is at work")
+    assert host.figures() == {
+        ("applications", "core", ""): 3,
+        ("nodes", "core", ""): 1,
+        ("nodes", "core", "gpu"): 2,
+    }
+    await stop(task)
+    host.is_active = False
+    assert host.figures() == {}

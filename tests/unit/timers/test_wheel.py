@@ -1,6 +1,6 @@
 """The timer wheel."""
 
-from services.timers.wheel import TimerWheel
+from services.timers.wheel import ASK_AGAIN_NS, TimerWheel
 from shared.messages.envelope import TIMERS, Envelope
 from shared.messages.protocol import (
     Heartbeat,
@@ -30,6 +30,15 @@ def test_a_wheel_that_starts_asks_for_every_timer_once():
     wheel = TimerWheel("w")
     assert [type(m) for m in send(wheel, Heartbeat("h"))] == [TimerSyncRequest]
     assert send(wheel, Heartbeat("h")) == []
+
+
+def test_a_wheel_asks_again_until_it_was_given_every_timer():
+    wheel = TimerWheel("w")
+    send(wheel, Heartbeat("h"), 5)
+    assert send(wheel, Heartbeat("h"), 4 + ASK_AGAIN_NS) == []
+    assert [type(m) for m in send(wheel, Heartbeat("h"), 5 + ASK_AGAIN_NS)] == [TimerSyncRequest]
+    send(wheel, TimerOrders(reset=True), 6 + ASK_AGAIN_NS)
+    assert send(wheel, Heartbeat("h"), 9 * ASK_AGAIN_NS) == []
 
 
 def test_timers_fire_in_order_when_they_are_due_and_never_earlier():
@@ -90,6 +99,8 @@ def test_timers_that_do_not_fit_are_counted_and_asked_for_again(monkeypatch):
     send(wheel, TimerOrders(armed=tuple(timer(str(n), n) for n in range(6))))
     assert wheel.left_out == 2
     assert any(isinstance(m, TimerSyncRequest) for m in send(wheel, Tick(), 4))
+    assert wheel.left_out == 0
+    assert send(wheel, Tick(), 4) == []
 
 
 def test_the_heap_does_not_grow_with_timers_that_no_longer_stand():
