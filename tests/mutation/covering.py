@@ -1,4 +1,4 @@
-"""Which tests run which line of the pure parts: ``python -m tests.mutation.covering``.
+"""Which tests run which line of what is mutated: ``python -m tests.mutation.covering``.
 
 Kept in ``build/covering.json``, by function, and made by one run of TESTS under coverage: of those
 that enter it MOST, or as many as take MOST_S; those that enter little else before others, and of
@@ -24,14 +24,24 @@ import pytest
 
 from tests.mutation.trials import NOT_COPIED, ROOT
 
-PURE = (
+MUTATED = (
     "services/core/scheduler",
     "services/timers/wheel.py",
     "services/shim_adapter/mirror",
     "services/api/projection",
+    "shared/runtime/host.py",
+    "shared/bus",
 )
 TESTS = ("tests/unit/core", "tests/unit/timers", "tests/unit/shim_adapter", "tests/unit/api")
-TESTS += ("tests/conformance", "-k", "not rabbitmq and not schemathesis")
+TESTS += ("tests/unit/shared", "tests/integration/test_bus.py")
+TESTS += ("tests/simulation/test_in_flight_together.py", "tests/simulation/test_amqp_peer.py")
+TESTS += (
+    "tests/conformance",
+    "-k",
+    "not rabbit and not schemathesis",
+    "-m",
+    "not broker and not long",
+)
 MOST = 200
 MOST_S = 10  # of the processor, under coverage
 OWN = 20
@@ -39,10 +49,10 @@ PLACE = ROOT / "build" / "covering.json"
 Functions = dict[str, list[str]]  # the tests of each, by "file::Class.function"
 
 
-def pure_files() -> list[Path]:
-    """Return the files of the pure parts."""
+def mutated_files() -> list[Path]:
+    """Return the files whose lines are mutated."""
     found: list[Path] = []
-    for name in PURE:
+    for name in MUTATED:
         path = ROOT / name
         found += sorted(path.rglob("*.py")) if path.is_dir() else [path]
     return found
@@ -57,7 +67,7 @@ def functions_of(path: Path) -> Iterator[tuple[str, range]]:
         for node in ast.iter_child_nodes(owner):
             if isinstance(node, ast.ClassDef):
                 owners.append((f"{prefix}{node.name}.", node))
-            elif isinstance(node, ast.FunctionDef):
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 lines = range(node.body[0].lineno, (node.end_lineno or 0) + 1)
                 yield f"{name}::{prefix}{node.name}", lines
 
@@ -66,7 +76,7 @@ class _Watch:
     """A plugin of pytest: each test is a context of the coverage, and its time is noted."""
 
     def __init__(self) -> None:
-        places = [str(ROOT / name) for name in PURE]
+        places = [str(ROOT / name) for name in MUTATED]
         places += [f"{place}/*" for place in places]
         self.coverage = coverage.Coverage(data_file=None, config_file=False, include=places)
         self.seconds: dict[str, float] = {}
@@ -88,7 +98,7 @@ def _measure() -> int:
     watch.coverage.stop()
     data = watch.coverage.get_data()
     found: Functions = {}
-    for path in pure_files():
+    for path in mutated_files():
         contexts = data.contexts_by_lineno(str(path))
         for name, lines in functions_of(path):
             found[name] = sorted(

@@ -1,4 +1,4 @@
-"""Mutants of the pure parts: Cosmic Ray's operators, one mutant a line (ADR 51).
+"""Mutants of the pure parts, the host and the buses, one a line, by Cosmic Ray (ADR 51).
 
 ``sample`` tries a fixed few of them, ``every`` all.
 
@@ -21,7 +21,7 @@ from cosmic_ray import plugins
 from cosmic_ray.ast import ast_nodes, get_ast
 from cosmic_ray.mutating import mutate_code
 
-from tests.mutation.covering import functions_of, pure_files
+from tests.mutation.covering import functions_of, mutated_files
 from tests.mutation.trials import ROOT
 
 SEED = "muster"
@@ -131,7 +131,7 @@ def _left_out(tree: ast.Module) -> set[int]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert | ast.AnnAssign | ast.Import | ast.ImportFrom):
             found.append(node)
-        elif isinstance(node, ast.FunctionDef):
+        elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             found += [node.args, *([node.returns] if node.returns else [])]
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
             found.append(node)  # a docstring
@@ -166,7 +166,10 @@ class _File:
         could = self._positions[line.number]
         at = int(line.order(f"{seed}/which"), 16) % len(could)
         name, occurrence = could[at]
-        text = mutate_code(self._source, plugins.get_operator(name)(), occurrence)
+        try:
+            text = mutate_code(self._source, plugins.get_operator(name)(), occurrence)
+        except AttributeError:  # of a tuple of exceptions of which one has a dotted name
+            return None
         before, after = self._source.splitlines(), text.splitlines() if text else []
         if len(before) != len(after):
             return None
@@ -180,7 +183,7 @@ class Mutants:
         self._seed = seed
         self._files: dict[str, _File] = {}
         self.lines: list[Line] = []
-        for path in pure_files() if paths is None else paths:
+        for path in mutated_files() if paths is None else paths:
             file = self._files[path.relative_to(ROOT).as_posix()] = _File(path)
             self.lines += [line for line in lines_of(path) if file.can_change(line)]
         self.lines.sort(key=lambda line: line.order(seed))
@@ -192,10 +195,12 @@ class Mutants:
 
 
 def room_of(path: str) -> str:
-    """Return the room of a file: a folder of the scheduler, or another pure part."""
+    """Return the room of a file: a folder of the scheduler, the buses, or another part."""
     parts = path.split("/")
     if parts[:3] == ["services", "core", "scheduler"]:
         return parts[3].removesuffix(".py")
+    if parts[:2] == ["shared", "bus"]:
+        return "bus"
     return "/".join(parts[1:3]).removesuffix(".py")
 
 

@@ -8,10 +8,19 @@ from pathlib import Path
 import pytest
 
 from tests.mutation import forks
-from tests.mutation.covering import pure_files
+from tests.mutation.covering import mutated_files
 from tests.mutation.every import Progress, reasons, report
-from tests.mutation.mutants import LEAST, SEED, Fate, Mutants, lines_of, room_of, table
-from tests.mutation.sample import LINES, ROWS_LEAST, Row, chosen, sample, shares
+from tests.mutation.mutants import SEED, Fate, Mutants, lines_of, room_of, table
+from tests.mutation.sample import (
+    LINES,
+    OF_ROOM,
+    ROWS_LEAST,
+    Row,
+    chosen,
+    rooms_of_too_few,
+    sample,
+    shares,
+)
 from tests.mutation.trials import ROOT
 
 
@@ -20,12 +29,21 @@ def test_who_may_live_has_a_reason_and_all_others_a_test():
         said = [text for text in (row.test, row.equal, row.lives) if text]
         assert len(said) == 1, row
         assert len(said[0]) > 20, row
-    fates = Counter(row.fate for row in sample())
-    assert fates[Fate.NOTICED] >= LEAST * (fates[Fate.NOTICED] + fates[Fate.LIVES])
+    rooms = [(room_of(row.function.partition("::")[0]), row.fate) for row in sample()]
+    assert rooms_of_too_few(rooms) == []
+    counts = Counter(room for room, _ in rooms)
+    assert all(counts[room] >= least // 2 for room, least in OF_ROOM.items()), counts
+
+
+def test_of_each_of_some_rooms_nine_of_ten_are_to_be_noticed():
+    enough = [("bus", Fate.NOTICED)] * 90
+    assert rooms_of_too_few([*enough, *[("bus", Fate.LIVES)] * 10]) == []
+    assert rooms_of_too_few([*enough, *[("bus", Fate.LIVES)] * 11]) == ["all", "bus"]
+    assert rooms_of_too_few([*enough, ("timers/wheel", Fate.LIVES)]) == ["timers/wheel"]
 
 
 def test_most_of_the_sample_is_of_lines_that_are_there_and_every_room_has_its_share():
-    lines = [line for path in pure_files() for line in lines_of(path)]
+    lines = [line for path in mutated_files() for line in lines_of(path)]
     there = {(line.function, line.text, line.copy) for line in lines}
     assert sum(row.key[:3] in there for row in sample()) >= ROWS_LEAST
     due = shares(Counter(room_of(line.path) for line in lines), LINES)
@@ -47,7 +65,9 @@ def test_a_count_is_shared_by_size(sizes, count, shared):
 
 def test_of_each_room_those_are_chosen_that_come_first():
     rooms = ("queues", "ordering", "intake")
-    paths = [path for path in pure_files() if room_of(path.relative_to(ROOT).as_posix()) in rooms]
+    paths = [
+        path for path in mutated_files() if room_of(path.relative_to(ROOT).as_posix()) in rooms
+    ]
     lines = Mutants(paths=paths).lines
     found = chosen(lines, 40)
     for room in {room_of(line.path) for line in lines}:
@@ -67,6 +87,27 @@ def test_the_lines_of_a_sample_do_not_change_with_what_stands_above_them(tmp_pat
     assert [line.text for line in before] == ["return a > 3"]
     assert [line.order(SEED) for line in after] == [line.order(SEED) for line in before]
     assert [line.number for line in after] == [before[0].number + 4]
+
+
+def test_of_some_rooms_more_is_chosen_than_their_share():
+    lines = Mutants(paths=[ROOT / "services/timers/wheel.py"]).lines
+    assert chosen(lines, 1) == lines[: OF_ROOM["timers/wheel"]]
+
+
+def test_what_is_asynchronous_is_mutated_as_well(tmp_path, monkeypatch):
+    path = tmp_path / "shell.py"
+    monkeypatch.setattr("tests.mutation.covering.ROOT", tmp_path)
+    path.write_text("class A:\n    async def one(self, b):\n        return b > 3\n")
+    assert [(line.function, line.text) for line in lines_of(path)] == [
+        ("shell.py::A.one", "return b > 3")
+    ]
+
+
+def test_a_line_that_an_operator_cannot_change_after_all_has_no_mutant():
+    """The operator of exceptions counts dotted names in a tuple, and cannot replace them."""
+    mutants = Mutants(paths=[ROOT / "shared/bus/connection.py"])
+    (line,) = [line for line in mutants.lines if "asyncio.CancelledError) as" in line.text]
+    assert mutants.of(line) is None
 
 
 @pytest.mark.parametrize("seed", [SEED, "another"])

@@ -8,10 +8,12 @@ import pytest
 from pamqp import commands
 
 from shared.bus import topology
+from shared.bus.amqp_message import message_of
 from shared.bus.base import ANSWER_SECONDS, REFUSED_SECONDS, Wanted
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
 from shared.bus.in_order import AFTER
 from shared.bus.rabbitmq import EXPIRING_SECONDS, RabbitBus
+from shared.bus.together import Letter, publish_together
 from shared.messages.envelope import API_TRACE, CORE, Address, Envelope, members_of
 from shared.messages.protocol import Heartbeat, Partitions, TimerSyncRequest
 from shared.runtime.host import Host
@@ -472,7 +474,39 @@ def test_a_reader_of_a_full_inbox_to_whom_nothing_comes_takes_another_place(monk
     assert told(story) <= 10
 
 
+# --- what is written together ---------------------------------------------------------------------
+
+
+def test_what_could_not_be_written_leaves_its_numbers_to_what_is_written_next():
+    """The broker counts what it gets: a number that is skipped is confirmed in another's name."""
+
+    async def story(bus, broker):
+        await bus.connect()
+        wire = await bus._publishing.get_underlay_channel()
+        letters = [Letter(message_of(number(at)), "core.default.Tick", True) for at in range(3)]
+        never = mock.patch.object(wire.write_queue, "put", side_effect=asyncio.CancelledError)
+        with never, pytest.raises(asyncio.CancelledError):
+            await publish_together(bus._publishing, "m", letters)
+        async with asyncio.timeout(5):
+            errors = await publish_together(bus._publishing, "m", letters)
+        return errors, len(broker.queues[INBOX].ready)
+
+    assert told(story) == ([None] * 3, 3)
+
+
 # --- the end --------------------------------------------------------------------------------------
+
+
+def test_a_bus_that_was_closed_connects_no_more():
+    async def story(bus, broker):
+        await bus.connect()
+        await bus.close()
+        assert bus.is_closed
+        with pytest.raises(BusClosedError):
+            await bus.publish([number(1)])
+        return len(broker.sessions)
+
+    assert told(story) == 0
 
 
 @pytest.mark.parametrize("at", range(0, 60, 6))

@@ -2,7 +2,7 @@
 
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.bus.tracked import TrackedBus, Traffic
-from shared.messages.envelope import Envelope, core_of
+from shared.messages.envelope import API_ALL, Address, Envelope, core_of
 from shared.messages.protocol import Heartbeat
 
 GPU = core_of("gpu")
@@ -38,4 +38,20 @@ async def test_what_lies_where_nobody_reads_any_more_is_not_until_somebody_does(
     again = await bus.subscribe(GPU)
     assert not traffic.is_quiet()
     await again.ack(await again.receive(10))
+    assert traffic.is_quiet()
+
+
+async def test_what_is_for_all_replicas_is_on_its_way_to_each_that_reads_and_to_no_other():
+    traffic, broker = Traffic(), MemoryBroker()
+    bus = TrackedBus(MemoryBus(broker), traffic)
+    event = Envelope("a", "Heartbeat", Heartbeat("a"), API_ALL, "t")
+    await bus.publish([event])
+    assert traffic.is_quiet()
+    places = [await bus.subscribe(Address("api", name)) for name in ("one", "two")]
+    await bus.publish([event])
+    assert traffic.reached_by(API_ALL) == ["api.one", "api.two"]
+    assert traffic.reached_by(GPU) == [GPU.routing_key]
+    for place in places:
+        assert not traffic.is_quiet()
+        await place.ack(await place.receive(10))
     assert traffic.is_quiet()

@@ -12,11 +12,14 @@ from services.shim_adapter.mirror.calls import (
     DeletePod,
     MarkUnschedulable,
     NodeNews,
+    NominatePod,
     PodAdded,
     PodChanged,
     WriteEvent,
 )
-from services.shim_adapter.records import ApplicationPhase, PodRecord
+from services.shim_adapter.mirror.mirror import _unwanted
+from services.shim_adapter.mirror.moves import IN_THE_WAY
+from services.shim_adapter.records import ApplicationPhase, ApplicationRecord, PodRecord
 from services.shim_adapter.service import ShimOptions, ShimService
 from shared.messages.commands import (
     ChangeNodes,
@@ -748,6 +751,48 @@ def test_of_a_gang_that_had_no_places_and_of_one_that_failed_people_are_told(
     shim.send(response)
     assert [why for _, why, _ in told[before:]] == reasons
     assert told[-1][2] == text
+
+
+def test_a_gang_whose_places_did_not_come_in_time_is_none_any_more():
+    """What it did not reserve for is not reserved later, and its pods are asked for one by one."""
+    shim = Shim()
+    shim.send(SubmitPods((pod("first", task_group_name="tg", task_groups=TWO_GROUPS),)))
+    shim.send(ACCEPTED)
+    application = shim.world.applications["app"]
+    assert (application.phase, application.is_gang_over) == (ApplicationPhase.RESERVING, False)
+    shim.send(UpdateResponse(updated_applications=(UpdatedApplication("app", "Resuming", 1),)))
+    assert (application.phase, application.is_gang_over) == (ApplicationPhase.RESUMING, True)
+    assert not application.may_reserve
+
+
+def test_a_placeholder_is_wanted_for_as_long_as_its_gang_may_reserve():
+    application = ApplicationRecord("app", 1)
+    assert _unwanted(application) == ""
+    application.is_gang_over = True
+    assert _unwanted(application) == IN_THE_WAY
+    application.phase = ApplicationPhase.ENDING
+    assert _unwanted(application) == _unwanted(None) == "its application has gone"
+
+
+def test_a_pod_is_nominated_once_for_each_node_that_others_leave_for_it():
+    shim = Shim()
+    shim.send(SubmitPods((pod("p"),)))
+    (key,) = shim.asks(
+        shim.send(UpdateResponse(accepted_applications=(AcceptedApplication("app"),)))
+    )
+
+    def nominated(node):
+        state = ContainerSchedulingState("app", key, SchedulingState.RESERVED, node_id=node)
+        response = UpdateResponse(scheduling_states=(state,))
+        calls, _ = shim.machine.mirror.on_response(response, shim.world.epoch)
+        return calls
+
+    assert nominated("n1") == [NominatePod(key, "n1")]
+    assert nominated("n1") == []
+    assert nominated("n2") == [NominatePod(key, "n2")]
+    assert nominated("") == [NominatePod(key, "")]
+    assert nominated("") == []
+    assert nominated("n2") == [NominatePod(key, "n2")]
 
 
 def test_a_rejected_application_is_told_why_at_its_first_pod(monkeypatch):
