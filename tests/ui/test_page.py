@@ -98,6 +98,24 @@ async def test_every_view_has_an_address_a_heading_and_nothing_to_complain_of(pa
         assert not page.complaints, view
 
 
+async def test_a_view_that_loads_late_is_not_shown_at_another_address(page):
+    await page.open()
+    held = asyncio.Event()
+
+    async def hold(route):
+        await held.wait()
+        await route.continue_()
+
+    await page.page.route("**/page/users.js", hold)
+    await page.page.evaluate("location.hash = '#/users'")
+    await page.page.evaluate("location.hash = '#/'")
+    await expect(page.page.locator("nav a[aria-current]")).to_have_text("Overview")
+    async with page.page.expect_response("**/page/users.js"):
+        held.set()
+    await page.page.evaluate("new Promise((done) => setTimeout(done, 50))")
+    await expect(page.page.locator("h1")).to_have_text("Overview")
+
+
 async def test_a_queue_shows_the_properties_that_it_has(page):
     await page.open("queues/root.ml")
     table = page.page.get_by_role("region", name="Property, Value")

@@ -138,8 +138,7 @@ function parse() {
 
 async function route() {
   const { kind, name, query, path } = parse();
-  if (path === shown && view) return;
-  const ours = ++routes;
+  const ours = ++routes; // what is still being loaded for another address is not shown
   const views = VIEWS[kind];
   const make = name ? views?.named : views?.plain;
   document.querySelectorAll("nav a").forEach((link) => {
@@ -147,6 +146,7 @@ async function route() {
     attribute(link, "aria-current", its === kind ? "page" : null);
     if (its === kind) link.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
+  if (path === shown && view) return;
   const setQuery = (changed) => {
     const text = String(changed);
     history.replaceState(null, "", `#/${path}${text ? `?${text}` : ""}`);
