@@ -30,6 +30,7 @@ GPU = "nvidia.com/gpu"
 NODE = {"vcore": 192_000, "memory": 1536 * 2**30, "pods": 110, GPU: 16}
 POD = {"vcore": 8_000, "memory": 48 * 2**30, "pods": 1, GPU: 1}
 START_NS = 1_795_000_000_000_000_000
+HALF_A_MINUTE_NS = 30_000_000_000
 LEAVES = (
     "root.ml.train",
     "root.ml.serve",
@@ -140,6 +141,12 @@ class Cluster:
             )
         )
 
+    def pass_minutes(self, minutes: int, changes: int) -> None:
+        """Let minutes go by, with so many changes in each half of one."""
+        for _ in range(2 * minutes):
+            self.now_ns += HALF_A_MINUTE_NS
+            self.churn(changes)
+
     def evict(self, victim: int, winner: int, law: str, message: str, pods: int = 1) -> None:
         """Let pods of an application go for another's, one after the other."""
         found = [pod for pod in self.placed if pod.application_id == f"train-{victim}"][:pods]
@@ -151,7 +158,7 @@ class Cluster:
         told = tuple(
             EvictionState(
                 self.now_ns, pod.allocation_key, pod.application_id, pod.node_id, law, message, pod_name=pod.tags["kubernetes.io/meta/podName"],
-                winner=f"train-{winner}" if winner >= 0 else "", resource=POD,
+                winner=f"train-{winner}" if winner >= 0 else "", resource=POD, queue_name=LEAVES[victim % len(LEAVES)],
             )
             for pod in found
         )  # fmt: skip

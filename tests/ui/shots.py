@@ -15,8 +15,9 @@ from playwright.async_api import Browser, expect
 from tests.ui.browser import browser
 from tests.ui.clusters import Cluster, served
 
+HOUR_NS = 3_600_000_000_000
 FOLDER = Path("build/ui-shots")
-WIDTHS = {"wide": 1440, "terminal": 720, "phone": 360}
+WIDTHS = {"wide": 1440, "terminal": 720, "phone": 390}
 VIEWS = {
     "overview": "", "queues": "queues", "queue": "queues/root.ml", "applications": "applications",
     "application": "applications/train-4", "nodes": "nodes?group=rackname", "node": "nodes/node-0001",
@@ -27,8 +28,9 @@ VIEWS = {
 def clusters() -> Iterator[tuple[str, Cluster]]:
     """Yield a small and a large cluster, on which something has happened."""
     for name, nodes, pods, applications in (("5", 5, 48, 9), ("5000", 5_000, 50_000, 400)):
-        cluster = Cluster(nodes, pods, applications, now_ns=time.time_ns())
+        cluster = Cluster(nodes, pods, applications, now_ns=time.time_ns() - HOUR_NS)
         cluster.tell_all()
+        cluster.pass_minutes(35, 20)
         cluster.evict(
             0,
             4,
@@ -36,6 +38,7 @@ def clusters() -> Iterator[tuple[str, Cluster]]:
             "preempted for application train-4, which has the higher priority 9",
             2,
         )
+        cluster.pass_minutes(5, 20)
         cluster.evict(
             1,
             4,
@@ -53,7 +56,7 @@ def clusters() -> Iterator[tuple[str, Cluster]]:
             "preempting allocations to enforce new max quota for queue: root.ml.train",
             1,
         )
-        cluster.churn(20)
+        cluster.pass_minutes(20, 20)
         yield name, cluster
 
 

@@ -7,6 +7,7 @@ import { ENDED } from "./live.js";
 import { eventTable } from "./events.js";
 import { arrows } from "./evictions.js";
 import { smallTable } from "./table.js";
+import { timeline } from "./timeline.js";
 
 const MAX_PODS = 2000;
 const FIRST = 40;
@@ -22,12 +23,13 @@ export function applicationPage({ live, name, query, setQuery }) {
   const evictions = h("div", {});
   const pods = h("section", {});
   const story = h("section", {});
+  const course = timeline(live, name);
   const events = eventTable(live, { query, setQuery, only: (event) => event.object === name || event.reference === name, noun: `events of ${name}`, height: 12 });
   const gang = h("section", { class: "gang" }, h("h2", {}, "Members"), canvas, legend);
   const element = h("div", { class: "application" },
     h("p", { class: "crumbs" }, h("a", { href: "#/applications" }, "Applications")),
     h("div", { class: "title" }, h("h1", {}, name, " ", state)),
-    facts, why, evidence, gang, evictions, story, pods,
+    facts, why, evidence, gang, course.element, evictions, story, pods,
     h("section", {}, h("h2", {}, "Events"), events.element));
   let isOver = false;
   let isWhole = false;
@@ -98,7 +100,7 @@ export function applicationPage({ live, name, query, setQuery }) {
   }
 
   const soon = atMostEvery(250, showRow);
-  const later = atMostEvery(1500, () => Promise.all([explain(), listPods(), tell()]));
+  const later = atMostEvery(1500, () => Promise.all([explain(), course.load(), listPods(), tell()]));
   return {
     title: name, element,
     update(changed) {

@@ -3,6 +3,7 @@ import { atMostEvery, attribute, fill, h, s, text, to } from "./dom.js";
 import { clock, count, exact, label, lasting, ofWhole, percent, plural, reason, showAge } from "./format.js";
 import { drawMembers, members } from "./gang.js";
 import { HeatMap, legend } from "./heatmap.js";
+import { history } from "./history.js";
 import { tree } from "./bars.js";
 import { isQuiet, linkOf, what } from "./events.js";
 
@@ -38,9 +39,11 @@ export function overview({ live, query, setQuery }) {
   const choice = mapChoice(live, query, setQuery, () => {
     showAll();
     map.layOut();
+    hour.show();
   });
   const { options } = choice;
   const map = new HeatMap(live, options);
+  const hour = history(live, "root", () => options.type);
   const facts = h("section", { class: "facts", "aria-label": "In numbers" });
   const queues = h("div", { class: "tree" });
   const lately = h("ol", { class: "lately" });
@@ -52,6 +55,7 @@ export function overview({ live, query, setQuery }) {
     h("section", { class: "wide" },
       h("div", { class: "title" }, h("h2", {}, "Nodes"), h("div", { class: "choices" }, choice.by, choice.grouped)),
       map.element, legend()),
+    hour.element,
     h("div", { class: "column" },
       h("section", {}, h("div", { class: "title" }, h("h2", {}, "Queues"), h("a", { href: "#/queues" }, "all queues")), queues),
       h("section", {}, h("div", { class: "title" }, h("h2", {}, "Recent events"), h("a", { href: "#/events" }, "all events")), lately)),
@@ -97,11 +101,13 @@ export function overview({ live, query, setQuery }) {
     element,
     update(changed) {
       map.update(changed);
+      hour.update();
       if (changed.all) showAll();
       else soon();
     },
     dispose() {
       map.dispose();
+      hour.dispose();
       soon.cancel();
     },
   };

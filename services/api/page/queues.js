@@ -3,6 +3,7 @@ import { atMostEvery, fill, h, text } from "./dom.js";
 import { amount, bare, count, label, lasting, percent, reason } from "./format.js";
 import { bar, inOrder, maxOf, scaleOf, valuesOf } from "./bars.js";
 import { applicationTable } from "./applications.js";
+import { history } from "./history.js";
 import { mapChoice } from "./overview.js";
 import { Table, smallTable } from "./table.js";
 
@@ -72,10 +73,11 @@ export function queuePage({ live, name, query, setQuery }) {
   const bars = h("div", {});
   const back = h("div", {});
   const properties = h("div", {});
+  const hour = history(live, name, () => scarcestOf(live, live.queues.get(name)));
   const table = applicationTable(live, { query, setQuery, only: (item) => item.queue === name || item.queue.startsWith(`${name}.`), sort: "submitted", noun: `applications in ${name}` });
   const element = h("div", {},
     h("p", { class: "crumbs" }, h("a", { href: "#/queues" }, "Queues"), ...crumbs(name)),
-    h("h1", {}, name), facts, bars, back, properties,
+    h("h1", {}, name), facts, bars, back, hour.element, properties,
     h("h2", {}, "Applications, the oldest first"), table.element);
   const show = () => {
     const queue = live.queues.get(name);
@@ -108,13 +110,21 @@ export function queuePage({ live, name, query, setQuery }) {
     update(changed) {
       if (changed.all) show();
       else if (changed.queues.has(name) || changed.applications.size) soon();
+      hour.update();
       table.update(changed);
     },
     dispose() {
       soon.cancel();
+      hour.dispose();
       table.dispose();
     },
   };
+}
+
+/** The resource of which a queue uses the largest part of its max, or of what the cluster has. */
+function scarcestOf(live, queue) {
+  const share = (type) => live.amount(queue?.allocated, type) / (maxOf(live, queue ?? {}, type) ?? scaleOf(live, type));
+  return live.scarcest().sort((a, b) => (a === "pods") - (b === "pods") || share(b) - share(a))[0] ?? "vcore";
 }
 
 function crumbs(path) {
