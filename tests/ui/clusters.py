@@ -278,9 +278,18 @@ class Cluster:
 async def served(
     machine: ApiMachine, port: int = 0, access: Access | None = None
 ) -> AsyncIterator[str]:
+    """Serve a replica of a machine that is told of a cluster, and yield where."""
+    async with served_of(Replica(_no_host, lambda: machine), port, access) as url:
+        yield url
+
+
+@asynccontextmanager
+async def served_of(
+    replica: Replica, port: int = 0, access: Access | None = None
+) -> AsyncIterator[str]:
     """Serve a replica over HTTP, and yield where."""
     listening = listen("127.0.0.1", port)
-    app = make_app(Replica(_no_host, lambda: machine), access=access)
+    app = make_app(replica, access=access)
     task = asyncio.create_task(serve(app, listening))
     try:
         yield f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -13,7 +13,7 @@ from services.api.machine import ApiMachine
 from services.api.routes.live import FRAME_SECONDS
 from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.protocol import Partitions
-from shared.messages.state import EventState, StateDelta, Waiting
+from shared.messages.state import ConfigurationState, EventState, StateDelta, Waiting
 from tests.broker import free_port
 from tests.patience import until
 from tests.ui.clusters import START_NS, Cluster, served
@@ -124,6 +124,27 @@ async def test_a_queue_shows_the_properties_that_it_has(page):
     await page.open("queues/root.batch")
     await expect(page.page.get_by_role("heading", level=1)).to_have_text("root.batch")
     await expect(table).to_have_count(0)
+
+
+async def test_the_tree_of_the_network_shows_what_is_free_in_each_domain(page):
+    await page.open("nodes")
+    await expect(page.page.locator(".network")).to_be_hidden()
+    cluster = page.cluster
+    cluster.seq += 1
+    levels = {"topologyLevels": "rack=si/rackname,host=kubernetes.io/hostname"}
+    domains = [(f"rack-{n % 2}", f"node-{n:04}") if n < 4 else () for n in range(5)]
+    nodes = tuple(replace(cluster.node(n), domain=domain) for n, domain in enumerate(domains))
+    cluster.tell(StateDelta(configurations=(ConfigurationState("", levels),), nodes=nodes))
+    network = page.page.locator(".network")
+    await expect(network.locator(".domains > li")).to_have_count(2)
+    free = sum(16 - cluster.on_node[n] for n in (0, 2))
+    first = network.locator("li", has_text="rack-0")
+    await expect(first).to_contain_text(f"2 nodes{free} of 32 free")
+    await expect(network).to_contain_text("1 node in no domain: node-0004")
+    await page.page.get_by_label("Resource").select_option("vcore")
+    await expect(first).to_contain_text("384 cores free")
+    await first.get_by_role("link", name=re.compile("^node-0002")).click()
+    await expect(page.page.locator("h1")).to_have_text("node-0002")
 
 
 async def test_what_changes_is_shown_without_being_asked_for(page):

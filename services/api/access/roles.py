@@ -89,6 +89,7 @@ ROLES: dict[Role, tuple[str, ...]] = {
         "GET /v1/version",
         "POST /v1/what-if",
         "GET /v1/when/{name}",
+        "GET /v1/whoami",
         "GET /v1/why/{name}",
     ),
     Role.SUBMIT: (

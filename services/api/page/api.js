@@ -52,6 +52,15 @@ export async function ask(path, options) {
   return value;
 }
 
+/** Change something: its method, its path, the YAML of its body; the answer. Throws Refused. */
+export async function change(method, path, body = "") {
+  const response = await send(path, { method, headers: { "Content-Type": "application/yaml" }, body: body || undefined });
+  const value = await valueOf(response);
+  if (response.ok) return value;
+  const [first] = value?.refused ?? [];
+  throw first ? new Refused(response.status, `${first.field} ${first.message}`.trim()) : refusal(response, value);
+}
+
 /** The events of a stream, each its name and its data. Throws Refused, or what fetch throws. */
 export async function* events(path, signal) {
   const response = await send(path, { signal });

@@ -1,8 +1,9 @@
 /** One application: why it waits in one sentence, the evidence, its members, pods, messages, events. */
+import { deleteButton } from "./actions.js";
 import { ask, within } from "./api.js";
 import { atMostEvery, attribute, fill, h, s, text, to } from "./dom.js";
 import { bare, clock, count, exact, label, lasting, plural, reason, resource, took } from "./format.js";
-import { drawMembers, memberLegend, members } from "./gang.js";
+import { drawMembers, memberLegend, members, podsOf } from "./gang.js";
 import { ENDED } from "./live.js";
 import { eventTable } from "./events.js";
 import { arrows } from "./evictions.js";
@@ -19,6 +20,7 @@ export function applicationPage({ live, name, query, setQuery }) {
   const why = h("p", { class: "sentence" });
   const canvas = h("canvas", { role: "img" });
   const legend = h("div", { class: "legend" });
+  const change = h("span", { hidden: true }, deleteButton(name, () => podsOf(live.applications.get(name))));
   const evidence = h("div", { class: "evidence" });
   const evictions = h("div", {});
   const pods = h("section", {});
@@ -28,7 +30,7 @@ export function applicationPage({ live, name, query, setQuery }) {
   const gang = h("section", { class: "gang" }, h("h2", {}, "Members"), canvas, legend);
   const element = h("div", { class: "application" },
     h("p", { class: "crumbs" }, h("a", { href: "#/applications" }, "Applications")),
-    h("div", { class: "title" }, h("h1", {}, name, " ", state)),
+    h("div", { class: "title" }, h("h1", {}, name, " ", state), change),
     facts, why, evidence, gang, course.element, evictions, story, pods,
     h("section", {}, h("h2", {}, "Events"), events.element));
   let isOver = false;
@@ -42,6 +44,7 @@ export function applicationPage({ live, name, query, setQuery }) {
       text(why, explained?.sentence ?? "No application of this name is known here, live or ended lately.");
       return;
     }
+    change.hidden = ENDED.has(item.state);
     text(state, item.state);
     state.dataset.state = item.state;
     const until = ENDED.has(item.state) && item.finished ? item.finished : live.now();
@@ -77,7 +80,7 @@ export function applicationPage({ live, name, query, setQuery }) {
   async function listPods() {
     const item = live.applications.get(name);
     if (!item) return;
-    const all = item.running + item.held + item.pending;
+    const all = podsOf(item);
     if (all > MAX_PODS) return fill(pods, h("h2", {}, "Pods"), h("p", { class: "note" }, `${plural(all, "pod")}: too many to list here. muster app ${name} lists them.`));
     try {
       const found = await ask(within(`/v1/applications/${encodeURIComponent(name)}`));

@@ -25,6 +25,9 @@ export function members(item) {
   return { counts, total: STATES.reduce((sum, state) => sum + counts[state], 0) };
 }
 
+/** How many pods an application has, or asks for; 0 of none. */
+export const podsOf = (item) => (item ? item.running + item.held + item.pending : 0);
+
 export function described({ counts }) {
   return STATES.filter((state) => counts[state]).map((state) => `${count(counts[state])} ${state}`).join(", ") || "no members yet";
 }

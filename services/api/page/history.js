@@ -4,9 +4,10 @@
  */
 import { ask, partition } from "./api.js";
 import { atMostEvery, attribute, h, s, text } from "./dom.js";
-import { amount, clock, count, label, ofWhole, plural } from "./format.js";
+import { amount, clock, count, label, lasting, ofWhole, plural } from "./format.js";
 
 const HOUR_MS = 3_600_000;
+const LEAST_MS = 300_000; // of the scale, where less than an hour is known
 const AGAIN_MS = 15_000;
 const [WIDTH, HEIGHT] = [600, 72]; // of a picture, in its own units; it is stretched to its place
 
@@ -67,16 +68,18 @@ function panel(live, draws) {
   const title = h("strong", {});
   const says = h("span", { class: "says" });
   const top = h("span", { class: "top" });
+  const begins = h("span", {});
   const area = s("path", { class: "area" });
   const line = s("path", { class: "line" });
   const limit = s("path", { class: "limit" });
   const cursor = s("path", { class: "cursor" });
   const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" }, area, line, limit, cursor);
   const element = h("figure", { class: draws.isBars ? "history evictions" : "history" }, h("figcaption", {}, title, says), h("div", { class: "plot" }, svg, top),
-    h("div", { class: "times", "aria-hidden": "true" }, h("span", {}, "1 h ago"), h("span", {}, "30 m"), h("span", {}, "now")));
+    h("div", { class: "times", "aria-hidden": "true" }, begins, h("span", {}, "now")));
   let points = [];
   let until = 0;
-  const x = (point) => WIDTH * (1 - (until - point.time / 1e6) / HOUR_MS);
+  let span = HOUR_MS;
+  const x = (point) => WIDTH * (1 - (until - point.time / 1e6) / span);
   const rest = () => {
     const last = points.at(-1);
     attribute(cursor, "d", "");
@@ -97,20 +100,23 @@ function panel(live, draws) {
     show(found, every) {
       until = live.now();
       points = found.filter((point) => until - point.time / 1e6 <= HOUR_MS);
+      const oldest = points.length ? until - points[0].time / 1e6 + every : 0;
+      span = Math.min(HOUR_MS, Math.max(LEAST_MS, oldest));
+      text(begins, `${lasting(span)} ago`);
       const values = points.map(draws.value);
       const most = Math.max(...values, ...points.map((point) => draws.limit(point) ?? 0), 1);
       const y = (value) => (HEIGHT - 1 - (HEIGHT - 2) * (value / most)).toFixed(1);
       text(title, draws.title());
       text(top, values.some(Boolean) || points.some(draws.limit) ? draws.scale(most) : "");
-      const spans = unbroken(points, every);
-      const along = (span, value) => span.map((point, at) => `${at ? "L" : "M"}${x(point).toFixed(1)} ${y(value(point))}`).join("");
+      const runs = unbroken(points, every);
+      const along = (run, value) => run.map((point, at) => `${at ? "L" : "M"}${x(point).toFixed(1)} ${y(value(point))}`).join("");
       if (draws.isBars) {
-        const wide = Math.max(2, (WIDTH * every) / HOUR_MS - 1);
+        const wide = Math.max(2, (WIDTH * every) / span - 1);
         attribute(area, "d", points.filter((point) => draws.value(point)).map((point) => `M${(x(point) - wide).toFixed(1)} ${HEIGHT}V${y(draws.value(point))}h${wide.toFixed(1)}V${HEIGHT}z`).join(""));
       } else {
-        attribute(line, "d", spans.map((span) => along(span, draws.value)).join(""));
-        attribute(area, "d", spans.map((span) => `${along(span, draws.value)}V${HEIGHT}H${x(span[0]).toFixed(1)}z`).join(""));
-        attribute(limit, "d", spans.map((span) => span.filter((point) => draws.limit(point))).filter((span) => span.length).map((span) => along(span, draws.limit)).join(""));
+        attribute(line, "d", runs.map((run) => along(run, draws.value)).join(""));
+        attribute(area, "d", runs.map((run) => `${along(run, draws.value)}V${HEIGHT}H${x(run[0]).toFixed(1)}z`).join(""));
+        attribute(limit, "d", runs.map((run) => run.filter((point) => draws.limit(point))).filter((run) => run.length).map((run) => along(run, draws.limit)).join(""));
       }
       rest();
       attribute(svg, "aria-label", described(draws, points, values));

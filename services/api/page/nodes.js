@@ -1,9 +1,11 @@
 /** The nodes as a map and a list, and one node: who is on it, and what is left. */
+import { drainButton, undrainButton } from "./actions.js";
 import { ask, partition } from "./api.js";
 import { atMostEvery, fill, h, text, to } from "./dom.js";
 import { amount, bare, count, label, lasting, percent, plural, resource } from "./format.js";
 import { bar } from "./bars.js";
 import { HeatMap, legend } from "./heatmap.js";
+import { network } from "./network.js";
 import { mapChoice } from "./overview.js";
 import { Table, smallTable } from "./table.js";
 
@@ -12,10 +14,12 @@ const MAX_PODS = 500;
 export function nodeList({ live, query, setQuery }) {
   const choice = mapChoice(live, query, setQuery, () => {
     map.layOut();
+    tree.show();
     table.sortNow();
   });
   const { options } = choice;
   const map = new HeatMap(live, options);
+  const tree = network(() => options.type);
   const of = (node, key) => live.amount(node[key], options.type);
   const free = (node) => of(node, "capacity") - of(node, "allocated") - of(node, "occupied");
   const number = (key, title, value, isLess = false) => ({ key, title, isNumber: true, isLess, width: "minmax(5rem, 1fr)", value, show: (node, cell) => text(cell, amount(options.type, value(node))) });
@@ -34,9 +38,10 @@ export function nodeList({ live, query, setQuery }) {
   });
   return {
     title: "Nodes",
-    element: h("div", {}, h("div", { class: "title" }, h("h1", {}, "Nodes"), h("div", { class: "choices" }, choice.by, choice.grouped)), map.element, legend(), table.element),
+    element: h("div", {}, h("div", { class: "title" }, h("h1", {}, "Nodes"), h("div", { class: "choices" }, choice.by, choice.grouped)), map.element, legend(), tree.element, table.element),
     update(changed) {
       map.update(changed);
+      if (changed.all || changed.nodes.size) tree.update();
       if (changed.all) table.sortNow();
       else if (changed.nodes.size) {
         table.items.forEach((node, at) => {
@@ -47,6 +52,7 @@ export function nodeList({ live, query, setQuery }) {
     },
     dispose() {
       map.dispose();
+      tree.dispose();
       table.dispose();
     },
   };
@@ -56,15 +62,26 @@ export function nodePage({ live, name }) {
   const facts = h("p", { class: "facts-line" });
   const bars = h("div", {});
   const pods = h("section", {});
+  const change = h("span", {});
   const element = h("div", {}, h("p", { class: "crumbs" }, h("a", { href: "#/nodes" }, "Nodes")), h("h1", {}, name), facts, bars,
-    h("p", {}, h("a", { class: "button", href: `#/what-if?drain=${encodeURIComponent(name)}` }, "What if it is drained?")), pods);
+    h("p", { class: "choices after" }, h("a", { class: "button", href: `#/what-if?drain=${encodeURIComponent(name)}` }, "What if it is drained?"), change), pods);
   let isOver = false;
+  let offered = "";
+  const offer = (node) => {
+    const now = node.schedulable ? "drain" : "undrain";
+    if (now === offered) return;
+    offered = now;
+    fill(change, node.schedulable ? drainButton(name, () => live.nodes.get(name)?.pods ?? 0) : undrainButton(name));
+  };
   const show = () => {
     const node = live.nodes.get(name);
     if (!node) {
       text(facts, "There is no such node now.");
+      offered = "";
+      fill(change);
       return fill(bars);
     }
+    offer(node);
     text(facts, [node.schedulable ? "takes pods" : "drained: takes no pods", plural(node.pods, "pod"), node.foreign ? plural(node.foreign, "foreign pod") : "",
       node.reservations ? `reserved for ${plural(node.reservations, "pod")}` : "", ...Object.entries(node.attributes).map(([key, value]) => `${key} ${value}`)].filter(Boolean).join(" · "));
     const types = live.types.filter((type) => live.amount(node.capacity, type) > 0);

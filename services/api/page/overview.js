@@ -169,7 +169,7 @@ function makeFacts(live, options, element) {
     }));
     const [whole, used] = [live.amount(live.partition.capacity, type), live.amount(live.partition.allocated, type)];
     const [part, all, unit] = ofWhole(type, used, whole);
-    const named = unit && type !== "pods" ? `${unit} ${label(type)}` : label(type);
+    const named = type === "vcore" ? unit : [type === "pods" ? "" : unit, /^[A-Z]{2}/.test(label(type)) ? label(type) : label(type).toLowerCase()].filter(Boolean).join(" ");
     use.set(whole ? percent(used, whole) : "–", ` of ${label(type)}`, `${part} of ${all} ${named} in use`);
     line.setAttribute("points", live.use.map((point, at) => {
       const y = whole ? 22.5 - 21 * Math.min(1, live.amount(point.allocated, type) / whole) : 22.5;

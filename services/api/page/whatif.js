@@ -1,7 +1,9 @@
 /** What if: a manifest, more nodes, a drained one, deleted jobs, other queues; together, and only forecast. */
+import { deleteButton, drainButton, queuesButton, submitButton } from "./actions.js";
 import { ask, within } from "./api.js";
 import { fill, h, text, to } from "./dom.js";
 import { count, plural, reason } from "./format.js";
+import { podsOf } from "./gang.js";
 import { HeatMap } from "./heatmap.js";
 import { smallTable } from "./table.js";
 
@@ -56,7 +58,7 @@ export function whatIf({ live, query, setQuery }) {
     try {
       const found = await ask(within("/v1/what-if"), { method: "POST", headers: { "Content-Type": "application/json" }, body: JSON.stringify(request) });
       map?.dispose();
-      map = found ? show(found) : null;
+      map = found ? show(found, request) : null;
       if (!found) fill(answer, h("p", { class: "note" }, "This API cannot forecast: it has no /v1/what-if."));
     } catch (error) {
       fill(answer, h("p", { class: "warn" }, error.message));
@@ -65,7 +67,7 @@ export function whatIf({ live, query, setQuery }) {
       text(go, "Forecast");
     }
   });
-  function show(found) {
+  function show(found, request) {
     const parts = [h("p", { class: "sentence", "data-verdict": found.done ? "running" : "waiting" }, found.sentence)];
     const marks = new Map();
     const names = (title, rows, titles, numbers) => rows?.length && parts.push(h("h2", {}, title), smallTable(titles, rows, { numbers }));
@@ -84,6 +86,8 @@ export function whatIf({ live, query, setQuery }) {
     names("Would be rejected", found.rejected?.map((one) => [one.applicationID, one.message]), ["Application", "Why"]);
     names("Cannot be scheduled", found.refused?.map((one) => [count(one.document), one.field, one.message]), ["Document", "Field", "Why"], [0]);
     const picture = marks.size ? new HeatMap(live, { type: live.offered()[0] ?? "vcore", group: "", marks }) : null;
+    const changes = toDo(live, request);
+    if (changes.length) parts.splice(1, 0, h("p", { class: "choices" }, ...changes));
     if (picture) parts.push(h("h2", {}, `Where · ${plural(marks.size, "node")} marked`), picture.element);
     fill(answer, ...parts);
     picture?.layOut();
@@ -91,10 +95,20 @@ export function whatIf({ live, query, setQuery }) {
   }
   return {
     title: "What if",
-    element: h("div", {}, h("h1", {}, "What if"), h("p", { class: "note" }, "What would start, wait or be evicted after these changes, any of them together? Nothing is changed by asking."), form, answer),
+    element: h("div", {}, h("h1", {}, "What if"), h("p", { class: "note" }, "What would start, wait or be evicted after these changes, any of them together? Nothing is changed by asking; those who may can make a change afterwards."), form, answer),
     update: (changed) => map?.update(changed),
     dispose: () => map?.dispose(),
   };
+}
+
+/** What of a forecast can be done here, in the order in which it was supposed. */
+function toDo(live, request) {
+  return [
+    request.queues ? queuesButton(request.queues) : null,
+    request.delete?.length === 1 ? deleteButton(request.delete[0], () => podsOf(live.applications.get(request.delete[0]))) : null,
+    request.drain ? drainButton(request.drain, () => live.nodes.get(request.drain)?.pods ?? 0) : null,
+    request.manifest ? submitButton(request.manifest) : null,
+  ].filter(Boolean);
 }
 
 function startOf(one) {

@@ -52,6 +52,11 @@ def cluster_routes(replica: Replica) -> APIRouter:
     async def version(request: Request) -> Response:
         return answer(request, {"version": metadata.version("muster")})
 
+    @router.get("/whoami", summary="The user of the request, and which role the user has")
+    async def whoami(request: Request) -> Response:
+        user = request.scope["user"]
+        return answer(request, {"user": user.name, "role": user.role.label})
+
     _nodes(router, replica)
     return router
 

@@ -48,6 +48,10 @@ async def test_a_drained_node_takes_no_pod_until_it_is_undrained(system):
     assert (await system.get("/v1/pods?queue=root.b")).json() == {"pods": [], "total": 0}
 
 
+async def test_without_authentication_a_user_may_do_all(system):
+    assert (await system.get("/v1/whoami")).json() == {"user": "anybody", "role": "operate"}
+
+
 async def test_a_node_that_is_not_there_cannot_be_drained(system):
     answer = await system.post("/v1/nodes/nowhere/drain")
     assert (answer.status_code, answer.json()["message"]) == (404, "Node nowhere not found")
