@@ -99,9 +99,17 @@ class Client:
         self._token = token
         self._timeout_seconds = timeout_seconds
 
-    def get(self, path: str, params: dict[str, str] | None = None) -> Any:
-        """Return the answer to a GET."""
-        return self._value(self._send("GET", path, b"", params or {}))
+    def get(
+        self,
+        path: str,
+        params: dict[str, str] | None = None,
+        refusals: dict[str, str] | None = None,
+    ) -> Any:
+        """Return the answer to a GET. ``refusals``: a better sentence for one of YuniKorn's."""
+        try:
+            return self._value(self._send("GET", path, b"", params or {}))
+        except RefusedError as error:
+            raise RefusedError((refusals or {}).get(str(error), str(error))) from error
 
     def delete(self, path: str, params: dict[str, str] | None = None) -> Any:
         """Return the answer to a DELETE."""

@@ -269,8 +269,8 @@ def _reason_in(cls: type[Any]) -> str:
 
 
 def contents_by_application(message: object) -> dict[str, str]:
-    """Return a phrase for each application that a message speaks of: ``3 asks, 1 releases``."""
-    counts: dict[str, Counter[str]] = {}
+    """Return a phrase for each application that a message speaks of: ``3 asks, 1 release``."""
+    counts: dict[str, Counter[tuple[str, str]]] = {}
     own = _own_application(message)
     if own:
         counts[own] = Counter()
@@ -286,7 +286,9 @@ def contents_by_application(message: object) -> dict[str, str]:
             phrase = _phrase(name, item_class, values)
             counts.setdefault(application_id, Counter())[phrase] += count
     return {
-        application_id: ", ".join(f"{count} {what}" for what, count in counter.items())
+        application_id: ", ".join(
+            f"{count} {one if count == 1 else many}" for (one, many), count in counter.items()
+        )
         for application_id, counter in counts.items()
     }
 
@@ -331,8 +333,16 @@ def _named_of(cls: type[Any]) -> tuple[str, ...]:
     return ("application_id", *flags, *words)
 
 
-def _phrase(name: str, item_class: type[Any], values: list[Any]) -> str:
+_TIMERS = frozenset({"armed", "cancelled", "fired"})  # sections that name what befell timers
+
+
+def _phrase(name: str, item_class: type[Any], values: list[Any]) -> tuple[str, str]:
+    """Return what items of a kind are called, one of them and several."""
     flags, _ = _flags_and_words(item_class)
     said = [f"({flag})" for flag, is_set in zip(flags, values, strict=False) if is_set]
     said += [str(word) for word in values[len(flags) :] if word]
-    return " ".join([name.replace("_", " "), *said])
+    if name in _TIMERS:
+        return " ".join([*said, "timer", name]), " ".join([*said, "timers", name])
+    many = name.replace("_", " ")
+    one = " ".join(word.removesuffix("s") for word in many.split())
+    return " ".join([one, *said]), " ".join([many, *said])

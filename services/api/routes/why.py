@@ -14,7 +14,7 @@ from services.api.why import what_if
 from services.api.why.answer import Eviction, Why
 from services.api.why.held import is_one_of_many
 from services.api.why.standing import evictions, standing, why, why_of_found
-from services.api.why.when import When, when_of
+from services.api.why.when import When, when_ended, when_of
 from shared.messages.commands import CommandResult
 from shared.messages.find_pod import FindPod, PodFound
 from shared.messages.what_if import Forecast, WhatIf
@@ -93,6 +93,9 @@ def _add_forecasts(router: APIRouter, replica: Replica) -> None:
     )
     async def when(request: Request, name: str, partition: PartitionQuery = "") -> Response:
         model = replica.of_application(name, partition)
+        view = model.application(name) if model is not None else None
+        if view is not None and view.has_ended:
+            return answer(request, when_ended(view.summary).model_dump(by_alias=True))
         where = model.name if model is not None else partition or DEFAULT_PARTITION
         async with turns.next():
             forecast = await replica.ask(WhatIf(when=(name,)), request, where)

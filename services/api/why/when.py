@@ -6,6 +6,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from services.api.web.answers import AnswerError
+from shared.messages.state import ApplicationSummary
 from shared.messages.what_if import Forecast, ForecastApplication
 from shared.model.units import NANOS_PER_SECOND
 
@@ -52,6 +53,17 @@ def when_of(name: str, forecast: Forecast) -> When:
         no_start_before=told.no_start_before_ns,
         reason=told.reason,
         message=told.message,
+    )
+
+
+def when_ended(summary: ApplicationSummary) -> When:
+    """Return what users read of an application that has ended."""
+    name = summary.application_id
+    return When(
+        application_id=name,
+        queue_name=summary.queue_name,
+        sentence=f"{name} has ended: {summary.state}.",
+        waiting=0,
     )
 
 

@@ -26,7 +26,8 @@ def node(client: Client, name: NodeName, partition: OnePartition = DEFAULT_PARTI
     """Show one node: its pods and reservations."""
     from services.cli.one import node_parts
 
-    found = client.get(in_partition(partition, "node", name))
+    unknown = {"Node not found": f"no node is called {name}; `muster nodes` shows all"}
+    found = client.get(in_partition(partition, "node", name), refusals=unknown)
     where = asking(partition)
     pods = client.get("/v1/pods", {"node": name, **where})["pods"]
     waiting = client.get("/v1/pods", where)["pods"] if found.get("reservations") else []

@@ -19,7 +19,8 @@ def user(client: Client, name: UserName, partition: OnePartition = DEFAULT_PARTI
     """Show one user: use, limits, what waits, and why."""
     from services.cli.one import user_parts
 
-    found = client.get(in_partition(partition, "usage", "user", name))
+    unknown = {"User not found": f"no user is called {name}; `muster top users` shows all"}
+    found = client.get(in_partition(partition, "usage", "user", name), refusals=unknown)
     rows = client.get("/v1/applications", asking(partition))
     own = [row for row in rows if row.get("user") == name]
     names = [row["applicationID"] for row in own]

@@ -127,20 +127,20 @@ async def test_timers_evictions_swaps_and_the_end_hang_below_their_true_cause():
             for one in ancestors(entry, by_id)
         )
 
-    fired = the("TimerFirings", "1 fired placeholder")
+    fired = the("TimerFirings", "1 placeholder timer fired")
     armed = [one for one in ancestors(fired, by_id) if one["message"] == "TimerOrders"]
-    assert [one["contents"] for one in armed] == ["1 armed placeholder"]
-    assert is_below(the("decision", "TIMEOUT"), "TimerFirings", "1 fired placeholder")
+    assert [one["contents"] for one in armed] == ["1 placeholder timer armed"]
+    assert is_below(the("decision", "TIMEOUT"), "TimerFirings", "1 placeholder timer fired")
     assert is_below(the("decision", "PLACEHOLDER_REPLACED"), "SubmitPods", "2 pods")
     swapped = the("UpdateRequest", "releases PLACEHOLDER_REPLACED")
     assert is_below(swapped, "UpdateResponse", "released allocations PLACEHOLDER_REPLACED")
     evicted = the("decision", "PREEMPTED_BY_SCHEDULER")
     assert "preempting allocations" in evicted["reason"]
     assert evicted["links"]  # what was looked for at that moment, in nobody's story
-    gone = the("HoldConfirmations", "releases PREEMPTED_BY_SCHEDULER")
+    gone = the("HoldConfirmations", "1 release PREEMPTED_BY_SCHEDULER")
     (led,) = gone["links"]
-    assert "released allocations PREEMPTED_BY_SCHEDULER" in by_id[led]["contents"]
-    assert is_below(the("decision", "Completed"), "TimerFirings", "1 fired completing")
+    assert "1 released allocation PREEMPTED_BY_SCHEDULER" in by_id[led]["contents"]
+    assert is_below(the("decision", "Completed"), "TimerFirings", "1 completing timer fired")
 
 
 @pytest.mark.parametrize("at", [4, len(LIFE["steps"])])

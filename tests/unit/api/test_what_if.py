@@ -1,6 +1,7 @@
 """What if over HTTP: a whole system in one process answers, and nothing is changed."""
 
 import asyncio
+import re
 
 import pytest
 
@@ -130,6 +131,14 @@ async def test_when_a_pod_that_waits_starts_is_asked_by_its_name(system):  # noq
     assert told["sentence"].startswith("late is expected to have started by ")
     assert (await system.get("/v1/when/one")).json()["sentence"] == "one waits for nothing."
     assert (await system.get("/v1/when/nobody")).status_code == 404
+    await system.delete("/v1/applications/one")
+    await until(
+        system,
+        "/v1/applications",
+        lambda apps: "one" in [a["applicationID"] for a in apps if a["hasEnded"]],
+    )
+    ended = (await system.get("/v1/when/one")).json()
+    assert re.fullmatch("one has ended: [A-Z][a-z]+[.]", ended["sentence"])
 
 
 async def test_a_simulated_pod_fails_at_its_deadline(system):  # noqa: F811

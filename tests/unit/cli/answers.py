@@ -464,19 +464,19 @@ WHEN = When(
 def trace():
     """Return the trace of a gang whose placeholders time out: ids, causes, who, when, what."""
     milli, stories = 1_000_000, Stories()
-    armed = "to timers: 1 armed placeholder"
-    refused = "1 updated applications Accepted, 8 scheduling states FAILED"
+    armed = "to timers: 1 placeholder timer armed"
+    refused = "1 updated application Accepted, 8 scheduling states FAILED"
     told = [
         ("s", "", "SubmitManifests", "api", "shim_adapter", 0, 2, 3, "",
-         "to core: 1 new applications", ""),
-        ("u", "s", "UpdateRequest", "shim_adapter", "core", 5, 4, 1, "1 new applications", "", ""),
+         "to core: 1 new application", ""),
+        ("u", "s", "UpdateRequest", "shim_adapter", "core", 5, 4, 1, "1 new application", "", ""),
         ("d", "u", "decision", "core", "core", 10, 0, 1, "",
          f"to shim_adapter: {refused}; {armed}", WHY_GANG),
         ("r", "d", "UpdateResponse", "core", "shim_adapter", 11, 7, 2, refused, "", WHY_GANG),
-        ("t", "d", "TimerOrders", "core", "timers", 11, 3, 1, "1 armed placeholder", "", ""),
-        ("f", "t", "Tick", "clock", "timers", 900_000, 0, 1, "", "to core: 1 fired placeholder",
+        ("t", "d", "TimerOrders", "core", "timers", 11, 3, 1, "1 placeholder timer armed", "", ""),
+        ("f", "t", "Tick", "clock", "timers", 900_000, 0, 1, "", "to core: 1 placeholder timer fired",
          ""),
-        ("g", "f", "TimerFirings", "timers", "core", 900_001, 15, 1, "1 fired placeholder", "",
+        ("g", "f", "TimerFirings", "timers", "core", 900_001, 15, 1, "1 placeholder timer fired", "",
          ""),
         ("e", "g", "decision", "core", "core", 900_017, 0, 3, "",
          "to shim_adapter: 8 released asks TIMEOUT", "placeholder timeout"),

@@ -125,6 +125,20 @@ def test_a_name_that_nothing_can_have_is_refused_before_anything_is_asked(
     assert api.asked == []
 
 
+@pytest.mark.parametrize(
+    ("command", "path", "said", "sentence"),
+    [
+        ("node", "node", "Node", "no node is called nope; `muster nodes` shows all"),
+        ("user", "usage/user", "User", "no user is called nope; `muster top users` shows all"),
+    ],
+)
+def test_a_name_that_is_not_there_is_named(api, muster, command, path, said, sentence):
+    where = f"GET /ws/v1/partition/default/{path}/nope"
+    api.says(where, {"status_code": 404, "message": f"{said} not found"}, status=404)
+    result = muster(command, "nope")
+    assert (result.status, result.err) == (Exit.REFUSED, f"muster: {sentence}\n")
+
+
 def test_what_is_not_there_is_exit_status_1_and_the_apis_sentence(api, muster):
     api.says(
         "GET /v1/applications/nope",

@@ -101,7 +101,7 @@ def test_an_eviction_hangs_below_the_victim_s_own_story_and_says_why():
     decision = records[decision_id("core", asked)]
     assert causes(decision, "victim") == ("m1", "m3")
     assert decision.reasons == ("for another",)
-    assert decision.decisions == ("to shim_adapter: 1 released allocations PREEMPTED_BY_SCHEDULER",)
+    assert decision.decisions == ("to shim_adapter: 1 released allocation PREEMPTED_BY_SCHEDULER",)
 
 
 def test_a_pod_that_is_gone_hangs_below_what_was_last_heard_of_it_not_of_another():
@@ -203,5 +203,5 @@ def test_an_answer_to_one_message_of_a_batch_was_led_to_by_that_one_alone():
     said = allocation("a")
     assert steps.note_sent(said, [(said, first)], second) == "m1"
     records = {done.record.message_id: done.record for done in steps.close(10)}
-    assert records["m1"].decisions == ("to shim_adapter: 1 new allocations",)
+    assert records["m1"].decisions == ("to shim_adapter: 1 new allocation",)
     assert records["m2"].decisions == ("",)

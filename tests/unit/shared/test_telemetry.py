@@ -51,8 +51,8 @@ def test_a_record_says_what_came_how_long_it_waited_and_what_was_decided():
         3,
     )
     assert record.applications == ("app",)
-    assert record.contents == ("1 asks (placeholder)",)
-    assert record.decisions == ("to shim_adapter: 1 released allocations TIMEOUT",)
+    assert record.contents == ("1 ask (placeholder)",)
+    assert record.decisions == ("to shim_adapter: 1 released allocation TIMEOUT",)
 
 
 def test_records_are_told_when_they_are_due_or_when_there_are_many(monkeypatch):
