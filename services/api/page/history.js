@@ -16,7 +16,7 @@ export function history(live, path, typeOf) {
   const panels = [use(live, typeOf), waits(), evictions()].map((one) => panel(live, one));
   const note = h("p", { class: "note" }, "The first half minute is being recorded.");
   const pictures = h("div", { class: "hour" }, ...panels.map((one) => one.element));
-  const element = h("section", { class: "wide" }, h("div", { class: "title" }, h("h2", {}, "The last hour")), note, pictures);
+  const element = h("section", { class: "wide past" }, h("div", { class: "title" }, h("h2", {}, "The last hour")), note, pictures);
   let found = { points: [], everySeconds: 30 };
   let isOver = false;
   const show = () => {
