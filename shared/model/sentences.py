@@ -236,7 +236,7 @@ _BY_NODES: dict[str, str] = {
     Reason.NODE_TOO_SMALL: "none of {} nodes could hold it when empty",
     Reason.CONSTRAINTS: "none of {} nodes is one that it may use",
     Reason.OTHER_PODS: "other pods leave none of {} nodes open to it",
-    Reason.RESERVED: "the nodes with the room are reserved for who waited longer",
+    Reason.RESERVED: "the nodes with the room are reserved for pods that have waited longer",
     Reason.TOPOLOGY: "none of {} nodes is in the domain of its gang with the room",
 }
 
@@ -252,7 +252,7 @@ def _of_places(evidence: NodeEvidence, fact: Fact) -> str:
     else:
         lack = f"none takes one more of {requested} ({causes_text(evidence) or 'none is open'})"
     return (
-        f"{most}{fact.count} of {fact.total} members have one, on {fact.nodes} of "
+        f"{most}{fact.count} of {fact.total} members have a place, on {fact.nodes} of "
         f"{evidence.total} nodes; {lack}{f'; {fact.text}' if fact.text else ''}"
     )
 
@@ -270,12 +270,12 @@ def _held_text(held: HeldNodes) -> str:
     )
     if not held.names:
         return (
-            f"; it has the lane since {_moment(held.since_ns)}, but no nodes are held for it now: "
-            "what they may stand idle would not last (maxReservedNodes)"
+            f"; it has been the head gang since {_moment(held.since_ns)}, but no nodes are "
+            "reserved for it now: they would stand idle for longer than maxReservedNodes allows"
         )
     return (
-        f"; it has the lane since {_moment(held.since_ns)}: held for it are "
-        f"{', '.join(held.names)}{more}; {start}"
+        f"; it has been the head gang since {_moment(held.since_ns)}, and these nodes are reserved "
+        f"for it: {', '.join(held.names)}{more}; {start}"
     )
 
 
@@ -289,7 +289,7 @@ def _moment(at_ns: int) -> str:
 def _starved_gang(fact: Fact) -> str:
     return (
         f"a gang ahead of it in queue {fact.name} has waited for longer than starvationGuard "
-        f"{go_duration(fact.period_ns)}: nobody behind that gang starts before it"
+        f"{go_duration(fact.period_ns)}: no application behind that gang starts before it"
     )
 
 

@@ -274,7 +274,7 @@ WHY = Why(
     verdict="waiting",
     reason="GANG_PLACES",
     sentence="application mpi-next waits for places for its whole gang: at most 6 of 8 members have "
-    "one, on 3 of 20 nodes; requested 8 nvidia.com/gpu, the nearest node for one more, "
+    "a place, on 3 of 20 nodes; requested 8 nvidia.com/gpu, the nearest node for one more, "
     "gpu-node-eu-west-1a-0002, lacks 2 nvidia.com/gpu.",
     since=0,
     mismatches=[Mismatch(reason="TaskGroupsError", message="task group 'x' is none of mpi-next")],
@@ -407,7 +407,7 @@ WHAT_IF = Answer(
             8,
             0,
             reason="GANG_PLACES",
-            message="at most 6 of 8 members have one",
+            message="at most 6 of 8 members have a place",
             start=1_767_225_600_000_000_000,
         ),
         outcome(

@@ -362,7 +362,7 @@ def test_a_gang_that_only_sums_hold_is_not_started():
     core = cluster(2, 2, settings=(("gangAdmission", "cluster"),))
     assert not placed(gang(core, 5, share(700)))
     refusal = core.partition.applications["gang"].refusal
-    assert "at most 4 of 5 members have one" in text_of(refusal)
+    assert "at most 4 of 5 members have a place" in text_of(refusal)
     core.check()
     assert len(placed(core.node("n2", vcore=1000, **{GPU: 1}))) == 5
 

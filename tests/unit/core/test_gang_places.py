@@ -81,7 +81,7 @@ def test_five_members_of_five_on_four_nodes_of_eight_hold_nothing_and_are_unsche
     refusal = app_of(core).refusal
     assert refusal.reason == "GANG_PLACES"
     assert text_of(refusal) == (
-        "at most 4 of 5 members have one, on 4 of 4 nodes; "
+        "at most 4 of 5 members have a place, on 4 of 4 nodes; "
         "requested 0.005 vcore, the nearest node for one more, n0, lacks 0.002 vcore"
     )
     core.check()
@@ -189,7 +189,7 @@ def test_selectors_and_taints_of_members_are_respected():
     labelled(core, "c", {}, vcore=9)
     gang(core, "gang", ("tg", 3, {"vcore": 1}, Constraints(node_selector=(("disk", "ssd"),))))
     assert held(core) == 0
-    assert "at most 2 of 3 members have one, on 1 of 3" in text_of(app_of(core).refusal)
+    assert "at most 2 of 3 members have a place, on 1 of 3" in text_of(app_of(core).refusal)
     info = NodeInfo("c", NodeAction.UPDATE, {}, labels={"disk": "ssd"})
     core.update(nodes=(info,))
     assert held(core) == 3
@@ -210,7 +210,7 @@ def test_members_that_stay_apart_count_one_another_while_they_are_tried():
     gang(core, "gang", ("tg", 3, {"vcore": 1}, APART, TAGS))
     assert held(core) == 0
     message = text_of(app_of(core).refusal)
-    assert "2 of 3 members have one, on 2 of 2 nodes" in message
+    assert "2 of 3 members have a place, on 2 of 2 nodes" in message
     assert "2 node(s) didn't match pod anti-affinity rules" in message
     core.check()
     labelled(core, "c", {"host": "c"}, vcore=9)

@@ -231,7 +231,7 @@ def test_nodes_are_held_while_what_they_may_stand_idle_lasts(percent, is_held):
 def test_why_says_that_no_nodes_are_held_for_what_they_may_stand_idle():
     core = idle("0%")
     said = text_of(core.partition.applications["wide"].refusal)
-    assert "no nodes are held for it now: what they may stand idle would not last" in said
+    assert "no nodes are reserved for it now: they would stand idle for longer" in said
 
 
 def test_how_much_stood_idle_is_counted():
@@ -427,7 +427,8 @@ def test_it_is_said_since_when_which_nodes_and_until_when():
     gang(core, "wide", 2)
     said = text_of(core.partition.applications["wide"].refusal)
     assert said.endswith(
-        "; it has the lane since 2026-01-01 00:00:00 UTC: held for it are n0, n1; "
+        "; it has been the head gang since 2026-01-01 00:00:00 UTC, and these nodes are reserved "
+        "for it: n0, n1; "
         "it is expected to start by 2026-01-01 00:03:20 UTC"
     )
 

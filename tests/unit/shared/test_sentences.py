@@ -70,15 +70,15 @@ BY_NODES = {
     Reason.NODE_TOO_SMALL: "none of 3 nodes could hold it when empty",
     Reason.CONSTRAINTS: "none of 3 nodes is one that it may use",
     Reason.OTHER_PODS: "other pods leave none of 3 nodes open to it",
-    Reason.RESERVED: "the nodes with the room are reserved for who waited longer",
+    Reason.RESERVED: "the nodes with the room are reserved for pods that have waited longer",
     Reason.TOPOLOGY: "none of 3 nodes is in the domain of its gang with the room",
 }
 BY_KIND = [
     (
         Fact(Kind.OVERDUE_GANG, "root.a", period_ns=seconds(300)),
         (
-            "a gang ahead of it in queue root.a has waited for longer than starvationGuard 5m0s: nobody "
-            "behind that gang starts before it"
+            "a gang ahead of it in queue root.a has waited for longer than starvationGuard 5m0s: no "
+            "application behind that gang starts before it"
         ),
     ),
     (Fact(Kind.NOT_ALLOCATED, count=3), "3 placeholders of the gang are not allocated yet"),
@@ -181,7 +181,7 @@ BY_KIND = [
     ),
 ]
 PLACES = (
-    f"2 of 3 members have one, on 1 of 3 nodes; requested {NEED}, the nearest node for one more, "
+    f"2 of 3 members have a place, on 1 of 3 nodes; requested {NEED}, the nearest node for one more, "
     "n1, lacks 0.5 vcore"
 )
 BY_REST = {Kind.FIXED, Kind.WHOLE_GANG, Kind.ANY_MEMBER, Kind.NODES, Kind.PLACES, Kind.MOST_PLACES}
@@ -227,7 +227,7 @@ def test_a_gang_says_how_many_have_a_place_and_which_nodes_are_held_for_it():
     assert text_of(Refusal(Reason.GANG_PLACES, most, NODES)) == f"at most {PLACES}; plugin p: no"
     closed = NodeEvidence(3, {"m5": 3}, (NodeFailures("m5", "plugin", 3),))
     assert text_of(Refusal(Reason.GANG_PLACES, fact, closed)) == (
-        "2 of 3 members have one, on 1 of 3 nodes; none takes one more of "
+        "2 of 3 members have a place, on 1 of 3 nodes; none takes one more of "
         f"{NEED} (3 node(s) were refused by a plugin)"
     )
     at_ns = 1_767_225_600 * 10**9
@@ -235,13 +235,17 @@ def test_a_gang_says_how_many_have_a_place_and_which_nodes_are_held_for_it():
         (
             HeldNodes(("n1", "n2"), 3, at_ns, at_ns + seconds(90)),
             (
-                "; it has the lane since 2026-01-01 00:00:00 UTC: held for it are n1, n2 and 3 more; it is "
+                "; it has been the head gang since 2026-01-01 00:00:00 UTC, and these nodes are "
+                "reserved for it: n1, n2 and 3 more; it is "
                 "expected to start by 2026-01-01 00:01:30 UTC"
             ),
         ),
         (
             HeldNodes(("n1",), 0, at_ns),
-            "; it has the lane since 2026-01-01 00:00:00 UTC: held for it are n1; when it starts is not known",
+            (
+                "; it has been the head gang since 2026-01-01 00:00:00 UTC, and these nodes are "
+                "reserved for it: n1; when it starts is not known"
+            ),
         ),
     ):
         whole = Fact(Kind.WHOLE_GANG, held=held)
