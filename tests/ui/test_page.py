@@ -260,6 +260,19 @@ async def test_the_map_is_walked_by_keyboard_and_a_node_opened(page):
     await expect(page.text("h1")).to_have_text("node-0001")
 
 
+async def test_a_node_that_returns_has_its_place_in_the_map_again(page):
+    await page.open()
+    canvas = page.text(".heatmap canvas")
+    first = page.cluster.node(0)
+    for node, count in ((replace(first, removed=True), 4), (first, 5)):
+        page.cluster.seq += 1
+        page.cluster.tell(StateDelta(nodes=(node,)))
+        await expect(canvas).to_have_attribute("aria-label", re.compile(f"^{count} nodes"))
+    await canvas.focus()
+    await page.page.keyboard.press("ArrowRight")
+    await expect(page.text(".tip strong")).to_have_text("node-0000")
+
+
 async def test_everything_is_reached_with_the_tab_key(page):
     await page.open("applications")
     await expect(page.text(ROWS)).to_have_count(6)

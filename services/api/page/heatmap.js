@@ -10,6 +10,7 @@ import { amount, count, label, ofWhole, percent, plural } from "./format.js";
 const FEW = 60;
 const HEADING = 22;
 const STEPS = 24;
+const BY_NAME = new Intl.Collator("en", { numeric: true });
 
 export class HeatMap {
   /**
@@ -62,7 +63,8 @@ export class HeatMap {
       if (!found.has(name)) found.set(name, []);
       found.get(name).push(node);
     }
-    return [...found].sort(([a], [b]) => a.localeCompare(b, undefined, { numeric: true }));
+    for (const nodes of found.values()) nodes.sort((a, b) => BY_NAME.compare(a.id, b.id)); // one that returns has its place again
+    return [...found].sort(([a], [b]) => BY_NAME.compare(a, b));
   }
 
   classOf(node) {

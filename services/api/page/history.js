@@ -74,7 +74,7 @@ function panel(live, draws) {
   const limit = s("path", { class: "limit" });
   const cursor = s("path", { class: "cursor" });
   const svg = s("svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, preserveAspectRatio: "none", role: "img" }, area, line, limit, cursor);
-  const element = h("figure", { class: draws.isBars ? "history evictions" : "history" }, h("figcaption", {}, title, says), h("div", { class: "plot" }, svg, top),
+  const element = h("figure", { class: draws.isBars ? "history evictions" : "history" }, h("figcaption", {}, title, says), top, svg,
     h("div", { class: "times", "aria-hidden": "true" }, begins, h("span", {}, "now")));
   let points = [];
   let until = 0;

@@ -55,7 +55,13 @@ function sums(step) {
   return found;
 }
 
-const after = (ms) => (ms < 1000 ? `+${took(Math.max(0, ms))}` : ms < 60_000 ? `+${(ms / 1000).toFixed(1)}\u202fs` : `+${lasting(ms)}`);
+/** How long after the submission: to a tenth of a second in the first minute, to a second in the first hour. */
+function after(ms) {
+  if (ms < 1000) return `+${took(Math.max(0, ms))}`;
+  if (ms < 60_000) return `+${(ms / 1000).toFixed(1)}\u202fs`;
+  const seconds = Math.floor((ms % 60_000) / 1000);
+  return `+${lasting(ms)}${ms < 3_600_000 && seconds ? ` ${seconds}\u202fs` : ""}`;
+}
 
 /** The states of the application, each as long as it lasted. */
 function stateLine(found, from, until) {
