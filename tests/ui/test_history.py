@@ -78,6 +78,19 @@ async def test_a_queue_shows_its_own_hour_and_what_it_was_at_a_time(page):
     await expect(picture(page, "Pods evicted")).to_contain_text("0 pods in this hour")
 
 
+async def test_a_user_shows_their_own_hour(page):
+    page.cluster.pass_minutes(1, 4)
+    page.cluster.evict(0, 4, "priority", "preempted for application train-4", pods=1)
+    page.cluster.pass_minutes(1, 4)
+    await page.open("users/user-0")
+    await expect(picture(page, "GPU in use")).to_be_visible()
+    await expect(picture(page, "Pods evicted")).to_contain_text("1 pod in this hour")
+    await page.open("users/user-1")
+    await expect(picture(page, "Pods evicted")).to_contain_text("0 pods in this hour")
+    await page.open("users/somebody")
+    await expect(page.page.locator(".past .note")).to_be_visible()
+
+
 async def test_a_gang_shows_what_became_of_its_members_when(page):
     await page.open("applications/train-4")
     timeline = page.page.locator(".timeline")

@@ -43,7 +43,7 @@ export function overview({ live, query, setQuery }) {
   });
   const { options } = choice;
   const map = new HeatMap(live, options);
-  const hour = history(live, "root", () => options.type);
+  const hour = history(live, { queue: "root" }, () => options.type);
   const facts = h("section", { class: "facts", "aria-label": "In numbers" });
   const queues = h("div", { class: "tree" });
   const lately = h("ol", { class: "lately" });

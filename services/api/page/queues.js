@@ -73,7 +73,7 @@ export function queuePage({ live, name, query, setQuery }) {
   const bars = h("div", {});
   const back = h("div", {});
   const properties = h("div", {});
-  const hour = history(live, name, () => scarcestOf(live, live.queues.get(name)));
+  const hour = history(live, { queue: name }, () => scarcestOf(live, live.queues.get(name)));
   const table = applicationTable(live, { query, setQuery, only: (item) => item.queue === name || item.queue.startsWith(`${name}.`), sort: "submitted", noun: `applications in ${name}` });
   const element = h("div", {},
     h("p", { class: "crumbs" }, h("a", { href: "#/queues" }, "Queues"), ...crumbs(name)),

@@ -3,6 +3,7 @@ import { ask, partition } from "./api.js";
 import { applicationTable } from "./applications.js";
 import { atMostEvery, fill, h, text, to } from "./dom.js";
 import { count, lasting, resource } from "./format.js";
+import { history } from "./history.js";
 import { ENDED } from "./live.js";
 import { smallTable } from "./table.js";
 
@@ -80,6 +81,7 @@ export function userPage({ live, name, query, setQuery }) {
   const facts = h("p", { class: "facts-line" });
   const limits = h("div", {});
   let isOver = false;
+  const hour = history(live, { user: name }, () => live.scarcest()[0] ?? "vcore");
   const table = applicationTable(live, { query, setQuery, only: (item) => item.user === name, noun: `applications of ${name}` });
   const rowsOf = (one) => (one?.queuePath ? [one, ...(one.children ?? []).flatMap(rowsOf)] : []);
   const show = () => {
@@ -97,18 +99,20 @@ export function userPage({ live, name, query, setQuery }) {
   const later = atMostEvery(2000, list);
   return {
     title: name,
-    element: h("div", {}, h("p", { class: "crumbs" }, h("a", { href: "#/users" }, "Users")), h("h1", {}, name), facts, limits, h("h2", {}, "Applications"), table.element),
+    element: h("div", {}, h("p", { class: "crumbs" }, h("a", { href: "#/users" }, "Users")), h("h1", {}, name), facts, limits, hour.element, h("h2", {}, "Applications"), table.element),
     update(changed) {
       if (changed.all || changed.applications.size) {
         soon();
         later();
       }
+      hour.update();
       table.update(changed);
     },
     dispose() {
       isOver = true;
       soon.cancel();
       later.cancel();
+      hour.dispose();
       table.dispose();
     },
   };

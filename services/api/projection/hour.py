@@ -1,10 +1,11 @@
-"""The last hour of a partition: what its queues used, what waited in them, what was evicted.
+"""The last hour of a partition: what its queues and users used, what waited, what was evicted.
 
 A point is what was so at its half minute, and the evictions since the point before. It is taken
 before the next message changes the model, and only while the partition follows its core: where
 nothing was known there is no point, and whoever draws them leaves a gap.
 
-Limits: MAX_POINTS points, MAX_QUEUES queues in each; those that come later have no history.
+Limits: MAX_POINTS points, MAX_QUEUES queues and MAX_USERS users in each; those that come later
+have no history.
 """
 
 from collections import Counter, deque
@@ -12,18 +13,21 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from services.api.projection.model import Model
+from shared.model.resources import Resource, add_into
 from shared.model.units import seconds
 
 MAX_POINTS = 120
 MAX_QUEUES = 500
+MAX_USERS = 500
 EVERY_NS = seconds(30)
 
 
 @dataclass(frozen=True, slots=True)
-class QueuePoint:
-    """A queue with those below it: what it used, what its pods that waited asked for, its max.
+class UsePoint:
+    """A queue with those below it, or a user: what it used, what its waiting pods asked for.
 
-    ``waiting``: pods without a place. ``evicted``: pods since the point before.
+    ``most``: the queue's max; None: it has none, or it is a user. ``waiting``: pods without
+    a place. ``evicted``: pods since the point before.
     """
 
     allocated: Mapping[str, int]
@@ -33,55 +37,97 @@ class QueuePoint:
     evicted: int
 
 
-Point = tuple[int, dict[str, QueuePoint]]  # time in ns, and each queue by its path
+Point = tuple[int, dict[str, UsePoint]]  # time in ns; queues by their paths, or users by name
 
 
 @dataclass(slots=True)
 class Hour:
     """The newest points, the oldest first."""
 
-    points: deque[Point] = field(default_factory=lambda: deque(maxlen=MAX_POINTS))
-    _evicted: Counter[str] = field(default_factory=Counter)
+    points: deque[Point] = field(default_factory=lambda: deque(maxlen=MAX_POINTS))  # of queues
+    users: deque[Point] = field(default_factory=lambda: deque(maxlen=MAX_POINTS))
+    _evicted: Counter[str] = field(default_factory=Counter)  # by the path of the queue
+    _evicted_of: Counter[str] = field(default_factory=Counter)  # by the name of the user
 
-    def note_eviction(self, path: str) -> None:
-        """Count an eviction for the queue of the victim, and those above it."""
+    def note_eviction(self, path: str, user: str) -> None:
+        """Count an eviction for the victim's user, its queue, and the queues above that."""
         for each in _with_those_above(path):
             if each in self._evicted or len(self._evicted) < MAX_QUEUES:
                 self._evicted[each] += 1
+        if user and (user in self._evicted_of or len(self._evicted_of) < MAX_USERS):
+            self._evicted_of[user] += 1
 
     def take(self, model: Model, time_ns: int) -> None:
         """Add a point. Times grow: one that is not later than the last changes nothing."""
         if self.points and time_ns <= self.points[-1][0]:
             return
-        last = self.points[-1][1] if self.points else {}
         waiting = _waiting(model)
-        found: dict[str, QueuePoint] = {}
+        found: dict[str, UsePoint] = {}
         for path, queue in model.queues.items():
             if len(found) == MAX_QUEUES:
                 break
-            point = QueuePoint(
+            found[path] = UsePoint(
                 queue.allocated,
                 queue.pending,
                 queue.max_resource,
                 waiting[path],
                 self._evicted[path],
             )
-            known = last.get(path)
-            found[path] = known if known is not None and known == point else point
-        self.points.append((time_ns, found))
+        _append(self.points, time_ns, found)
+        _append(self.users, time_ns, _by_user(model, self._evicted_of))
         self._evicted.clear()
+        self._evicted_of.clear()
 
     def go_on_from(self, before: "Hour") -> None:
         """Put the points that another had before in front of one's own."""
         first_ns = self.points[0][0] if self.points else None
-        older = [item for item in before.points if first_ns is None or item[0] < first_ns]
-        self.points = deque([*older, *self.points], maxlen=MAX_POINTS)
 
-    def of(self, path: str) -> Iterator[tuple[int, QueuePoint]]:
+        def joined(older: deque[Point], own: deque[Point]) -> deque[Point]:
+            kept = [item for item in older if first_ns is None or item[0] < first_ns]
+            return deque([*kept, *own], maxlen=MAX_POINTS)
+
+        self.points = joined(before.points, self.points)
+        self.users = joined(before.users, self.users)
+
+    def of(self, path: str) -> Iterator[tuple[int, UsePoint]]:
         """Yield the points of a queue with their times, the oldest first."""
-        for time_ns, queues in self.points:
-            if path in queues:
-                yield time_ns, queues[path]
+        return _named(self.points, path)
+
+    def of_user(self, name: str) -> Iterator[tuple[int, UsePoint]]:
+        """Yield the points of a user with their times, the oldest first."""
+        return _named(self.users, name)
+
+
+def _named(points: deque[Point], name: str) -> Iterator[tuple[int, UsePoint]]:
+    for time_ns, found in points:
+        if name in found:
+            yield time_ns, found[name]
+
+
+def _append(points: deque[Point], time_ns: int, found: dict[str, UsePoint]) -> None:
+    """Add a point; what has not changed since the last one is kept once."""
+    last = points[-1][1] if points else {}
+    kept = {name: last[name] if last.get(name) == point else point for name, point in found.items()}
+    points.append((time_ns, kept))
+
+
+def _by_user(model: Model, evicted: Counter[str]) -> dict[str, UsePoint]:
+    """Return what the live applications of each user come to."""
+    sums: dict[str, tuple[Resource, Resource]] = {}
+    waiting: Counter[str] = Counter()
+    for view in model.applications.values():
+        user = view.summary.user
+        if user not in sums and len(sums) == MAX_USERS:
+            continue
+        allocated, pending = sums.setdefault(user, ({}, {}))
+        add_into(allocated, view.summary.allocated)
+        add_into(allocated, view.summary.allocated_placeholder)
+        add_into(pending, view.summary.pending)
+        waiting[user] += len(view.asks)
+    return {
+        user: UsePoint(allocated, pending, None, waiting[user], evicted[user])
+        for user, (allocated, pending) in sums.items()
+    }
 
 
 def _waiting(model: Model) -> Counter[str]:

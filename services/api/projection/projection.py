@@ -250,7 +250,8 @@ class Projection:
         counts = self.model.evicted
         counts[eviction.law] = counts.get(eviction.law, 0) + 1
         self.changes.evictions += 1
-        self.hour.note_eviction(eviction.queue_name)
+        victim = self.model.applications.get(eviction.application_id)
+        self.hour.note_eviction(eviction.queue_name, victim.summary.user if victim else "")
 
     def _on_pods_held(self, held: PodsHeld) -> None:
         if held.held:

@@ -5,7 +5,7 @@ from importlib import metadata
 from fastapi import APIRouter, Request, Response
 
 from services.api.replica import OnePartition, PartitionQuery, Replica
-from services.api.views.hour import hour_of
+from services.api.views.hour import hour_of, hour_of_user
 from services.api.views.pods import pods
 from services.api.views.topology import topology
 from services.api.web.answers import AnswerError, answer
@@ -34,20 +34,6 @@ def cluster_routes(replica: Replica) -> APIRouter:
     async def domains(request: Request, partition: OnePartition = DEFAULT_PARTITION) -> Response:
         return answer(request, topology(replica.model(partition)))
 
-    @router.get(
-        "/history", summary="The last hour of a queue: what it used, what waited, evictions"
-    )
-    async def history(
-        request: Request, queue: str = ROOT, partition: OnePartition = DEFAULT_PARTITION
-    ) -> Response:
-        model = replica.model(partition)
-        projection = replica.partitions.get(partition)
-        assert projection is not None
-        value = hour_of(projection.hour, model, queue)
-        if not value["points"] and queue not in model.queues:
-            raise AnswerError(404, f"Queue {queue} not found")
-        return answer(request, value)
-
     @router.get("/version", summary="The version of what answers")
     async def version(request: Request) -> Response:
         return answer(request, {"version": metadata.version("muster")})
@@ -57,8 +43,31 @@ def cluster_routes(replica: Replica) -> APIRouter:
         user = request.scope["user"]
         return answer(request, {"user": user.name, "role": user.role.label})
 
+    _history(router, replica)
     _nodes(router, replica)
     return router
+
+
+def _history(router: APIRouter, replica: Replica) -> None:
+    @router.get(
+        "/history",
+        summary="The last hour of a queue, or of a user: what was used, what waited, evictions",
+    )
+    async def history(
+        request: Request,
+        queue: str = ROOT,
+        user: str = "",
+        partition: OnePartition = DEFAULT_PARTITION,
+    ) -> Response:
+        model = replica.model(partition)
+        projection = replica.partitions.get(partition)
+        assert projection is not None
+        if user:
+            return answer(request, hour_of_user(projection.hour, model, user))
+        value = hour_of(projection.hour, model, queue)
+        if not value["points"] and queue not in model.queues:
+            raise AnswerError(404, f"Queue {queue} not found")
+        return answer(request, value)
 
 
 def _nodes(router: APIRouter, replica: Replica) -> None:

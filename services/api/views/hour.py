@@ -1,14 +1,26 @@
-"""The last hour of a queue as an answer: amounts, pods that waited, evictions, point by point."""
+"""The last hour of a queue or a user as an answer: amounts, waiting pods, evictions by point."""
 
+from collections.abc import Iterable
 from typing import Any
 
-from services.api.projection.hour import EVERY_NS, Hour
+from services.api.projection.hour import EVERY_NS, Hour, UsePoint
 from services.api.projection.model import Model
 from shared.model.units import NANOS_PER_SECOND
 
 
 def hour_of(hour: Hour, model: Model, path: str) -> dict[str, Any]:
     """Return a queue's points, the oldest first; those of ``root`` are the whole partition's."""
+    return _answer(model, "queueName", path, hour.of(path))
+
+
+def hour_of_user(hour: Hour, model: Model, name: str) -> dict[str, Any]:
+    """Return a user's points, the oldest first; none where the user had no live application."""
+    return _answer(model, "userName", name, hour.of_user(name))
+
+
+def _answer(
+    model: Model, key: str, name: str, found: Iterable[tuple[int, UsePoint]]
+) -> dict[str, Any]:
     points = [
         {
             "time": time_ns,
@@ -18,7 +30,7 @@ def hour_of(hour: Hour, model: Model, path: str) -> dict[str, Any]:
             "waiting": point.waiting,
             "evicted": point.evicted,
         }
-        for time_ns, point in hour.of(path)
+        for time_ns, point in found
     ]
     every = EVERY_NS // NANOS_PER_SECOND
-    return {**model.mark, "queueName": path, "everySeconds": every, "points": points}
+    return {**model.mark, key: name, "everySeconds": every, "points": points}

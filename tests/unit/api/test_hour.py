@@ -75,6 +75,23 @@ async def test_evictions_are_counted_once_for_the_queue_and_those_above_it():
         assert [point.evicted for point in await points(system, queue, 2)] == counts
 
 
+async def test_a_user_counts_what_their_live_applications_use_and_lose():
+    system = system_with()
+    for name in ("a", "b"):
+        system.application(name, f"root.ml.{name}")
+        system.asks(name, [f"{name}-{at}" for at in range(3)], ONE)
+    user = system.model.applications["a"].summary.user
+    evicted = EvictionState(system.now_ns, "k", "a", "n1", "priority", "", queue_name="root.ml.a")
+    system.projection._on_eviction(evicted)
+    pass_time(system)
+    value = (await system.get(f"/v1/history?user={user}")).json()
+    assert value["userName"] == user
+    last = SimpleNamespace(**value["points"][-1])
+    assert (last.allocated, last.pending) == ({"vcore": 2_000}, {"vcore": 4_000})
+    assert (last.max, last.waiting, last.evicted) == (None, 4, 1)
+    assert (await system.get("/v1/history?user=nobody-here")).json()["points"] == []
+
+
 async def test_an_hour_of_points_is_kept():
     system = system_with()
     pass_time(system, MAX_POINTS + 20)
