@@ -69,7 +69,7 @@ export const queuesButton = (queues) => action("Apply the queues…", "operate",
 function confirm({ title, label, says, question, act }) {
   const forecast = h("div", { class: "forecast", "aria-live": "polite" }, question ? h("p", { class: "note" }, "Forecasting…") : "");
   const outcome = h("p", { role: "status" });
-  const go = h("button", { type: "button", class: "main" }, label);
+  const go = h("button", { type: "button", class: "main", disabled: Boolean(question) }, label);
   const leave = h("button", { type: "button" }, "Cancel");
   const dialog = h("dialog", { "aria-labelledby": "dialog-title" }, h("h2", { id: "dialog-title" }, title),
     ...says.map((one) => h("p", {}, one)), forecast, outcome, h("div", { class: "choices" }, go, leave));
@@ -93,7 +93,10 @@ function confirm({ title, label, says, question, act }) {
   document.body.append(dialog);
   dialog.showModal();
   leave.focus();
-  if (question) foresee(question).then((found) => fill(forecast, ...found));
+  if (question) foresee(question).then((found) => {
+    fill(forecast, ...found);
+    go.disabled = false;
+  });
 }
 
 /** The what-if of a change in a few lines. */
