@@ -5,6 +5,7 @@ by real time divided by ``speed``, so that users can watch and brokers see real 
 """
 
 import asyncio
+import json
 from collections import Counter
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
@@ -292,9 +293,10 @@ class ScenarioRunner:
 
     async def _manifests(self, step: ManifestsStep) -> None:
         """Submit a file as `muster submit` does; what is refused of it can then be expected."""
-        path = self.path.parent / step.file
+        path = self.path.parent / step.file if step.file else self.path
+        body = "\n---\n".join(map(json.dumps, step.documents)).encode()
         try:
-            documents = read_documents(bytes_of(path), path.name)
+            documents = read_documents(bytes_of(path) if step.file else body, path.name)
         except OSError as error:
             raise StepError(f"{path}: {error.strerror}") from error
         except DocumentsError as error:

@@ -209,11 +209,18 @@ class ForeignStep(_Placed):
 
 
 class ManifestsStep(_Strict):
-    """A file of Kubernetes manifests, as ``muster submit -f`` takes it."""
+    """Kubernetes manifests as ``muster submit -f`` takes them: a file, or the documents of one."""
 
-    file: str = Field(min_length=1)
+    file: str = ""
+    documents: list[dict[str, Any]] = []
     runSeconds: float = Field(default=30, ge=0)  # noqa: N815
 
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if bool(self.file) == bool(self.documents):
+            raise ValueError("either a file or documents are expected")
+        return self
 
 class DeleteStep(_Strict):
     """Pods, foreign ones, or a whole application, that are deleted."""

@@ -31,6 +31,14 @@ def test_a_scenario_that_holds_exits_with_0_and_one_that_does_not_with_1(tmp_pat
     assert "step 3: pods.p.state: expected Failed, found Running" in out
 
 
+def test_manifests_may_stand_in_the_scenario(tmp_path):
+    pod = "{kind: Pod, metadata: {name: p}, spec: {schedulerName: yunikorn, containers: [{resources: {requests: {cpu: 1}}}]}}"
+    pods = 'pods: {app: a, name: p, requests: {cpu: "1"}}'
+    text = (GOOD % "Running").replace(pods, f"manifests: {{documents: [{pod}]}}")
+    assert "documents" in text
+    assert run(tmp_path, text) == 0
+
+
 def test_the_verdict_is_there_as_json(tmp_path, capsys):
     assert run(tmp_path, GOOD % "Failed", as_json=True) == 1
     (verdict,) = json.loads(capsys.readouterr().out)
@@ -51,6 +59,10 @@ def test_the_verdict_is_there_as_json(tmp_path, capsys):
         ("name: x\nsteps:\n  - advance: soon\n", ":3: steps.0.advance: a duration such as 31s"),
         ("name: x\nsteps:\n  - jump: 1\n", ":3: steps.0.jump: no such key"),
         ("name: x\nsteps:\n  - foreign: {name: a}\n", ":3: steps.0.foreign.node: Field required"),
+        (
+            "name: x\nsteps:\n  - manifests: {file: a.yaml, documents: [{kind: Pod}]}\n",
+            ":3: steps.0.manifests: either a file or documents are expected",
+        ),
         (
             "name: x\nsteps:\n  - pods: {app: a, name: b, requests: {}, affinity: {podAffinity: 1}}\n",
             ":3: steps.0.pods: .affinity.podAffinity: a map was expected",
