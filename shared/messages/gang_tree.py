@@ -26,6 +26,7 @@ class GangTree:
     parts: "list[GangTree]" = field(default_factory=list)
     is_group: bool = False
     topology: TopologyConstraint = NO_TOPOLOGY
+    _least: int = -1  # what ``least`` has found; -1: it was not asked for
 
     @property
     def constraint(self) -> TopologyConstraint | None:
@@ -145,6 +146,27 @@ def _tree(terms: GangSettings, parts: tuple[SubGroup, ...]) -> GangTree | None:
     if not parts:
         return None
     root = GangTree("", terms.minimum, is_group=True, topology=terms.topology)
+    @property
+    def least(self) -> int:
+        """Return the fewest pods that satisfy it."""
+        if self._least < 0:
+            parts = sorted(part.least for part in self.parts)
+            self._least = sum(parts[: self.needed]) if self.is_group else self.minimum
+        return self._least
+
+    def turn(self, has: Counts) -> int:
+        """Return what orders gangs that grow: the smaller gets its next pods first."""
+        return turn_of(self.elasticity(has), sum(has.values()), self.least)
+
+
+def turn_of(elasticity: int, pods: int, least: int) -> int:
+    """Return the turn of a gang with so many pods, of which ``least`` are its minimum.
+
+    Below the minimum it is -1, at it 0; above it grows with what the gang has for its minimum, in
+    thousandths, so that gangs of one leaf grow alike.
+    """
+    return elasticity if elasticity <= 0 else 1 + 1000 * pods // max(1, least)
+
     groups = {"": root}
     for part in parts:
         made = GangTree(part.name, part.minimum, is_group=part.is_group, topology=part.topology)

@@ -29,6 +29,7 @@ from services.cli.yaml_file import Inline, YamlFileError, one_document, write_in
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.settings import (
     ACTIONS,
+    GROWTHS,
     MAX_NODE_SCORE_WINDOW,
     MAY_BE_NAMED,
     NODE_SCORE_WINDOW,
@@ -344,6 +345,7 @@ class SchedulerSettings(_Strict):
     """Muster's own scheduler settings."""
 
     gangAdmission: Literal["queue", "cluster", "partial"] = "queue"  # noqa: N815
+    gangGrowth: Annotated[str, _among(GROWTHS)] = ""  # noqa: N815
     starvationGuard: str = "5m"  # noqa: N815
     reservations: Annotated[str, _among(RESERVATIONS)] = HEADS
     reservationDelay: str = "2s"  # noqa: N815

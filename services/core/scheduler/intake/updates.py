@@ -140,6 +140,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
             else bool(request.gang.subgroups)
         ),
         is_kai=partition.settings.policy == KAI,
+        takes_turns=partition.settings.grows_by_turns,
         reservation_start_ns=request.reservation_start_ns,
         execution_start_ns=request.execution_start_ns,
     )

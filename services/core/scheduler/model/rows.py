@@ -37,7 +37,7 @@ from services.core.scheduler.model.task_groups import Replacement, TaskGroupCoun
 from services.core.scheduler.model.user_ledger import UserLedger
 from shared.messages.constraints import NO_CONSTRAINTS, Taint
 from shared.messages.conversions import allocation_of
-from shared.messages.gang_tree import GangTree, layout_of, tree_of
+from shared.messages.gang_tree import GangTree, layout_of, tree_of, turn_of
 from shared.messages.interface import (
     DEFAULT_PLACEHOLDER_TIMEOUT_MS,
     AddApplicationRequest,
@@ -929,6 +929,7 @@ _SCHEDULING_STATES = (
     ApplicationState.COMPLETING,
 )
 _RESERVING_STATES = (ApplicationState.NEW, ApplicationState.ACCEPTED)
+_BEHIND_ALL_BITS = 64  # a submission in ns has fewer: a turn times 2 to the power of it is later
 
 
 def group_key(ask: Ask) -> GroupKey:
@@ -981,7 +982,8 @@ class Application:
     enforces_minimum: bool = False  # a gang that has fallen below it starts again as a whole
     tree: GangTree | None = None  # of a gang that starts without placeholders
     layout: GangTree | None = None  # of one of which pods are to be in one domain of the nodes
-    is_kai: bool = False  # under the policy kai: it grows by turns, and within its quota
+    is_kai: bool = False  # under the policy kai: it grows within its quota
+    takes_turns: bool = False  # a gang that grows behind what has less for its minimum
     is_fixed: bool = False  # it is, and of its pods one may not be preempted
     fixed: Resource = field(default_factory=dict)  # what its queues count of it as such
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
@@ -1014,6 +1016,8 @@ class Application:
         self._lay_out()
         self.order = self.order_at(self.in_use())
 
+        self.takes_turns = self.takes_turns and (self.tree is not None or self.is_gang)
+        self.keys_follow_use = self.takes_turns or self.tree is not None
     def _plant(self) -> None:
         """Take over the tree of a gang that starts without placeholders, and its minimums."""
         tree = self.tree = tree_of(self.request.gang)
@@ -1332,10 +1336,11 @@ class Application:
             first: tuple[object, ...] = (
                 (priority, shares) if self.queue.settings.priority_sorting else (shares, priority)
             )
-        elif self.queue.settings.priority_sorting:
-            first = (priority, self.submission_time_ns)
         else:
-            first = (self.submission_time_ns, priority)
+            since_ns = self._later_ns() if self.takes_turns else self.submission_time_ns
+            first = (since_ns, priority)
+            if self.queue.settings.priority_sorting:
+                first = (priority, since_ns)
         if self.is_kai and self.queue.settings.sort_policy != FAIR:
             first = self._with_turn(first)
         if self.keys_before is not None:
@@ -1347,7 +1352,7 @@ class Application:
 
         A pod that is of no gang is a gang of one that has not started.
         """
-        turn = -1 if self.tree is None else self.tree.elasticity(self.real_pods())
+        turn = self.turn if self.takes_turns else -1
         if self.queue.settings.priority_sorting:
             return (first[0], turn, *first[1:])
         return (turn, *first)
@@ -1397,6 +1402,27 @@ class Application:
         if not self.is_restarting:
             return [(g, len(g.asks)) for g in self.groups.values() if g.placeholder and g.asks]
         missing, found = self.next_pods(), []
+    def _later_ns(self) -> int:
+        """Return its submission, moved behind every other where it has its minimum."""
+        moved = 0 if self.is_kai else self.turn + 1
+        return self.submission_time_ns + (moved << _BEHIND_ALL_BITS)
+
+    @property
+    def turn(self) -> int:
+        """Return what orders gangs that grow (``gang_tree.turn_of``); -1 where it has no minimum.
+
+        That is so of one that was given up, or is getting its first members.
+        """
+        if self.is_gang_over:
+            return -1
+        if self.tree is not None:
+            return self.tree.turn(self.real_pods())
+        groups = self.task_groups.values()
+        if not groups or not self.is_whole:
+            return -1
+        pods, least = sum(count.real for count in groups), sum(count.members for count in groups)
+        return turn_of(int(pods > least), pods, least)
+
         for group in self.groups.values():
             lacking = missing.get(group.task_group_name, 0)
             if lacking and group.asks and not (group.placeholder or group.refused):

@@ -33,6 +33,8 @@ QUEUE_GANG = "queue"
 CLUSTER_GANG = "cluster"
 PARTIAL_GANG = "partial"
 _GANG_ADMISSIONS = (QUEUE_GANG, CLUSTER_GANG, PARTIAL_GANG)
+TURNS, AGE = "turns", "age"
+GROWTHS = (AGE, TURNS)  # of gangs
 YUNIKORN, KAI = "yunikorn", "kai"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
@@ -74,6 +76,7 @@ def _one_of(*names: str) -> tuple[Callable[[str], bool], str]:
 _A_DURATION = (_is_duration, "a duration like 90s")
 _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangAdmission": _one_of(*_GANG_ADMISSIONS),
+    "gangGrowth": _one_of(*GROWTHS),
     "starvationGuard": _A_DURATION,
     "reservations": _one_of(*RESERVATIONS),
     "reservationDelay": _A_DURATION,
@@ -120,6 +123,8 @@ class Settings:
     ``gang_admission``: a gang starts its placeholders when the whole of it fits the maxima of its
     queues (``queue``), when every member has a place on the nodes as well (``cluster``), or as far
     as they fit (``partial``, as YuniKorn does; case G-23).
+    ``grows_by_turns``: a gang that has its minimum gets its next pods after what has not, and after
+    gangs that have less for theirs.
     ``starvation_guard_ns``: for how long a gang that waits as a whole may be passed by those behind
     it in its queue; 0 is never.
     ``reservations``: what gets nodes reserved when no node has the room for it: the head of each
@@ -151,6 +156,7 @@ class Settings:
     """
 
     gang_admission: str = QUEUE_GANG
+    grows_by_turns: bool = False
     starvation_guard_ns: int = STARVATION_GUARD_NS
     reservations: str = HEADS
     reservation_delay_ns: int = RESERVATION_DELAY_NS
@@ -225,6 +231,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     actions = _names(values.get("actions", ""))
     return Settings(
         gang_admission=admission,
+        grows_by_turns=_grows_by_turns(values.get("gangGrowth", ""), policy),
         starvation_guard_ns=STARVATION_GUARD_NS if guard_ns is None else guard_ns,
         reservations=reservations,
         reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
@@ -255,6 +262,11 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         ),
         renamed=read.warnings,
     )
+
+
+def _grows_by_turns(text: str, policy: str) -> bool:
+    """Return whether gangs grow by turns; what is no such setting is the policy's way."""
+    return text == TURNS or (policy == KAI and text != AGE)
 
 
 def _reservations(values: Mapping[str, str], admission: str) -> str:

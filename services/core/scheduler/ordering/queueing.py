@@ -261,6 +261,8 @@ def _forget_refusal(application: Application) -> None:
 
 def enter(application: Application) -> None:
     """Queue every group that may be scheduled now, and withdraw the others."""
+    if application.takes_turns:
+        reorder(application)
     _review_waiting(application)
     _enter_where_they_wait(application, application.groups.values())
 

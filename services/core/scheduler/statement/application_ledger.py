@@ -154,8 +154,7 @@ def usage_changed(application: Application) -> None:
     for name, value in application.allocated.items():
         if value > application.max_allocated.get(name, 0):
             application.max_allocated[name] = value
-    moves = application.keys_follow_use or application.tree is not None
-    if application.queue.settings.sort_policy == FAIR or moves:
+    if application.queue.settings.sort_policy == FAIR or application.keys_follow_use:
         queueing.reorder(application)
         queueing.enter(application)
     if application.waits_in is not None:

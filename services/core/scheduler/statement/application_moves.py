@@ -18,7 +18,7 @@ def add(partition: Partition, application: Application) -> None:
     hooks = partition.hooks
     if hooks is not None and hooks.order:
         application.keys_before = hooks.order_of
-        application.keys_follow_use = hooks.order_moves
+        application.keys_follow_use |= hooks.order_moves
         queueing.reorder(application)
     partition.applications[application.id] = application
     application.queue.applications[application.id] = application

@@ -580,7 +580,7 @@ class Partition:
         self.fruitless.changed()
         self.victims.gone(allocation)
         application.mark_released(key, why)
-        if application.tree is not None:
+        if application.tree is not None or application.takes_turns:
             application_ledger.usage_changed(application)
         self.releasing[key] = application
         is_victim = why == TerminationType.PREEMPTED_BY_SCHEDULER or allocation.released
@@ -658,7 +658,7 @@ class Partition:
         self.victims.budgets.spare(key)
         why = application.released.pop(key)
         application.count_real(allocation, 1)
-        if application.tree is not None:
+        if application.tree is not None or application.takes_turns:
             application_ledger.usage_changed(application)
         application.stuck.pop(key, None)
         self.releasing.pop(key, None)

@@ -47,6 +47,13 @@ class Group(Generic[Task]):
             return self.min_tasks
         return len(self.members) if self.min_groups is None else self.min_groups
 
+    @property
+    def least(self) -> int:
+        """Return the fewest tasks that satisfy it."""
+        if not self.members:
+            return self.min_tasks
+        return sum(sorted(member.least for member in self.members)[: self.needed])
+
     def count(self, holds: Holds[Task]) -> int:
         """Return how many of what it needs it has."""
         if self.members:

@@ -34,6 +34,7 @@ from services.core.scheduler.nodes.victim_budgets import Releases
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import At, Place, Pod, Statement
 from services.core.scheduler.statement.task_trees import Group
+from shared.messages.gang_tree import turn_of
 from shared.messages.interface import Allocation
 from shared.model.resources import PODS, ResourceView
 
@@ -222,9 +223,23 @@ class Job:
         return int(self.group.has_surplus(is_active))
 
     @property
+    def turn(self) -> int:
+        """Return what orders jobs that grow: what they have for their minimum, if they are gangs.
+
+        Where gangs do not take turns all that have their minimum go by age.
+        """
+        elasticity, application = self.elasticity, self.application
+        if elasticity <= 0 or not (application.tree is not None or application.is_gang):
+            return elasticity
+        if not application.takes_turns:
+            return 0 if application.is_kai else elasticity
+        least = self.min_available if self.is_flat else self.group.least
+        return turn_of(elasticity, self.active, least)
+
+    @property
     def order(self) -> tuple[int, int, int]:
-        """Return what orders jobs of a queue: priority, elasticity, age."""
-        return (-self.priority, self.elasticity, self.number)
+        """Return what orders jobs of a queue: priority, whose turn it is, age."""
+        return (-self.priority, self.turn, self.number)
 
 
 @dataclass(slots=True, eq=False)
