@@ -108,6 +108,12 @@ class GangTree:
                 return found
         return {}
 
+    def startable(self, has: Counts, waiting: Counts) -> dict[str, int]:
+        """Return the pods that could start next, together; {} where too few of them wait."""
+        if self.is_satisfied(has):
+            return self.one_more(has, waiting)
+        return self.lacking(has, waiting) or {}
+
     def next(self, has: Counts, waiting: Counts) -> dict[str, int]:
         """Return the pods that start next, together."""
         if self.is_satisfied(has):
@@ -124,28 +130,22 @@ class GangTree:
             return True
         return any(part.is_satisfied(has) and part.has_surplus(has) for part in self.parts)
 
+    def broken(self, has: Counts) -> list[str]:
+        """Return the parts of a satisfied one that have pods, and fewer than satisfy them."""
+        if not (self.is_group and self.is_satisfied(has)):
+            return []
+        found: list[str] = []
+        for part in self.parts:
+            if part.is_satisfied(has):
+                found += part.broken(has)
+            elif any(has.get(name) for name in part.minima()):
+                found.append(part.name)
+        return found
+
     def elasticity(self, has: Counts) -> int:
         """Return -1 below the minimum, 0 at it, 1 above it."""
         return int(self.has_surplus(has)) if self.is_satisfied(has) else -1
 
-
-def tree_of(terms: GangSettings) -> GangTree | None:
-    """Return the tree of a gang; None without any.
-
-    A part whose parent is not there before it is an outermost one.
-    """
-    return _tree(terms, terms.subgroups)
-
-
-def layout_of(terms: GangSettings) -> GangTree | None:
-    """Return the tree of a gang that has placeholders, as topology is asked for; None without."""
-    return _tree(terms, terms.layout)
-
-
-def _tree(terms: GangSettings, parts: tuple[SubGroup, ...]) -> GangTree | None:
-    if not parts:
-        return None
-    root = GangTree("", terms.minimum, is_group=True, topology=terms.topology)
     @property
     def least(self) -> int:
         """Return the fewest pods that satisfy it."""
@@ -167,6 +167,24 @@ def turn_of(elasticity: int, pods: int, least: int) -> int:
     """
     return elasticity if elasticity <= 0 else 1 + 1000 * pods // max(1, least)
 
+
+def tree_of(terms: GangSettings) -> GangTree | None:
+    """Return the tree of a gang; None without any.
+
+    A part whose parent is not there before it is an outermost one.
+    """
+    return _tree(terms, terms.subgroups)
+
+
+def layout_of(terms: GangSettings) -> GangTree | None:
+    """Return the tree of a gang that has placeholders, as topology is asked for; None without."""
+    return _tree(terms, terms.layout)
+
+
+def _tree(terms: GangSettings, parts: tuple[SubGroup, ...]) -> GangTree | None:
+    if not parts:
+        return None
+    root = GangTree("", terms.minimum, is_group=True, topology=terms.topology)
     groups = {"": root}
     for part in parts:
         made = GangTree(part.name, part.minimum, is_group=part.is_group, topology=part.topology)

@@ -359,6 +359,16 @@ def test_a_part_that_has_too_few_pods_is_passed_over():
     assert held(core, "g") == 5
 
 
+def test_pods_that_alone_are_not_enough_wait_for_those_of_any_part():
+    core = Core(config_of("{name: a}"), settings=KAI)
+    core.node("n", vcore=9)
+    core.application("g", "root.a", gang=tree(1, ("a", 2), ("b", 2)))
+    core.asks("g", ["b0"], ONE, task_group_name="b")
+    core.check()
+    core.asks("g", ["b1"], ONE, task_group_name="b")
+    assert held(core, "g") == 2
+
+
 def test_a_gang_of_a_tree_waits_for_its_pods_under_either_policy():
     for settings in (KAI, ()):
         core = Core(config_of("{name: a}"), settings=settings)
@@ -385,7 +395,7 @@ def test_a_gang_is_stale_by_its_own_grace_through_a_restart_too():
         assert evicted(core, start_ns + seconds(gone_s)) == ["g0"]
 
 
-def test_of_a_satisfied_tree_a_broken_part_is_not_stale():
+def test_of_a_satisfied_tree_a_broken_part_is_stale_by_itself():
     core = Core(config_of("{name: a}"), settings=KAI)
     core.node("n", vcore=3)
     core.application("g", "root.a", gang=tree(1, ("a", 2), ("b", 2)))
@@ -395,9 +405,13 @@ def test_of_a_satisfied_tree_a_broken_part_is_not_stale():
             Allocation(key, "g", "n", ONE, task_group_name=part) for key, part in found
         )
     )
+    start_ns = core.now_ns
+    assert evicted(core, start_ns + seconds(60) - 1) == []
+    assert evicted(core, start_ns + seconds(60)) == ["b0"]
+    core.update(releases=(AllocationRelease("g", "b0", TerminationType.PREEMPTED_BY_SCHEDULER),))
     assert evicted(core, core.now_ns + seconds(600)) == []
     core.update(releases=(AllocationRelease("g", "a0", TerminationType.STOPPED_BY_RM),))
-    assert len(evicted(core, core.now_ns + seconds(61))) == 2
+    assert evicted(core, core.now_ns + seconds(61)) == ["a1"]
 
 
 def test_what_waits_for_room_that_comes_has_nobody_else_make_way():

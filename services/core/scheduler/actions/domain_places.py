@@ -47,7 +47,8 @@ def find(
     found = place(placer, placer.tree, Region())
     if isinstance(found, Unplaced):
         trial.rollback(before)
-        return NoPlaces(placer.why(found.refusal), application.placeholder_needs())
+        needs = application.placeholder_needs()
+        return NoPlaces(placer.why(found.refusal), needs, placer.stuck_part)
     return kept + found
 
 
@@ -61,6 +62,7 @@ class _InDomains:
         self._nodes, self._application, self._backfill = trial.nodes, application, backfill
         self._bond = trial.nodes.domains.bonds[application.id]
         self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
+        self.stuck_part = ""  # the task group of the first ask, or part, without a place
         self._placed: dict[Ask, None] = {}
         self._parts: dict[Group[Ask], GangTree] = {}
         self._pods: dict[str, list[list[Ask]]] = {}  # by task group, those of one shape together
@@ -200,11 +202,16 @@ class _InDomains:
         total = len(self._all(self.tree))
         nodes = len({node.node_id for _, node in placed})
         amount = ask.shape.resource if ask is not None else {}
+        if ask is not None and not self.stuck_part:
+            self.stuck_part = ask.request.task_group_name
         return Fact(Kind.PLACES, count=len(placed), total=total, nodes=nodes, amount=amount)
 
     def why(self, stuck: Fact) -> Refusal:
         """Return why the gang has no places: what the first part lacks that no domain holds."""
-        fact = next(filter(None, map(self._lack, self._constrained(self.tree))), None)
+        lacking = ((part, self._lack(part)) for part in self._constrained(self.tree))
+        part, fact = next((each for each in lacking if each[1] is not None), (self.tree, None))
+        if part is not self.tree:
+            self.stuck_part = self._all(part)[0].request.task_group_name
         shape = next(iter(self._counts(self.tree)), None)
         if shape is None or (fact is not None and fact.kind == Kind.WORDS):
             return Refusal(Reason.GANG_PLACES, fact or stuck)

@@ -248,22 +248,13 @@ def _place_whole(
     partition: Partition, application: Application
 ) -> tuple[Refusal, WaitList | None] | None:
     """Allocate all placeholders of a gang, or refuse it for want of places and let it wait."""
-    wanted, pending = gang_places.amount(application), _missing_members(application)
+    pending = _missing_members(application)
     if pending is not None:
         _await_places(partition, application, {})
         return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, pending), None
-    wait_list: WaitList | None = None
-    found: list[tuple[Ask, Node]] | NoPlaces | None = _bound(partition, application)
-    if found is None:
-        over = _over_headroom(application, wanted)
-        if over is not None and over[0].reason is Reason.GANG_HEADROOM:
-            return over
-        if over is not None:
-            found, wait_list = NoPlaces(over[0], {}), over[1]
-        else:
-            with Tentative(partition.nodes) as trial:
-                found = _find(trial, partition, application)
-                trial.make_final()
+    found, wait_list = _find_any(partition, application)
+    if isinstance(found, NoPlaces) and found.refusal.reason is Reason.GANG_HEADROOM:
+        return found.refusal, wait_list
     if isinstance(found, NoPlaces):
         _await_places(partition, application, found.lacking)
         for group in gang_places.members(application):
@@ -273,6 +264,43 @@ def _place_whole(
         return found.refusal, wait_list
     _allocate_whole(partition, application, found)
     return None
+
+
+def _find_any(
+    partition: Partition, application: Application
+) -> tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]:
+    """Find places for what starts next of a gang; a part without is passed over for another.
+
+    The refusal is that of the first parts. The gang then waits for places for any of them. Each try
+    leaves one task group more out, so there are at most as many as it has.
+    """
+    first = found, wait_list = _find_next(partition, application)
+    lacking: dict[Shape, int] = {}
+    while isinstance(found, NoPlaces):
+        for shape, count in found.lacking.items():
+            lacking[shape] = min(count, lacking.get(shape, count))
+        if not application.pass_over(found.part):
+            break
+        found, wait_list = _find_next(partition, application)
+    application.pass_over_none()
+    if isinstance(first[0], NoPlaces) and isinstance(found, NoPlaces):
+        return replace(first[0], lacking=lacking), first[1]
+    return found, wait_list
+
+
+def _find_next(
+    partition: Partition, application: Application
+) -> tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]:
+    """Find places for what starts next; where a limit is in the way, where the gang waits."""
+    if (bound := _bound(partition, application)) is not None:
+        return bound, None
+    over = _over_headroom(application, gang_places.amount(application))
+    if over is not None:
+        return NoPlaces(over[0], {}), over[1]
+    with Tentative(partition.nodes) as trial:
+        found = _find(trial, partition, application)
+        trial.make_final()
+    return found, None
 
 
 def _bound(partition: Partition, application: Application) -> NoPlaces | None:

@@ -46,11 +46,13 @@ MAX_STARTS = 8  # domains in which a gang is tried that affinity keeps together
 class NoPlaces:
     """Why a gang cannot be placed, and the shapes of which the nodes would have to take more.
 
-    ``lacking`` says of how many asks of each shape there must be places at one time.
+    ``lacking`` says of how many asks of each shape there must be places at one time, ``part`` which
+    task group has none.
     """
 
     refusal: Refusal
     lacking: dict[Shape, int]
+    part: str = ""
 
 
 def members(application: "Application") -> list[AskGroup]:
@@ -108,7 +110,10 @@ def bound(
         amount=short.resource,
     )
     refusal = Refusal(Reason.GANG_PLACES, fact, nodes.room.evidence(short))
-    return NoPlaces(refusal, {short: wanted[short]})
+    part = next(
+        group.task_group_name for group in members(application) if group.bucket.shape == short
+    )
+    return NoPlaces(refusal, {short: wanted[short]}, part)
 
 
 def find(
@@ -175,11 +180,12 @@ class _OnNodes:
         )
         if not nodes.room.places(ask.shape, backfill=self._backfill).any():
             refusal = Refusal(Reason.GANG_PLACES, fact, nodes.room.evidence(ask.shape))
-            return NoPlaces(refusal, wanted)
+            return NoPlaces(refusal, wanted, ask.request.task_group_name)
         closed = nodes.room.refusal(ask.shape)
         if closed.fact is not None and closed.fact.kind == Kind.PLUGIN:
             fact = replace(fact, text=closed.fact.text)
-        return NoPlaces(Refusal(Reason.GANG_PLACES, fact, closed.nodes), wanted)
+        refusal = Refusal(Reason.GANG_PLACES, fact, closed.nodes)
+        return NoPlaces(refusal, wanted, ask.request.task_group_name)
 
 
 def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> Iterator[Node]:

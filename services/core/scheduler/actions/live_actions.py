@@ -256,28 +256,31 @@ def _preempt(trial: Trial, policy: SearchPolicy) -> None:
 def _evict_stale_gangs(trial: Trial, _: SearchPolicy) -> None:
     """End gangs that have been below their minimum for longer than their grace.
 
-    A gang that has not been whole since it was evicted so is not evicted again.
+    A part of which enough others run ends alone. A gang that has not been whole since it was
+    evicted so is not evicted again.
     """
     partition = trial.partition
-    for application, stale_for_s in trial.adapter.stale():
+    for application, part, stale_for_s in trial.adapter.stale():
         job = trial.job_of(application)
-        if not _is_stale(trial, job, stale_for_s):
+        group = job.group.find(part) if part else job.group
+        if group is None or not _is_stale(trial, job, group, stale_for_s):
             continue
+        of = f"part {part} of " if part else "its gang, "
         reason = (
-            f"evicted with its gang, application {job.name} in {job.queue.name}, which has been "
+            f"evicted with {of}application {job.name} in {job.queue.name}, which has been "
             f"below its minimum for {stale_for_s} s"
         )
         attempt = Attempt(trial)
-        evictable = [task for task in job.tasks if is_evictable(task)]
+        evictable = group.all_tasks(is_evictable)
         if not evictable or not partition.evictions.may_end(application.id, STALE):
             continue
         for task in evictable:
             attempt.evict(task, reason, STALE)
 
 
-def _is_stale(trial: Trial, job: Job, stale_for_s: int) -> bool:
+def _is_stale(trial: Trial, job: Job, group: Group[Task], stale_for_s: int) -> bool:
     """Return whether a gang has been below its minimum for too long; what is leaving counts yet."""
-    if job.application.succeeded or not job.placed or job.group.is_satisfied(holds_room):
+    if job.application.succeeded or not job.placed or group.is_satisfied(holds_room):
         return False
     grace_s = trial.adapter.staleness_grace_s(job.application)
     return grace_s >= 0 and stale_for_s >= grace_s
@@ -370,11 +373,14 @@ class PartitionAdapter(Adapter):
         """Return for how long others do not make way for it yet, rounded up; 0: they do."""
         return -((self._partition.now_ns - delay_end_ns(application)) // NANOS_PER_SECOND)
 
-    def stale(self) -> Iterator[tuple[Application, int]]:
-        """Yield the gangs that run below their minimum, and for how many seconds they have."""
+    def stale(self) -> Iterator[tuple[Application, str, int]]:
+        """Yield the gangs, and parts, below their minimum, and for how many seconds they have been.
+
+        The part is "" where it is the gang itself.
+        """
         for application in list(self._partition.below_minimum.values()):
-            since_ns = application.stale_since_ns
-            yield application, (self._partition.now_ns - since_ns) // NANOS_PER_SECOND
+            for part, since_ns in application.stale_since_ns.items():
+                yield application, part, (self._partition.now_ns - since_ns) // NANOS_PER_SECOND
 
     def staleness_grace_s(self, application: Application) -> int:
         """Return for how long it may be; negative: for ever."""

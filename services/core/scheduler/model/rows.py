@@ -981,6 +981,7 @@ class Application:
     starts_placed: bool = False  # every one of them must have a place on the nodes
     enforces_minimum: bool = False  # a gang that has fallen below it starts again as a whole
     tree: GangTree | None = None  # of a gang that starts without placeholders
+    passed_over: frozenset[str] = frozenset()  # task groups without a place, while others are tried
     layout: GangTree | None = None  # of one of which pods are to be in one domain of the nodes
     is_kai: bool = False  # under the policy kai: it grows within its quota
     takes_turns: bool = False  # a gang that grows behind what has less for its minimum
@@ -1002,7 +1003,8 @@ class Application:
     backoff_until_ns: int = 0
     cannot_run: tuple[str, ...] = ()  # whose limits its event named, that it may not start yet
     succeeded: int = 0  # pods that ran to their end, and well
-    stale_since_ns: int = 0  # since when a gang that ran is below its minimum; 0: it is not
+    stale_since_ns: dict[str, int] = field(default_factory=dict)  # since when parts of a gang that
+    # ran are below their minimum, by name; "" is the gang itself
     reservation_start_ns: int = 0
     execution_start_ns: int = 0  # when it ran first, in whichever core; 0: not yet
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
@@ -1014,10 +1016,10 @@ class Application:
         if self.request.gang.subgroups and not self.is_gang:
             self._plant()
         self._lay_out()
-        self.order = self.order_at(self.in_use())
-
         self.takes_turns = self.takes_turns and (self.tree is not None or self.is_gang)
         self.keys_follow_use = self.takes_turns or self.tree is not None
+        self.order = self.order_at(self.in_use())
+
     def _plant(self) -> None:
         """Take over the tree of a gang that starts without placeholders, and its minimums."""
         tree = self.tree = tree_of(self.request.gang)
@@ -1067,7 +1069,7 @@ class Application:
     def awaits_admission(self) -> bool:
         """Return whether members are asked for that wait for the gang's admission."""
         is_first = not self.gang_admitted and self.pending_placeholders > 0 and self.is_gang
-        return is_first or (self.enforces_minimum and bool(self.groups) and self.is_restarting)
+        return is_first or (self.enforces_minimum and bool(self.groups) and self._awaits_others)
 
     @property
     def missing(self) -> dict[str, int]:
@@ -1104,6 +1106,17 @@ class Application:
                 missing[name] -= 1
         return any(lacking > 0 for lacking in missing.values())
 
+    def parts_below_minimum(self) -> tuple[str, ...]:
+        """Return which parts of a gang run with less than their minimum; ("",): the gang itself.
+
+        A part of which enough others run is so by itself alone.
+        """
+        if self.is_below_minimum:
+            return ("",)
+        if self.tree is None or not self.enforces_minimum or self.is_gang_over or self.succeeded:
+            return ()
+        return tuple(self.tree.broken(self.real_pods(with_released=True)))
+
     @property
     def is_whole(self) -> bool:
         """Return whether a gang has every member that it needs, none by a placeholder."""
@@ -1122,11 +1135,11 @@ class Application:
         return found
 
     def waiting_pods(self) -> dict[str, int]:
-        """Return how many real pods of each task group wait."""
+        """Return how many real pods of each task group wait, but for those passed over."""
         found: dict[str, int] = {}
         for group in self.groups.values():
-            if not group.placeholder:
-                name = group.task_group_name
+            name = group.task_group_name
+            if not group.placeholder and name not in self.passed_over:
                 found[name] = found.get(name, 0) + len(group.asks)
         return found
 
@@ -1139,10 +1152,44 @@ class Application:
     @property
     def is_restarting(self) -> bool:
         """Return whether several members of a gang that ran must start at once, or none."""
-        if not self.enforces_minimum:
+        return self.enforces_minimum and self._start_together(self.next_pods())
+
+    @property
+    def _awaits_others(self) -> bool:
+        """Return whether a member waits that must start at once with others, or not at all."""
+        following = self.next_pods()
+        return self._start_together(following) and any(
+            group.task_group_name in following for group in self.groups.values()
+        )
+
+    def _start_together(self, pods: Mapping[str, int]) -> bool:
+        return sum(pods.values()) > (0 if self.has_topology else 1)
+
+    def pass_over(self, task_group: str) -> bool:
+        """Leave a task group out of what starts next; return whether other parts would do."""
+        if self.tree is None or task_group in self.passed_over:
             return False
-        alone = 0 if self.has_topology else 1
-        return sum(self.next_pods().values()) > alone
+        self.passed_over |= {task_group}
+        return self._start_together(self.tree.startable(self.real_pods(), self.waiting_pods()))
+
+    @property
+    def keeps_minimum(self) -> bool:
+        """Return whether a search takes no more of its gang than it has above its minimum.
+
+        Under kai a search takes that first, and then the gang as a whole.
+        """
+        return self.enforces_minimum and not self.is_kai
+
+    def surplus(self, task_group: str) -> int:
+        """Return how many pods of a task group run above its minimum."""
+        counts = self.task_groups.get(task_group)
+        if counts is None or self.is_gang_over or self.succeeded:
+            return len(self.allocations)
+        return max(0, counts.real - counts.members)
+
+    def pass_over_none(self) -> None:
+        """Let every task group be what starts next again."""
+        self.passed_over = frozenset()
 
     @property
     def awaits_placeholders(self) -> bool:
@@ -1357,6 +1404,27 @@ class Application:
             return (first[0], turn, *first[1:])
         return (turn, *first)
 
+    def _later_ns(self) -> int:
+        """Return its submission, moved behind every other where it has its minimum."""
+        moved = 0 if self.is_kai else self.turn + 1
+        return self.submission_time_ns + (moved << _BEHIND_ALL_BITS)
+
+    @property
+    def turn(self) -> int:
+        """Return what orders gangs that grow (``gang_tree.turn_of``); -1 where it has no minimum.
+
+        That is so of one that was given up, or is getting its first members.
+        """
+        if self.is_gang_over:
+            return -1
+        if self.tree is not None:
+            return self.tree.turn(self.real_pods())
+        groups = self.task_groups.values()
+        if not groups or not self.is_whole:
+            return -1
+        pods, least = sum(count.real for count in groups), sum(count.members for count in groups)
+        return turn_of(int(pods > least), pods, least)
+
     @property
     def expected_ns(self) -> int:
         """Return for how long its gang is expected to run, its longest member; 0: not known."""
@@ -1402,27 +1470,6 @@ class Application:
         if not self.is_restarting:
             return [(g, len(g.asks)) for g in self.groups.values() if g.placeholder and g.asks]
         missing, found = self.next_pods(), []
-    def _later_ns(self) -> int:
-        """Return its submission, moved behind every other where it has its minimum."""
-        moved = 0 if self.is_kai else self.turn + 1
-        return self.submission_time_ns + (moved << _BEHIND_ALL_BITS)
-
-    @property
-    def turn(self) -> int:
-        """Return what orders gangs that grow (``gang_tree.turn_of``); -1 where it has no minimum.
-
-        That is so of one that was given up, or is getting its first members.
-        """
-        if self.is_gang_over:
-            return -1
-        if self.tree is not None:
-            return self.tree.turn(self.real_pods())
-        groups = self.task_groups.values()
-        if not groups or not self.is_whole:
-            return -1
-        pods, least = sum(count.real for count in groups), sum(count.members for count in groups)
-        return turn_of(int(pods > least), pods, least)
-
         for group in self.groups.values():
             lacking = missing.get(group.task_group_name, 0)
             if lacking and group.asks and not (group.placeholder or group.refused):

@@ -699,28 +699,33 @@ class Partition:
     def note_minimum(self, application: Application) -> None:
         """Note since when a gang that was whole has run below its minimum, or that it does not.
 
-        A pod that is being released counts until it has gone. While a gang is below it a look at
-        the end of its grace is set, whether or not anything waits.
+        So it is noted of parts of it, where enough others run. A pod that is being released counts
+        until it has gone. While something is below its minimum a look at the end of the grace is
+        set, whether or not anything waits.
         """
-        is_stale = STALE in self.settings.actions and application.is_below_minimum
-        since_ns = (application.stale_since_ns or self.now_ns) if is_stale else 0
-        if since_ns != application.stale_since_ns:
-            self.set(application, stale_since_ns=since_ns)
-        if not is_stale:
+        is_watched = STALE in self.settings.actions
+        parts = application.parts_below_minimum() if is_watched else ()
+        known = application.stale_since_ns
+        if parts or known:
+            since_ns = {name: known.get(name, self.now_ns) for name in parts}
+            if since_ns != known:
+                self.set(application, stale_since_ns=since_ns)
+        if "" not in parts and application.is_whole:
+            self.evictions.became_whole(application.id)
+        if not parts:
             self.below_minimum.pop(application.id, None)
-            if application.is_whole:
-                self.evictions.became_whole(application.id)
             return
         self.below_minimum[application.id] = application
         grace_ns = self.grace_of(application)
         if grace_ns >= 0:
-            self.check_preemption_at(since_ns + grace_ns)
+            self.check_preemption_at(min(application.stale_since_ns.values()) + grace_ns)
 
     def check_stale_gangs(self) -> None:
         """Schedule a check at the end of the first grace of a gang below its minimum."""
         due_ns = [
-            application.stale_since_ns + self.grace_of(application)
+            since_ns + self.grace_of(application)
             for application in self.below_minimum.values()
+            for since_ns in application.stale_since_ns.values()
             if self.grace_of(application) >= 0
         ]
         later = [each for each in due_ns if each > self.now_ns]

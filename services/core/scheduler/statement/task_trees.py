@@ -107,6 +107,14 @@ class Group(Generic[Task]):
             return True
         return len(satisfied) > self.needed and bool(satisfied[-1].all_tasks(has))
 
+    def find(self, name: str) -> "Group[Task] | None":
+        """Return the part of a name, None where there is none."""
+        for member in self.members:
+            found = member if member.name == name else member.find(name)
+            if found is not None:
+                return found
+        return None
+
     def all_tasks(self, holds: Holds[Task]) -> list[Task]:
         """Return its tasks for which something holds."""
         own = [task for task in self.tasks if holds(task)]

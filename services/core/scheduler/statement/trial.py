@@ -347,8 +347,11 @@ class Adapter:
         """Return for how long an application may not take from others yet."""
         return 0
 
-    def stale(self) -> Iterable[tuple[Application, int]]:
-        """Return the gangs that were whole and are below their minimum, and since how many s."""
+    def stale(self) -> Iterable[tuple[Application, str, int]]:
+        """Return the gangs that were whole and are below their minimum, and since how many s.
+
+        With the part of the gang of which that is so, "" for all of it.
+        """
         raise NotImplementedError
 
     def staleness_grace_s(self, application: Application) -> int:
