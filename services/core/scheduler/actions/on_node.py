@@ -74,9 +74,7 @@ class OnNode:
 
 
 def budget_costs(going: Releases, victim: Victim, limits: dict[Limit, int]) -> Costs:
-    """Return what a victim takes of its disruption budget, and enter what that lets go."""
-    budget = going.limit_of(victim.key)
-    if budget is None:
-        return ()
-    name, limits[name] = budget
-    return ((name, 1),)
+    """Return what a victim takes of its budgets, and enter what they let go."""
+    budgets = going.limits_of(victim.key)
+    limits.update(budgets)
+    return tuple((name, 1) for name, _ in budgets)

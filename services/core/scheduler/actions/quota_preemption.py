@@ -152,6 +152,7 @@ def _proportional(amount: int, weights: dict[Queue, int]) -> dict[Queue, int]:
 
 def enforce(partition: Partition) -> None:
     """Let the queues that are due give back; parents before their children."""
+    partition.victims.start(partition.applications.values())
     for queue in depth_first(partition.root):
         if queue.quota_due_ns and queue.quota_due_ns <= partition.now_ns:
             partition.set(queue, quota_since_ns=0, quota_due_ns=0)

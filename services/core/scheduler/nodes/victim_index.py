@@ -102,6 +102,8 @@ class VictimIndex:
             kind.count += 1
             here.kinds[kind] = here.kinds.get(kind, 0) + 1
             newest = -allocation.create_time_ns
+            if application.keeps_minimum and not allocation.placeholder:
+                self.budgets.join_gang(key, application, allocation.task_group_name)
             insort(here.order, Victim(self.rank_of(allocation), newest, key, allocation, kind))
 
     def gone(self, allocation: Allocation) -> None:
@@ -111,6 +113,7 @@ class VictimIndex:
         here = self._by_node.get(allocation.node_id)
         if here is None or here.releasing.pop(allocation.allocation_key, None) is not None:
             return
+        self.budgets.leave_gang(allocation.allocation_key)
         at = bisect_left(here.order, self._place_of(allocation))
         if at == len(here.order) or here.order[at].key != allocation.allocation_key:
             return  # it needs its node, or is barred
@@ -192,6 +195,7 @@ class VictimIndex:
         """Forget a node and all on it."""
         here = self._by_node.pop(node.node_id, NOBODY)
         for victim in here.order:
+            self.budgets.leave_gang(victim.key)
             self._count_out(victim.kind)
 
     def _kind_of(self, leaf: "Queue", allocation: Allocation) -> Kind:

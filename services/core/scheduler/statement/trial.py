@@ -504,7 +504,8 @@ class Trial:
 
     def releases(self) -> Releases:
         """Return who is to go by now, counted by their disruption budgets."""
-        return self.partition.victims.budgets.releases(self.statement.evicted())
+        evicted = self.statement.evicted()
+        return self.partition.victims.budgets.releases(evicted, of_gangs=False)
 
     def are_too_many(self, tasks: Iterable[Task]) -> bool:
         """Return whether more go by now than disruption budgets of these tasks let."""
