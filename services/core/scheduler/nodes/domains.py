@@ -46,6 +46,10 @@ class DomainTree:
         """Return the domain of each of so many rows at a level; -1: it is in none."""
         return self._ids[level][:count]
 
+    def of_rows(self, level: int, rows: Amounts) -> Amounts:
+        """Return the domain of some rows at a level; -1: it is in none."""
+        return self._ids[level][rows]
+
     def above(self, level: int) -> Amounts:
         """Return the domain above each domain of a level; -1: there is none."""
         found = self._above.get(level)
@@ -324,6 +328,21 @@ class Domains:
         found.pop(-1, None)
         paths = tree.paths[level]
         return min(found, key=lambda at: (-found[at], paths[at]), default=None)
+
+    def homes(self, wish: Wish, members: Mapping[Node, int]) -> Iterator[tuple[int, int]]:
+        """Yield where most members are at a preferred level, then at those above it (level, id)."""
+        for level in range(wish.preferred, wish.required, -1):
+            home = self.home(wish.tree, level, members)
+            if home is not None:
+                yield level, home
+
+    def homes_of(self, bond: Bond, task_group: str) -> Iterator[tuple[DomainTree, int, int]]:
+        """Yield the same of all that one more of a task group is to be near to."""
+        for part in bond.chains[task_group]:
+            wish = self.wish(part.topology)
+            if isinstance(wish, Wish):
+                for level, home in self.homes(wish, bond.members(part)):
+                    yield wish.tree, level, home
 
     def open_rows(self, bond: Bond, task_group: str) -> Mask:
         """Return the rows to which the members that are there leave one more of a task group.

@@ -1,6 +1,7 @@
 """Which of the nodes that take a shape comes first.
 
-Order: what the ask would rather have, the scores of plugins, the configured score, the node's id.
+Order: what the ask would rather have, nodes near the members of its gang where that prefers a
+level, the scores of plugins, the configured score, the node's id.
 Less is better. Where nothing but the last two matters, and they are followed by an index, the first
 node is found without reading all of them.
 """
@@ -14,6 +15,7 @@ from numpy.typing import NDArray
 from services.core.scheduler.model.rows import CLOSED, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask, NodeColumns
+from services.core.scheduler.nodes.domains import Domains
 from services.core.scheduler.nodes.filters import NodeFilters
 from services.core.scheduler.nodes.filters.plugins import NodeHooks
 from services.core.scheduler.nodes.node_devices import NodeDevices
@@ -23,6 +25,7 @@ from services.core.scheduler.nodes.pod_topology import PodIndex
 from services.core.scheduler.nodes.scores import DEFAULT_WEIGHTS, SCORES
 from services.core.scheduler.nodes.scores.base import NodeScore, Scored
 from services.core.scheduler.nodes.scores.idle import IdleFirst
+from services.core.scheduler.nodes.scores.near_gang import NearGang
 from services.core.scheduler.nodes.scores.packing import Packing, Spreading
 from services.core.scheduler.nodes.scores.plugins import PluginScore
 from services.core.scheduler.nodes.scores.preferences import Preferences
@@ -70,6 +73,8 @@ class NodeOrder:
         filters: NodeFilters,
         devices: NodeDevices,
         pods: PodIndex,
+        *,
+        domains: Domains,
     ) -> None:
         self._columns, self._views, self._filters = columns, views, filters
         self._devices, self._pods = devices, pods
@@ -79,7 +84,7 @@ class NodeOrder:
         self.ranks = Ranks()
         self.index = NodeIndex(self)
         self.recent = RecentAsks(self.index.outdate)
-        self._preferences = Preferences(columns, views, pods)
+        self._preferences, self._near_gang = Preferences(columns, views, pods), NearGang(domains)
         self._before: list[RowScore] = []
         self._hooks: NodeHooks | None = None
         self.use_hooks(None)
@@ -111,7 +116,7 @@ class NodeOrder:
             for at in range(number)
             if hooks is not None
         ]
-        self._before = [self._preferences, *self.of_plugins]
+        self._before = [self._preferences, self._near_gang, *self.of_plugins]
         numbers: list[NodeNumber] = [self._preferences.of_nodes, self._preferences.of_taints]
         fixed = [score for score in self.of_plugins if score.is_fixed]
         self._filters.use(hooks)
@@ -175,6 +180,8 @@ class NodeOrder:
         """
         if self._hooks is not None or self.score.looks_at_ask or self._preferences.matters(shape):
             return None
+        if self._near_gang.matters(shape):
+            return None
         return self.index.first_open(shape, self._filters.between_pods.prober(shape))
 
     def _first_of_mask(self, mask: Mask, shape: Shape) -> Node | None:
@@ -184,7 +191,7 @@ class NodeOrder:
         """Return the first of some rows, None where there is none."""
         before = self._before
         if order.before:
-            before = [self._preferences, *order.before, *self.of_plugins]
+            before = [self._preferences, self._near_gang, *order.before, *self.of_plugins]
         for score in before:
             if rows.size and score.matters(shape):
                 numbers = score.of_rows(rows, shape)

@@ -56,7 +56,14 @@ class NodeTable:
             self.columns, self.views, self.devices, self.pods, self.nodes, self.domains
         )
         self.head_gang = self.filters.head_gang
-        self.order = NodeOrder(self.columns, self.views, self.filters, self.devices, self.pods)
+        self.order = NodeOrder(
+            self.columns,
+            self.views,
+            self.filters,
+            self.devices,
+            self.pods,
+            domains=self.domains,
+        )
         self._index, ranks = self.order.index, self.order.ranks
         self.room = NodeRoom(self.columns, self.filters, self.devices, ranks, self._classes)
 

@@ -2,6 +2,8 @@
 
 Rule 1: members that are there keep those that come to their domain of a required level, and slices
         that have begun are filled first.
+        Of a preferred level they come to the domain where most members are, if it holds them,
+        else to the one above it.
 Rule 2: a domain must hold all pods of each shape; the order is that of ``spread.py``, under the
         policy kai that of ``packing.py``.
 Whether that is of idle room or of room that is coming say the places by row that are handed in.
@@ -9,6 +11,7 @@ Whether that is of idle room or of room that is coming say the places by row tha
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import chain
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
@@ -32,15 +35,13 @@ class Region:
     gaps: Gaps | None = None
     is_packed: bool = False  # node by node by their order, those of the best ranks first
     before: tuple[Ranks, ...] = ()  # those ranks, if any
+    homes: tuple[At, ...] = ()  # where most members are, at a preferred level and above
 
 
 def at_home(
     domains: Domains, wish: Wish, members: Mapping[Node, int], within: Region, count: int
 ) -> Region:
-    """Return what the members that are there leave so many more: its rows, and the gaps to fill.
-
-    Where they have a preferred domain that is theirs alone it is tried by the room alone.
-    """
+    """Return what the members that are there leave so many more: its rows, and the gaps to fill."""
     rows = within.rows
     if not members:
         return Region(rows)
@@ -48,12 +49,14 @@ def at_home(
         home = domains.home(wish.tree, wish.required, members)
         if home is not None:
             rows = _rows_of(domains, wish, (wish.required, home), rows)
+    homes = tuple(domains.homes(wish, members))
     if not wish.slices:
-        return Region(rows)
+        return Region(rows, homes=homes)
     level, size = wish.slices[-1]
     there = domains.counts(wish.tree, level, members)
     gaps = {at: size - number % size for at, number in there.items() if number % size}
-    return Region(rows, gaps=(level, gaps) if 0 < count <= sum(gaps.values()) else None)
+    begun = (level, gaps) if 0 < count <= sum(gaps.values()) else None
+    return Region(rows, gaps=begun, homes=homes)
 
 
 def regions(
@@ -77,7 +80,9 @@ def regions(
     (first, count), *others = held
     is_packed = is_kai and packing.is_packed(wish)
     failed: set[object] = set()
-    for at in spread.candidates(wish, first, count, from_the_top=is_kai):
+    candidates = spread.candidates(wish, first, count, from_the_top=is_kai)
+    at_home = (at for at in within.homes if first.of(at) >= count)
+    for at in chain(at_home, candidates):
         if failed and first.pattern(at) in failed:
             continue
         if all(units.of(at) >= number for units, number in others):
