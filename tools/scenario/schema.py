@@ -216,12 +216,12 @@ class ManifestsStep(_Strict):
     documents: list[dict[str, Any]] = []
     runSeconds: float = Field(default=30, ge=0)  # noqa: N815
 
-
     @model_validator(mode="after")
     def _one_source(self) -> Self:
         if bool(self.file) == bool(self.documents):
             raise ValueError("either a file or documents are expected")
         return self
+
 
 class DeleteStep(_Strict):
     """Pods, foreign ones, or a whole application, that are deleted."""
