@@ -17,7 +17,7 @@ import gc
 import math
 import statistics
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from services.core.scheduler.model.settings import KAI
 from shared.messages.constraints import Constraints, NodeTerm, PodTerm, Requirement
@@ -28,12 +28,14 @@ from shared.messages.interface import (
     AllocationRelease,
     NodeAction,
     NodeInfo,
+    RemoveApplicationRequest,
     TerminationType,
     UpdateConfiguration,
     UserGroupInformation,
 )
 from shared.messages.protocol import TimerKind
 from shared.messages.state import SnapshotRequest
+from shared.model.gpus import GPU
 from shared.model.names import FOREIGN_TAG
 from shared.model.resources import multiply
 from shared.model.units import seconds
@@ -436,6 +438,77 @@ def waiting_gangs(size: int) -> Made:
     return driver, turn
 
 
+class _WholeNodes:
+    """A full cluster of 36 nodes of 8 GPUs: gangs of whole nodes run, and others wait for nodes.
+
+    Each second gang needs memory of an amount of its own: it is alike to few others.
+    """
+
+    sizes = (2, 2, 3, 2, 4, 2, 4, 8)  # nodes, in turn
+
+    def __init__(self, waiting: int) -> None:
+        self.driver = Driver(config_of(12), (("preset", "muster"),))
+        self.driver.nodes(36, {"vcore": 64_000, "memory": 1_024 * GIB, GPU: 8_000, "pods": 110})
+        self.running: list[str] = []
+        self._gangs: dict[str, list[AllocationAsk]] = {}
+        self._read = self._came = 0
+        self.submit(12)  # more than have room: the first of those that wait
+        self.submit(waiting)
+
+    def submit(self, gangs: int) -> None:
+        """Submit gangs, and let those run that start."""
+        for at in range(self._came, self._came + gangs):
+            name, nodes = f"gang-{at}", self.sizes[at % len(self.sizes)]
+            memory = GIB * (1 + at % 400 if at % 2 else 1)
+            amount = {"vcore": 1_000, "memory": memory, GPU: 8_000, "pods": 1}
+            self._gangs[name] = [
+                ask(f"{name}-{n}", name, amount, task_group_name="tg") for n in range(nodes)
+            ]
+            whole = multiply(amount, nodes)
+            self.driver.applications([(name, f"root.team.leaf{at % 12}")], placeholder_ask=whole)
+            hand_in(self.driver, [self._placeholder(each) for each in self._gangs[name]])
+            self._run()
+        self._came += gangs
+
+    @staticmethod
+    def _placeholder(real: AllocationAsk) -> AllocationAsk:
+        return replace(real, allocation_key=f"{real.allocation_key}-p", placeholder=True)
+
+    def end(self) -> None:
+        """Let a minute pass and the first of the gangs that run end, and let those run that start."""
+        self.driver.now_ns += seconds(60)
+        while 0 < self.driver.partition.reservations_due_ns <= self.driver.now_ns:
+            now_ns = self.driver.now_ns
+            self.driver.fire_own(TimerKind.RESERVATION)
+            self.driver.now_ns = now_ns
+        name = self.running.pop(0)
+        gone = tuple(ended(name, real.allocation_key) for real in self._gangs.pop(name))
+        removed = (RemoveApplicationRequest(name),)
+        self.driver.update(releases=gone, remove_applications=removed)
+        self._run()
+
+    def _run(self) -> None:
+        """Have the pods of gangs that have their placeholders take their places."""
+        while self._read < len(self.driver.allocated):
+            news, self._read = self.driver.allocated[self._read :], len(self.driver.allocated)
+            for name in dict.fromkeys(each.application_id for each in news if each.placeholder):
+                self.driver.update(asks=tuple(self._gangs[name]))
+                self.driver.confirm()
+                self.running.append(name)
+
+
+def gangs_without_nodes(size: int) -> Made:
+    """Ten gangs end one after the other and others start, beside so many that wait for nodes."""
+    cluster = _WholeNodes(size)
+
+    def turn(_: int) -> None:
+        for _ in range(10):
+            cluster.end()
+            cluster.submit(1)
+
+    return cluster.driver, turn
+
+
 def limits(size: int) -> Made:
     """A pod comes of one of so many users of whom each has a limit of its own."""
     each = ", ".join(
@@ -570,6 +643,7 @@ AXES = {
     "priorities": Axis(priorities, turns=5, by_size=True),
     "applications that run": Axis(applications_running),
     "gangs that wait": Axis(waiting_gangs, sizes=(10, 100, 1_000)),
+    "gangs that wait for nodes": Axis(gangs_without_nodes, sizes=(25, 100, 400, 1_600), turns=10),
     "limits": Axis(limits, sizes=(10, 100, 1_000)),
     "depth": Axis(depth, sizes=(1, 10, 50)),
     "foreign pods": Axis(foreign_pods),

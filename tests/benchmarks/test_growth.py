@@ -15,7 +15,10 @@ from tests.work import steps
 
 MOST = 0.3  # the exponent: sixteen times as much of something costs at most 2.3 times
 FEW, MANY = 20, 320
-SIZES = {"node terms": (50, 1_600)}  # more than are remembered
+SIZES = {
+    "node terms": (50, 1_600),  # more than are remembered
+    "gangs that wait for nodes": (50, 400),
+}
 HELD = (
     "users over their limit",
     "own anti-affinity",
@@ -25,6 +28,7 @@ HELD = (
     "node terms",
     "shapes on a full cluster",
     "behind the head gang",
+    "gangs that wait for nodes",
     "limits",
     "foreign pods",
 )

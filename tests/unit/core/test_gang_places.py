@@ -356,6 +356,41 @@ def test_a_gang_is_not_tried_before_the_sum_of_its_places_reaches_its_size(monke
     assert held(core) == 4
 
 
+def test_of_the_gangs_that_room_was_freed_for_only_those_are_tried_that_it_is_left_for(monkeypatch):
+    core = cluster(*[{"vcore": 8, "memory": 999}] * 4)
+    core.application("plain")
+    core.asks("plain", [f"p{at}" for at in range(4)], {"vcore": 8})
+    for at in range(20):  # no two alike
+        core.gang(f"gang-{at}", 2, {"vcore": 8, "memory": at + 1})
+    tried = []
+    place_whole = gang_module._place_whole
+
+    def note(partition, application):
+        tried.append(application.id)
+        return place_whole(partition, application)
+
+    monkeypatch.setattr(gang_module, "_place_whole", note)
+    ended = tuple(AllocationRelease("plain", f"p{at}", STOPPED) for at in range(4))
+    core.update(releases=ended)
+    assert tried == ["gang-0", "gang-1"]
+    assert [held(core, f"gang-{at}") for at in range(3)] == [2, 2, 0]
+    core.check()
+
+
+@pytest.mark.parametrize("policy", ["fifo", "fair"])
+def test_one_that_is_unlike_the_gangs_around_it_keeps_its_place_among_them(policy):
+    properties = f"properties: {{application.sort.policy: {policy}}}"
+    config = config_of(f"{{name: default, {properties}}}")
+    core = cluster(*[{"vcore": 8}] * 4, config=config, settings=(("fairLeafGangs", "enabled"),))
+    core.application("plain")
+    core.asks("plain", [f"p{at}" for at in range(4)], {"vcore": 8})
+    for name, vcore in (("first", 8), ("unlike", 7), ("like-the-first", 8)):
+        core.gang(name, 2, {"vcore": vcore})
+    core.update(releases=tuple(AllocationRelease("plain", f"p{at}", STOPPED) for at in range(4)))
+    assert [held(core, name) for name in ("first", "unlike", "like-the-first")] == [2, 2, 0]
+    core.check()
+
+
 @pytest.mark.parametrize("how", ["undrained", "larger", "untainted"])
 def test_a_node_that_improves_wakes_a_gang(how):
     core = cluster({"vcore": 1})

@@ -106,6 +106,7 @@ def _decide(partition: Partition, most: int) -> int | None:
     """Make the next decisions, ``most`` of them; return how many, None where there are none."""
     if partition.lane is not None:
         lane.update(partition)
+    partition.requeue_gangs()
     if partition.reserved_to_try:
         return _try_reserved(partition, next(iter(partition.reserved_to_try)))
     if partition.replaceable:

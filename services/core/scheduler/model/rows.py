@@ -678,6 +678,9 @@ class Home(Protocol):
     def forget(self, waiting: "EquivalenceClass") -> None:
         """Remove an empty class."""
 
+    def was_tried(self, waiting: "EquivalenceClass") -> None:
+        """Note that the representative of a class has been tried, or is another one."""
+
 
 @dataclass(slots=True, eq=False, repr=False)
 class EquivalenceClass:
@@ -759,6 +762,9 @@ class WaitList:
         """Remove an empty class."""
         self.by_key.pop(waiting.key, None)
         self.classes.discard(waiting)
+
+    def was_tried(self, waiting: EquivalenceClass) -> None:
+        """Do nothing: all of a waiting list are tried when it is requeued."""
 
 
 @dataclass(slots=True, eq=False, repr=False)

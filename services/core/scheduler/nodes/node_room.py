@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.model import devices
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import BY_HEAD_GANG, CLOSED, Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask, NodeColumns, When
 from services.core.scheduler.nodes.filters import NodeFilters
@@ -57,6 +57,24 @@ class NodeRoom:
         found = self._filters.facts.room.times(shape, when)
         on_devices = self._filters.facts.devices.times(shape, when)
         return found if on_devices is None else np.minimum(found, on_devices)
+
+    def free(self, names: Sequence[str], rows: Sequence[int]) -> Amounts:
+        """Return what some rows have free of some types, closed or not."""
+        return self._columns.table_of(names, When.NOW)[rows]
+
+    def open_rooms(
+        self, names: Sequence[str], *, backfill: bool = False
+    ) -> tuple[Amounts, Amounts | None]:
+        """Return what schedulable nodes have free of some types that claims leave open to any ask.
+
+        And what those have beside them that are open to asks which end before the head gang starts.
+        With ``backfill`` the claims of asks close no node, as in ``places``.
+        """
+        columns = self._columns
+        free, usable = columns.table_of(names, When.NOW), columns.schedulable[columns.all]
+        closed = columns.claimed[columns.all] & (BY_HEAD_GANG if backfill else CLOSED)
+        in_time = free[usable & (closed == BY_HEAD_GANG)] if self._filters.head_gang.nodes else None
+        return free[usable & (closed == 0)], in_time
 
     def expected(self, names: Sequence[str]) -> Amounts:
         """Return what every node will have left of some types; closed ones have nothing."""

@@ -144,6 +144,7 @@ def requeue_class(waiting: EquivalenceClass) -> None:
         return
     if waiting.tried is not None:
         waiting.tried.trying_for = None
+        waiting.home.was_tried(waiting)
     waiting.tried, waiting.tried_since_ns = head, head.refused_since_ns
     waiting.leaf.root.trying[waiting] = None
     head.trying_for = waiting
@@ -156,6 +157,7 @@ def class_was_tried(waiting: EquivalenceClass) -> None:
     waiting.leaf.root.trying.pop(waiting, None)
     if tried is not None:
         tried.trying_for = None
+    waiting.home.was_tried(waiting)
     if tried not in waiting.members:
         requeue_class(waiting)
     waiting.forget_if_over()

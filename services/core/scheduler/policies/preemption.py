@@ -83,6 +83,7 @@ def go_on(partition: Partition) -> None:
     so_far, settings = partition.searches, partition.settings
     if so_far is None:
         return
+    partition.requeue_gangs(is_all=True)  # what has its room by now preempts nobody
     is_yunikorn = settings.policy == YUNIKORN
     groups = groupby(settings.actions, lambda name: is_yunikorn and name == PREEMPT)
     so_far.pieces += 1

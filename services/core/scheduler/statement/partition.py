@@ -752,7 +752,7 @@ class Partition:
                     and self.nodes.filters.fits.holds(node, shape)
                 ):
                     self.requeue_shape(shape)
-        self.waiting_gangs.requeue_for_node(self.nodes, node, backfill=self.settings.backfill)
+        self.waiting_gangs.node_improved(node)
         self.retry_replacements()
 
     def _may_pass_head_gang(self, node: Node, shape: Shape) -> bool:
@@ -815,7 +815,16 @@ class Partition:
         if not self.nodes.pods_changed:
             return
         self.nodes.pods_changed = False
-        self.waiting_gangs.requeue_for_pods(self.nodes, backfill=self.settings.backfill)
+        self.waiting_gangs.pods_changed()
+
+    def requeue_gangs(self, *, is_all: bool = False) -> None:
+        """Requeue gangs that may have their places by now: each leaf's first, or all.
+
+        Where the shortest go first, the order in the leaf does not say which comes first.
+        """
+        settings = self.settings
+        is_all = is_all or settings.shortest_first
+        self.waiting_gangs.requeue(self.nodes, backfill=settings.backfill, is_all=is_all)
 
     def requeue_for_domains(self) -> None:
         """Look again at what other pods keep from a node: nodes, and so domains, have changed."""
