@@ -18,11 +18,23 @@ class Goal(StrEnum):
     FAIRNESS = "fairness"
 
 
+class Resample(StrEnum):
+    """What `--resample` draws of a log with replacement."""
+
+    WEEKS = "weeks"
+
+
 _YEAR = 366 * 86_400
 app = typer.Typer()
 From = Annotated[
     Path | None,
     typer.Option("--from", metavar="FILE", help="Nodes, queues, settings of a snapshot."),
+]
+Nodes = Annotated[
+    str, typer.Option(metavar="N|FILE", help="How many, or a file; else the trace's own.")
+]
+Capacity = Annotated[
+    str, typer.Option(metavar="LIST", help="Of each node: cpu=64,nvidia.com/gpu=8.")
 ]
 Scheduler = Annotated[
     list[str] | None,
@@ -42,6 +54,10 @@ Queues = Annotated[
 Seeds = Annotated[
     int,
     typer.Option(help="So many runs; but for the first, submissions are moved.", min=1, max=1000),
+]
+Resampled = Annotated[
+    Resample | None,
+    typer.Option(help="Seeds are other months, drawn from the trace's weeks and users."),
 ]
 Tune = Annotated[
     Goal | None,
@@ -89,12 +105,8 @@ def replay(
     more: Annotated[
         list[Path] | None, typer.Argument(metavar="[SETUP]...", help="After --compare, its others.")
     ] = None,
-    nodes: Annotated[
-        str, typer.Option(metavar="N|FILE", help="How many, or a file; else the trace's own.")
-    ] = "",
-    capacity: Annotated[
-        str, typer.Option(metavar="LIST", help="Of each node: cpu=64,nvidia.com/gpu=8.")
-    ] = "",
+    nodes: Nodes = "",
+    capacity: Capacity = "",
     queues: Queues = None,
     scheduler: Scheduler = None,
     compare: Compare = None,
@@ -102,6 +114,7 @@ def replay(
     jobs: Annotated[int, typer.Option(help="Only the first so many; 0: all.", min=0)] = 0,
     seeds: Seeds = 1,
     spread: Spread = 3600,
+    resample: Resampled = None,
     html: Html = None,
     snapshot: From = None,
     columns: Columns = "",
@@ -115,6 +128,8 @@ def replay(
 
     if more and compare is None:
         raise typer.BadParameter("one trace is replayed; setups go behind --compare")
+    if resample and seeds == 1:
+        raise typer.BadParameter("--resample is about seeds: --seeds 2 or more was expected")
     others = () if compare is None else (compare, *(more or ()))
     wanted = Wanted(
         trace,
@@ -132,5 +147,6 @@ def replay(
         _columns(columns),
         forecasts,
         tune.value if tune is not None else "",
+        resample is not None,
     )
     raise typer.Exit(run(wanted, output))

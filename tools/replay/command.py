@@ -52,6 +52,13 @@ class Wanted:
     columns: Mapping[str, str] = field(default_factory=dict)
     forecasts: int = 0  # every so-many-th job that waits is asked about; 0: none
     tune: str = ""  # the goal by which settings are chosen
+    resample: bool = False  # seeds are other months, drawn from the trace
+
+    def of_seed(self, trace: Trace, seed: int) -> Trace:
+        """Return what a seed makes of a trace. Raises TraceError."""
+        if self.resample:
+            return trace.resampled(seed)
+        return trace.seeded(seed, self.spread_seconds)
 
 
 def replay(wanted: Wanted, output: Output) -> int:
@@ -66,11 +73,14 @@ def replay(wanted: Wanted, output: Output) -> int:
             if large := warning_of(trace, setup.nodes):
                 complain(f"muster: {setup.name}: warning: {large}")
         _judge_files(wanted, len(setups))
+        if wanted.resample:
+            trace.resampled(1)  # whether others can be drawn from it
         replays = [_replayed(trace, setup, wanted) for setup in setups]
         seeds = [replayed.seeds for replayed in replays]
         show(lambda: _report(seeds, wanted.tune), Shape(output))
         if wanted.html is not None:
-            _write_page(wanted.html, page_of(replays, wanted.spread_seconds))
+            spread = None if wanted.resample else wanted.spread_seconds
+            _write_page(wanted.html, page_of(replays, spread))
     except TraceError as error:
         complain(f"muster: {error}")
         return status_of(error, Exit.USAGE)
@@ -126,8 +136,7 @@ def _replayed(trace: Trace, setup: Setup, wanted: Wanted) -> Replayed:
     curves = curves_of(outcome)
     del outcome  # all its jobs
     others = [
-        measured(trace.seeded(seed, wanted.spread_seconds), setup, seed)[1]
-        for seed in range(1, wanted.seeds)
+        measured(wanted.of_seed(trace, seed), setup, seed)[1] for seed in range(1, wanted.seeds)
     ]
     return Replayed(setup, [figures, *others], curves)
 

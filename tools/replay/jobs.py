@@ -11,6 +11,8 @@ from shared.model.units import NANOS_PER_SECOND
 
 MAX_JOBS = 1_000_000  # of one trace; more are an error, and none is left out
 FOREVER_NS = 2**62  # the run time of a job that never ends
+WEEK_NS = 7 * 86_400 * NANOS_PER_SECOND
+MIN_WEEKS = 2  # of a trace from which others are drawn
 MAX_PODS = 10_000  # pods of one job of a trace; more are an error
 
 
@@ -71,6 +73,40 @@ class Trace:
         ]
         return replace(self, jobs=in_order(moved))
 
+    def resampled(self, seed: int) -> "Trace":
+        """Return another month, drawn from this one by seed: weeks and users; 0: as it is.
+
+        A block bootstrap (Künsch 1989): for each week one of the trace's is drawn, the same for all
+        users, and for each user one of the users; who is drawn twice is two users, whose jobs come
+        at the same moments. Raises TraceError.
+        """
+        if not seed:
+            return self
+        length_ns = self.jobs[-1].submitted_ns + 1 if self.jobs else 0
+        weeks = -(-length_ns // WEEK_NS)
+        if weeks < MIN_WEEKS:
+            raise TraceError(f"--resample: {self.name} has {weeks} week: {MIN_WEEKS} were expected")
+        drawn = Random(seed)  # noqa: S311 - no secret
+        blocks: dict[tuple[str, int], list[Job]] = {}
+        for job in self.jobs:
+            blocks.setdefault((job.user, job.submitted_ns // WEEK_NS), []).append(job)
+        users = list(dict.fromkeys(job.user for job in self.jobs))
+        week_of = [drawn.randrange(weeks) for _ in range(weeks)]
+        times: dict[str, int] = {}
+        made: list[Job] = []
+        for user in drawn.choices(users, k=len(users)):
+            times[user] = copy = times.get(user, 0) + 1
+            for week, other in enumerate(week_of):
+                later_ns = (week - other) * WEEK_NS
+                made += [
+                    _drawn(job, job.submitted_ns + later_ns, f"{week}.{copy}", copy)
+                    for job in blocks.get((user, other), ())
+                    if job.submitted_ns + later_ns < length_ns
+                ]
+            if len(made) > MAX_JOBS:
+                raise TraceError(f"--resample: seed {seed} has more than {MAX_JOBS:,} jobs")
+        return replace(self, jobs=in_order(made))
+
     def first(self, count: int) -> "Trace":
         """Return the first jobs alone."""
         return replace(self, jobs=self.jobs[:count])
@@ -78,6 +114,12 @@ class Trace:
 
 def _moved(job: Job, submitted_ns: int) -> Job:
     return Job(job.name, submitted_ns, job.run_ns, job.queue, job.user, job.groups, job.stated_ns)
+
+
+def _drawn(job: Job, submitted_ns: int, number: str, copy: int) -> Job:
+    """Return a job as it is in another month; a user's second copy is another user."""
+    user = job.user if copy == 1 else f"{job.user}~{copy}"
+    return replace(job, name=f"{job.name}.{number}", submitted_ns=submitted_ns, user=user)
 
 
 def in_order(jobs: list[Job]) -> tuple[Job, ...]:

@@ -454,6 +454,9 @@ def test_setups_of_one_name_in_two_folders_are_told_apart(muster, tmp_path):
         (("--html", "p" * 300), "File name too long"),
         (("--html", "{trace}"), "that is read here: another file was expected"),
         (("--spread", "1" + "0" * 30), "'--spread'"),
+        (("--resample", "days", "--seeds", "2"), "'--resample'"),
+        (("--resample", "weeks"), "--seeds 2 or more was expected"),
+        (("--resample", "weeks", "--seeds", "2"), "has 1 week: 2 were expected"),
     ],
 )
 def test_a_page_or_setups_that_cannot_be_are_said(muster, tmp_path, arguments, said):
@@ -633,3 +636,57 @@ def test_settings_are_chosen_by_a_goal(muster, tmp_path):
     means = [row["mean wait s"]["mean"] for row in found["compared"]]
     assert means == sorted(means)
     assert found["best"] == found["compared"][0]["setup"]
+
+
+# --- other months ---------------------------------------------------------------------------------
+
+DAY = 86_400
+
+
+def month() -> Trace:
+    """Return four weeks of three users: in week w user u submits a job of u GPUs at day u, for w."""
+    jobs = [
+        Job(
+            f"j-{week}-{user}", (7 * week + user) * DAY * S, (week + 1) * S, "a", f"user-{user}",
+            ((1, {GPU: user}),),
+        )
+        for week in range(4)
+        for user in range(1, 4)
+    ]  # fmt: skip
+    return Trace("month", in_order(jobs), GPU, 1, {GPU: 8, "pods": 110})
+
+
+def test_a_resampled_month_has_weeks_and_users_of_the_trace_and_is_the_same_for_a_seed():
+    trace = month()
+    first_ns = min(job.submitted_ns for job in trace.resampled(1).jobs)
+    assert first_ns == 0
+    assert trace.resampled(0) is trace
+    assert trace.resampled(7) == trace.resampled(7)
+    drawn = [trace.resampled(seed) for seed in range(1, 9)]
+    assert len({tuple(job.name for job in other.jobs) for other in drawn}) == 8
+    for other in drawn:
+        assert len({job.name for job in other.jobs}) == len(other.jobs)
+        weeks_of: dict[str, set[int]] = {}
+        for job in other.jobs:
+            user = job.user.partition("~")[0]
+            assert job.groups == ((1, {GPU: int(user[-1])}),)  # a user's jobs are that user's
+            weeks_of.setdefault(job.user, set()).add(job.run_ns // S)
+        assert (
+            len({frozenset(weeks) for weeks in weeks_of.values()}) == 1
+        )  # all have the same weeks
+
+
+def test_a_seed_of_replay_is_another_month_where_that_is_asked_for(muster, tmp_path):
+    lines = [
+        f"{week * 7 * DAY + user * 60},600,{user},1,1" for week in range(3) for user in range(9)
+    ]
+    file = written(tmp_path, "submit,run,user,pods,gpu\n" + "\n".join(lines))
+    on = ("--nodes", "1", "--capacity", "nvidia.com/gpu=8", "--seeds", "3", "-o", "json")
+    page = tmp_path / "page.html"
+    other = muster("replay", str(file), *on, "--resample", "weeks", "--html", str(page))
+    moved = muster("replay", str(file), *on)
+    assert other.status == moved.status == Exit.DONE
+    jobs = [[found["jobs"] for found in json.loads(r.out)["replays"]] for r in (moved, other)]
+    assert jobs[0] == [27, 27, 27]
+    assert jobs[1][0] == 27
+    assert "drawn from its weeks and users" in page.read_text()

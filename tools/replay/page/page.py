@@ -67,7 +67,7 @@ class Replayed:
         return short(self.setup.name, 40)
 
 
-def page_of(replays: Sequence[Replayed], spread_seconds: int) -> bytes:
+def page_of(replays: Sequence[Replayed], spread_seconds: int | None) -> bytes:
     """Return the page of one setup, or of several side by side."""
     first = replays[0].seeds[0]
     title = f"{short(first['trace'], 80)}: {first['jobs']:,} jobs"
@@ -326,7 +326,7 @@ def _waited(replays: Sequence[Replayed], groups: str, name: str) -> list[str]:
     return [name, f"{jobs:,}", *map(text_of, found)]
 
 
-def _notes(seeds: int, spread_seconds: int) -> list[Element]:
+def _notes(seeds: int, spread_seconds: int | None) -> list[Element]:
     means = (
         "Means are over the time from the first submission to the last; waits are from a job's "
         "submission to the start of its last pod, and only those of jobs that started."
@@ -337,10 +337,20 @@ def _notes(seeds: int, spread_seconds: int) -> list[Element]:
     )
     said = [means, thinned]
     if seeds > 1:
+        others, means_of = (
+            "the others are months drawn from its weeks and users.",
+            "how far a figure hangs on which weeks and users there are.",
+        )
+        if spread_seconds is not None:
+            others = (
+                f"in the others every submission is moved by up to {spread_seconds:,} s either way."
+            )
+            means_of = (
+                "how far a figure hangs on who came just before whom, and not how it would be in "
+                "another month."
+            )
         said.append(
-            f"{seeds} seeds: the first is the trace as it is, which is what is drawn over time; in "
-            f"the others every submission is moved by up to {spread_seconds:,} s either way. "
-            "± is half of a 95 % interval (Student's t): how far a figure hangs on who came just "
-            "before whom, and not how it would be in another month."
+            f"{seeds} seeds: the first is the trace as it is, which is what is drawn over time; "
+            f"{others} ± is half of a 95 % interval (Student's t): {means_of}"
         )
     return [el("h2", "How to read it"), *(el("p", text, class_="note") for text in said)]
