@@ -33,6 +33,7 @@ export function history(live, subject, typeOf) {
       text(note, `The last hour could not be read: ${error.message}`);
     }
   });
+  show(); // nothing yet: pictures without points have no name
   load();
   return {
     element, show,
