@@ -66,21 +66,27 @@ def drawn_levels(racks: int, blocks: int) -> str:
 
 
 def in_racks(nodes: tuple[NodeRecord, ...], racks: int, blocks: int) -> tuple[NodeRecord, ...]:
-    """Return nodes with labels of as many racks and blocks, of like size. Raises NodesError."""
+    """Return nodes with labels of as many racks and blocks, of like size. Raises NodesError.
+
+    A rack is in one block.
+    """
     drawn = [(name, label, count) for name, label, count in _drawn(racks, blocks) if count]
     for most, (name, _, count) in zip((racks or len(nodes), len(nodes)), drawn, strict=False):
         if count > most:
             raise NodesError(f"--{name}s {count}: there are only {most} to be in them")
+    parts = racks or len(nodes)  # which blocks are made of
     return tuple(
         replace(
             node,
-            labels={
-                **node.labels,
-                **{label: f"{name}-{at * count // len(nodes)}" for name, label, count in drawn},
-            },
+            labels={**node.labels, **_where(at * parts // len(nodes), parts, drawn)},
         )
         for at, node in enumerate(nodes)
     )
+
+
+def _where(part: int, parts: int, drawn: list[tuple[str, str, int]]) -> dict[str, str]:
+    """Return the labels of one of as many parts, each of which is in one of what is drawn."""
+    return {label: f"{name}-{part * count // parts}" for name, label, count in drawn}
 
 
 def _drawn(racks: int, blocks: int) -> tuple[tuple[str, str, int], ...]:

@@ -50,7 +50,7 @@ _WIDE = "{name} waits until all its members have a place: muster why {name}"
 _SWEEP = "{name} fills what is free, more than it gets at once: muster queues, muster app {name}"
 _ROUND: tuple[tuple[int, _Job | None], ...] = (  # at which second of it; None: a node fails
     (1, _Job("etl", "root.batch", 16, 1, 20)),
-    (5, _Job("sweep", "root.research", 56, 3, 28, note=_SWEEP)),
+    (5, _Job("sweep", "root.research", 56, 3, 16, note=_SWEEP)),
     (9, _Job("notebook", "root.research", 1, 1, 100)),
     (14, _Job("train", "root.ml", 12, 3, 24, is_gang=True, note=_TRAIN)),
     (20, _Job("features", "root.batch", 8, 2, 25, is_gang=True)),

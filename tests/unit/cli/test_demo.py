@@ -53,6 +53,19 @@ def test_all_that_is_submitted_has_an_owner_and_can_run_in_its_queue():
     assert {is_gang for _, is_gang in kinds} == {True, False}
 
 
+def test_a_round_leaves_the_cluster_room_for_the_next():
+    """Else who waits grows for as long as the demo runs. A node has 8 cores, pods are not divided."""
+    used = 0
+    for step in steps():
+        if isinstance(step.message, SubmitManifests):
+            (job,) = translate(step.message.documents, 0).taken
+            for pod in job.pods:
+                cores = pod.resource["vcore"] // 1000
+                used += 8_000 // (8 // cores) * pod.stated_run_ns // 10**9
+    seconds = sum(step.after for step in steps())
+    assert 0.6 < used / (20 * 8_000 * seconds) < 0.9
+
+
 def test_a_node_that_fails_returns_as_it_was():
     changes = [step.message.nodes[0] for step in steps() if isinstance(step.message, ChangeNodes)]
     assert len(changes) >= 4

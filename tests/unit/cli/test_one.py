@@ -141,9 +141,17 @@ def test_the_topology_is_a_tree_of_domains_with_what_is_used_and_free(typed):
 @each_row(
     ("arguments", "asks", "sentence"),
     [
-        (("node", "n9"), [NODE.replace("n1", "n9")], "no node is called n9; `muster nodes` shows all"),
+        (
+            ("node", "n9"),
+            [NODE.replace("n1", "n9")],
+            "no node is called n9; `muster nodes` shows all",
+        ),
         (("queue", "root.no"), ["/v1/queues"], "no queue is called root.no; `muster queues` shows"),
-        (("user", "eve"), ["/ws/v1/partition/default/usage/user/eve"], "no user is called eve; `muster top users` shows all"),
+        (
+            ("user", "eve"),
+            ["/ws/v1/partition/default/usage/user/eve"],
+            "no user is called eve; `muster top users` shows all",
+        ),
     ],
 )
 def test_what_is_not_there_is_one_sentence(typed, arguments, asks, sentence):

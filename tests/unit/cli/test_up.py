@@ -14,7 +14,13 @@ import pytest
 from services.cli import up
 from services.cli.exits import Exit
 from services.cli.launcher import LocalCluster
-from services.cli.simulated_nodes import NodesError, nodes_of
+from services.cli.simulated_nodes import (
+    BLOCK_LABEL,
+    RACK_LABEL,
+    NodesError,
+    in_racks,
+    nodes_of,
+)
 from services.cli.up import UpOptions, run_up
 from shared.messages.constraints import Taint
 from tests.table import each_row
@@ -265,3 +271,11 @@ def test_what_a_node_cannot_have_is_a_sentence(options, sentence):
     with pytest.raises(NodesError) as error:
         nodes_of(*options)
     assert str(error.value).startswith(sentence)
+
+
+@pytest.mark.parametrize(("racks", "blocks"), [(5, 2), (6, 4), (20, 3), (2, 2)])
+def test_a_rack_is_in_one_block(racks, blocks):
+    nodes = in_racks(nodes_of("20", "", 0, ""), racks, blocks)
+    pairs = {tuple(node.labels[label] for label in (RACK_LABEL, BLOCK_LABEL)) for node in nodes}
+    assert len(pairs) == len({rack for rack, _ in pairs}) == racks
+    assert len({block for _, block in pairs}) == blocks
