@@ -42,9 +42,6 @@ class GangNeeds:
         self._members: Amounts = np.zeros(_SMALL, dtype=np.int64)
         self._due: Mask = np.zeros(_SMALL, dtype=np.bool_)
 
-    def __len__(self) -> int:
-        return len(self._entries_of)
-
     def add(self, waiting: EquivalenceClass, lacking: Mapping[Shape, int]) -> None:
         """Let a class wait for places for so many of each shape; it is not due."""
         self._entries_of[waiting] = [

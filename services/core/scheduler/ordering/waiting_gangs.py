@@ -130,12 +130,12 @@ class WaitingGangs:
 
     def node_improved(self, node: Node) -> None:
         """Note that a node has more room, or is open to more: gangs may have their places."""
-        if self._needs:
+        if self._lacking_of:
             self._improved[node] = None
 
     def pods_changed(self) -> None:
         """Note that pods have changed of which gangs say where they may be."""
-        if self._needs:
+        if self._lacking_of:
             self._needs.mark_for_pods()
             self._is_due = True
 
