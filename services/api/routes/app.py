@@ -14,6 +14,7 @@ from starlette.responses import PlainTextResponse
 
 from services.api.access.audit import Audit, note
 from services.api.access.guard import Access, Guard
+from services.api.projection.model import ApplicationView, Model
 from services.api.replica import (
     YAML_BODY,
     OnePartition,
@@ -149,6 +150,15 @@ def _health(replica: Replica) -> APIRouter:
     return router
 
 
+def _found(replica: Replica, application: str, partition: str) -> tuple[Model, ApplicationView]:
+    """Return an application with the model that has it. Raises AnswerError 404."""
+    model = replica.of_application(application, partition)
+    view = model.application(application) if model is not None else None
+    if model is None or view is None:
+        raise AnswerError(404, f"Application {application} not found")
+    return model, view
+
+
 def _muster(replica: Replica) -> APIRouter:
     router = APIRouter(route_class=NamedRoute, prefix="/v1", tags=["Muster"])
 
@@ -160,10 +170,7 @@ def _muster(replica: Replica) -> APIRouter:
     async def application(
         request: Request, application: str, partition: PartitionQuery = ""
     ) -> Response:
-        model = replica.of_application(application, partition)
-        view = model.application(application) if model is not None else None
-        if model is None or view is None:
-            raise AnswerError(404, f"Application {application} not found")
+        model, view = _found(replica, application, partition)
         return answer(request, progress.application_detail(model, view))
 
     @router.get(
@@ -173,10 +180,7 @@ def _muster(replica: Replica) -> APIRouter:
     async def timeline_of(
         request: Request, application: str, partition: PartitionQuery = ""
     ) -> Response:
-        model = replica.of_application(application, partition)
-        view = model.application(application) if model is not None else None
-        if model is None or view is None:
-            raise AnswerError(404, f"Application {application} not found")
+        model, view = _found(replica, application, partition)
         return answer(request, timeline(model, view))
 
     @router.delete("/applications/{application}", summary="Delete an application and its pods")
