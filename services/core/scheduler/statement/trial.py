@@ -323,14 +323,15 @@ class Adapter:
 
     def priority(self, application: Application) -> int:
         """Return the highest priority of what an application has and asks for."""
+        waiting = application.ask_priorities.counts
         items = application.allocations.values()
-        if not items:
-            return application.ask_priorities.highest if application.ask_priorities else 0
-        if len(items) == 1 and not application.ask_priorities:
+        if len(items) == 1 and not waiting:
             (only,) = items
             return only.priority
+        if not items:
+            return application.ask_priorities.highest if waiting else 0
         priorities = [item.priority for item in items]
-        return max([*priorities, *application.ask_priorities], default=0)
+        return max([*priorities, *waiting])
 
     def is_preemptible(self, application: Application) -> bool:
         """Return whether anything may be taken from an application."""
