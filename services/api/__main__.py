@@ -11,7 +11,8 @@ from services.api.routes.app import make_app
 from services.api.web.server import listen, serve
 from services.api.web.tls import Certificate
 from shared.messages.envelope import Address
-from shared.runtime.host import Host, Machine
+from shared.runtime.host import Host
+from shared.runtime.machine import Machine
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, SettingsError
 

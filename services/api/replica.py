@@ -19,7 +19,8 @@ from services.api.web.documents import MAX_BODY_BYTES
 from shared.bus.blocked import blocked_seconds
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
-from shared.runtime.host import Host, silence_ns
+from shared.runtime.beats import silence_ns
+from shared.runtime.host import Host
 
 # What read_body reads, as the OpenAPI document says it of a route that takes YAML.
 YAML_BODY: dict[str, Any] = {"requestBody": {"content": {"application/yaml": {}}, "required": True}}

@@ -19,7 +19,8 @@ from shared.bus.base import Bus
 from shared.messages.envelope import Address
 from shared.model.names import DEFAULT_PARTITION
 from shared.runtime.clock import Clock
-from shared.runtime.host import Host, HostOptions, Machine
+from shared.runtime.host import Host, HostOptions
+from shared.runtime.machine import Machine
 from shared.runtime.members import Members
 
 # The API first: it hears the others from their first word on.

@@ -20,7 +20,8 @@ from shared.messages.envelope import Address
 from shared.model.resources import MEMORY, PODS, VCORE
 from shared.model.units import milliseconds, seconds
 from shared.queueconfig import QueueConfigError
-from shared.runtime.host import Host, Machine
+from shared.runtime.host import Host
+from shared.runtime.machine import Machine
 from shared.runtime.service import run_service
 from shared.runtime.settings import Settings, SettingsError
 

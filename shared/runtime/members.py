@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 import structlog
-from tenacity import AsyncRetrying, retry_if_exception_type, wait_exponential
+from tenacity import AsyncRetrying, retry_if_exception_type
 
 from shared.bus.base import Bus, Subscription
 from shared.bus.errors import BusClosedError, BusUnavailableError
@@ -27,14 +27,16 @@ from shared.messages.protocol import Partitions, PartitionsHeld, PartitionsReque
 from shared.model.ids import derived_id
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
+from shared.runtime.beats import MISSED_BEATS
 from shared.runtime.clock import Clock
-from shared.runtime.host import MISSED_BEATS, Host, HostOptions, Machine
+from shared.runtime.host import Host, HostOptions
+from shared.runtime.machine import Machine
+from shared.runtime.pauses import PAUSE
 from shared.runtime.stopping import stop_if_cancelled
 
 PASS_BEATS = 3
 MAX_MEMBERS = 1_000  # other processes of a service that one knows of; of more nothing is heard
 _AT_ONCE = 200
-_PAUSE = wait_exponential(multiplier=0.1, max=2.0)
 log = structlog.get_logger("muster.members")
 
 
@@ -153,7 +155,7 @@ class Members:
 
     async def _follow(self) -> None:
         """Hear which partitions there are, and what others have, for as long as there is a bus."""
-        again = AsyncRetrying(retry=retry_if_exception_type(BusUnavailableError), wait=_PAUSE)
+        again = AsyncRetrying(retry=retry_if_exception_type(BusUnavailableError), wait=PAUSE)
         with suppress(BusClosedError):
             await again(self._follow_connected)
 

@@ -23,8 +23,9 @@ from shared.messages.envelope import Address
 from shared.model.units import milliseconds
 from shared.runtime.clock import SystemClock
 from shared.runtime.health import serve_health
-from shared.runtime.host import Host, HostOptions, Machine
+from shared.runtime.host import Host, HostOptions
 from shared.runtime.logs import set_up_logs
+from shared.runtime.machine import Machine
 from shared.runtime.members import Members
 from shared.runtime.settings import (
     Settings,

@@ -30,6 +30,11 @@ MUTATED = (
     "services/shim_adapter/mirror",
     "services/api/projection",
     "shared/runtime/host.py",
+    "shared/runtime/batches.py",
+    "shared/runtime/beats.py",
+    "shared/runtime/machine.py",
+    "shared/runtime/outbox.py",
+    "shared/runtime/own_messages.py",
     "shared/bus",
 )
 TESTS = ("tests/unit/core", "tests/unit/timers", "tests/unit/shim_adapter", "tests/unit/api")

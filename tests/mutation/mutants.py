@@ -195,12 +195,14 @@ class Mutants:
 
 
 def room_of(path: str) -> str:
-    """Return the room of a file: a folder of the scheduler, the buses, or another part."""
+    """Return the room of a file: a folder of the scheduler, the buses, the hosts, or another part."""
     parts = path.split("/")
     if parts[:3] == ["services", "core", "scheduler"]:
         return parts[3].removesuffix(".py")
     if parts[:2] == ["shared", "bus"]:
         return "bus"
+    if parts[:2] == ["shared", "runtime"]:
+        return "runtime"
     return "/".join(parts[1:3]).removesuffix(".py")
 
 

@@ -25,7 +25,7 @@ from tests.mutation.mutants import Fate, Line, Mutant, Mutants, is_enough, room_
 from tests.mutation.trials import ROOT, Verdict, fix_hashes
 
 LINES = 150
-OF_ROOM = {"bus": 24, "runtime/host": 16, "shim_adapter/mirror": 16, "timers/wheel": 12}
+OF_ROOM = {"bus": 24, "runtime": 16, "shim_adapter/mirror": 16, "timers/wheel": 12}
 ROWS_LEAST = 100
 STEP = 25  # how many are tried between two lines that say how far it is
 LIMIT_S = 5  # of one test

@@ -17,7 +17,7 @@ from shared.bus.rabbitmq import RabbitBus
 from shared.bus.subscription import RabbitSubscription
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.protocol import TimerSyncRequest
-from shared.runtime.host import Host
+from shared.runtime.own_messages import Injected
 from shared.runtime.unread import Unread
 from tests.amqp_peer.faults import CODES, SECONDS, Fault, drawn
 from tests.amqp_peer.run import URL, on_a_peer, run
@@ -58,8 +58,8 @@ def test_what_a_seed_has_found_stays_mended(seed):
     assert outcome.holds, str(outcome)
 
 
-async def _taken_for_good(host):
-    return (await host._injected.get()).envelope
+async def _taken_for_good(injected):
+    return await injected._queue.get()
 
 
 async def _deaf_to_cancels(subscription):
@@ -72,7 +72,7 @@ async def _deaf_to_cancels(subscription):
 # who stands by while another reads has only what it hears of the cancel.
 A_STANDBY_IS_CANCELLED = Fault(0, "cancelled", 14.0, on="ack", reader=1)
 WITHOUT = {  # the run that finds it missing
-    "seed 2": (2, lambda: mock.patch.object(Host, "_next_injected", _taken_for_good)),
+    "seed 2": (2, lambda: mock.patch.object(Injected, "first", _taken_for_good)),
     "seed 941": (941, lambda: mock.patch.object(Unread, "saw", return_value=False)),
     "a standby is cancelled": (
         A_STANDBY_IS_CANCELLED,

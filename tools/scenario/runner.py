@@ -40,7 +40,8 @@ from shared.messages.interface import UpdateConfiguration, UpdateResponse
 from shared.messages.sections import items_of
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.clock import VirtualClock
-from shared.runtime.host import HostOptions, Machine
+from shared.runtime.host import HostOptions
+from shared.runtime.machine import Machine
 from tools.invariants import violations
 from tools.scenario import expectations, messages
 from tools.scenario.observed import Observed

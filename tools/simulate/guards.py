@@ -24,11 +24,14 @@ from shared.bus.errors import BusUnavailableError
 from shared.messages.envelope import Outgoing
 from shared.messages.interface import TerminationType, UpdateRequest, UpdateResponse
 from shared.messages.protocol import TimerFired
-from shared.runtime import host
+from shared.runtime import batches, machine
+from shared.runtime.batches import Batches
+from shared.runtime.beats import Beats
 from shared.runtime.clock import SystemClock
 from shared.runtime.dedupe import HandledMessages
 from shared.runtime.host import Host
 from shared.runtime.members import Members
+from shared.runtime.outbox import Outbox
 
 Function = Callable[..., Any]
 
@@ -58,7 +61,7 @@ def _ack_first(original: Function) -> Function:
         def __getattr__(self, name: str) -> Any:
             return getattr(self.inner, name)
 
-    async def handle(self: Host, subscription: Any, deliveries: Any, inside: Any) -> None:
+    async def handle(self: Batches, subscription: Any, deliveries: Any, inside: Any) -> None:
         if deliveries:
             await subscription.ack(deliveries)
         await original(self, Acknowledged(subscription), deliveries, inside)
@@ -67,7 +70,7 @@ def _ack_first(original: Function) -> Function:
 
 
 def _publish_once(_: Function) -> Function:
-    async def publish(self: Host, envelopes: Any) -> None:
+    async def publish(self: Outbox, envelopes: Any) -> None:
         if envelopes:
             try:
                 await self._bus.publish(envelopes)
@@ -139,9 +142,9 @@ def _by_the_wall(_: Function) -> Function:
 
 
 def _untold(original: Function) -> Function:
-    def records(self: Host, now_ns: int) -> Any:
+    def records(self: Batches, now_ns: int) -> Any:
         told = original(self, now_ns)
-        return told if len(told) != 1 or self._entered % 7 else []
+        return told if len(told) != 1 or self._own._count % 7 else []
 
     return records
 
@@ -181,7 +184,7 @@ def _with_last_first(item: Outgoing) -> Outgoing:
 
 
 def _beside(original: Function) -> Function:
-    async def publish(self: Host, envelopes: Any) -> None:
+    async def publish(self: Outbox, envelopes: Any) -> None:
         task = asyncio.create_task(original(self, envelopes))
         await asyncio.wait([task], timeout=0.02)
 
@@ -195,10 +198,10 @@ GUARDS = {
     ),
     "publish-before-ack": Guard(
         "what answers a message is confirmed before the message is acknowledged",
-        Host, "_handle_batch", _ack_first,
+        Batches, "_handle_batch", _ack_first,
     ),
     "publish-again": Guard(
-        "what is not confirmed is published again", Host, "_publish", _publish_once
+        "what is not confirmed is published again", Outbox, "publish", _publish_once
     ),
     "decisions-of-this-epoch": Guard(
         "the shim adapter refuses decisions of a lower epoch",
@@ -226,7 +229,7 @@ GUARDS = {
         BoundPlaceholders, "is_whole", _returning(value=True),
     ),
     "identity-of-an-epoch": Guard(
-        "an answer in another epoch is another message", host, "envelope_of", _same_identity
+        "an answer in another epoch is another message", batches, "envelope_of", _same_identity
     ),
     "asked-again": Guard(
         "a pod whose node went before it was bound is asked for again",
@@ -246,7 +249,7 @@ GUARDS = {
     ),
     "told-with-it": Guard(
         "what a host did is told, for the trace, with what follows from it",
-        Host, "_tap_records", _untold,
+        Batches, "_tap_records", _untold,
     ),
     "epochs-apart": Guard(
         "each partition's decisions are fenced by its own epoch",
@@ -261,7 +264,7 @@ GUARDS = {
     ),
     "says-that-it-works": Guard(
         "who handles its own heartbeats says to the API that it works",
-        Host, "_work", _returning(value=()),
+        Beats, "_work", _returning(value=()),
     ),
     "last-state": Guard(
         "a replica that lost its connection shows the last known state until there is another",
@@ -269,10 +272,10 @@ GUARDS = {
     ),
     "one-by-one": Guard(
         "what is said next is said when what was said before is confirmed",
-        Host, "_publish", _beside,
+        Outbox, "publish", _beside,
     ),
     "as-decided": Guard(
-        "what is sent together keeps its order", host, "coalesced", _backwards
+        "what is sent together keeps its order", machine, "coalesced", _backwards
     ),
 }  # fmt: skip
 

@@ -8,7 +8,8 @@ from shared.messages.envelope import Address
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND, seconds
 from shared.runtime.clock import SystemClock
-from shared.runtime.host import Host, HostOptions, Machine
+from shared.runtime.host import Host, HostOptions
+from shared.runtime.machine import Machine
 from shared.runtime.members import Members
 from shared.runtime.metrics import HostMetrics
 from tools.simulate.bus import SimulatedBroker, SimulatedBus
@@ -76,14 +77,6 @@ class StillMetrics(HostMetrics):
         """Do nothing."""
 
 
-class StillMembers(Members):
-    """The hosts of a process, which measure nothing either."""
-
-    def _add(self, partition: str) -> None:
-        super()._add(partition)
-        self.hosts[partition].metrics = StillMetrics()
-
-
 class Instance:
     """A service's place in the deployment; each start of it is a new process with a new name.
 
@@ -130,18 +123,19 @@ class Instance:
         self._task = self._loop.create_task(self._live(self._runner, self._bus))
 
     def _runs(self, name: str, bus: SimulatedBus) -> Host | Members:
-        clock, options = SkewedClock(self._loop, self), HostOptions(heartbeat_ns=HEARTBEAT_NS)
+        clock, options = (
+            SkewedClock(self._loop, self),
+            HostOptions(heartbeat_ns=HEARTBEAT_NS, make_metrics=lambda _: StillMetrics()),
+        )
         if self._address is None:
-            return StillMembers(
+            return Members(
                 self.service, lambda partition: self._make_machine(name, partition), bus, clock,
                 instance=name, options=options,
             )  # fmt: skip
-        host = Host(
+        return Host(
             self._address(name), lambda: self._make_machine(name, DEFAULT_PARTITION), bus, clock,
             instance=name, options=options,
         )  # fmt: skip
-        host.metrics = StillMetrics()
-        return host
 
     async def _live(self, runner: Host | Members, bus: SimulatedBus) -> None:
         """Run a process until it ends; a supervisor starts the next one."""

@@ -20,7 +20,8 @@ from services.timers.wheel import TimerWheel
 from shared.messages.envelope import PARTITIONED
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND, seconds
-from shared.runtime.host import Host, silence_ns
+from shared.runtime.beats import silence_ns
+from shared.runtime.host import Host
 from tools.simulate import oracle
 from tools.simulate.deployment import INSTANCES, Deployment
 from tools.simulate.faults import ACKNOWLEDGED, PUBLISHED

@@ -202,7 +202,7 @@ async def test_a_shim_adapter_that_lost_the_bus_reads_everything_anew(server, mu
     await until(lambda: "before" in muster.kubelets.ran, "the first pod runs")
     epoch = muster.world.epoch
     host = muster.cluster.host_of("shim_adapter")
-    host.machine = muster.kubernetes.make_machine()  # as a host does when the bus was away
+    host._driven.renew()  # as a host does when the bus was away
     await muster.kubectl.pod(a_pod("after", labels=LABELS))
     await until(lambda: "after" in muster.kubelets.ran, "the next pod runs")
     assert muster.world.epoch > epoch

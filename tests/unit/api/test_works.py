@@ -12,7 +12,7 @@ from shared.messages.envelope import API_ALL, Envelope
 from shared.messages.protocol import AtWork
 from shared.messages.state import StateDelta
 from shared.model.units import seconds
-from shared.runtime.host import silence_ns
+from shared.runtime.beats import silence_ns
 
 START, BEAT = seconds(1000), seconds(1)
 SILENCE = silence_ns(BEAT)

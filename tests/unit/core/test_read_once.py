@@ -63,7 +63,7 @@ async def test_no_configuration_is_read_on_the_core_s_loop(reads, message):
     )
     envelope = Envelope("id-1", type(message).__name__, message, CORE, "test", epoch=1)
     host.machine.is_synced, host.machine._epoch = isinstance(message, UpdateConfiguration), 1
-    await host._handle_batch(_Subscription(), [], [envelope])
+    await host._batches._handle_batch(_Subscription(), [], [envelope])
     assert host.machine.partition.config_text == GOOD
     assert reads
     assert not any(on_loop for _, on_loop in reads)

@@ -24,10 +24,10 @@ from shared.messages.protocol import (
     TimerSet,
     TimerSyncRequest,
 )
-from shared.runtime import dedupe
-from shared.runtime import host as hosts
+from shared.runtime import batches, beats, dedupe, own_messages
+from shared.runtime.batches import MAX_SLICE_ITEMS
 from shared.runtime.clock import SystemClock
-from shared.runtime.host import MAX_SLICE_ITEMS, Host, HostOptions
+from shared.runtime.host import Host, HostOptions
 from shared.runtime.members import Members
 from tests.patience import PATIENCE_SECONDS, patience, until
 
@@ -332,7 +332,7 @@ async def test_what_was_put_in_while_a_batch_was_in_hand_is_one_batch():
 async def test_what_was_put_in_is_no_more_than_a_batch_at_once(monkeypatch):
     broker, machine = MemoryBroker(), Echo()
     bus = CountingBus(broker)
-    monkeypatch.setattr(hosts, "item_count", lambda _: hosts.MAX_BATCH_ITEMS // 2)
+    monkeypatch.setattr(own_messages, "item_count", lambda _: own_messages.MAX_BATCH_ITEMS // 2)
     host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=QUIET)
     for number in range(10):
         await host.inject(ContinueCycle(number))
@@ -518,7 +518,7 @@ async def test_a_question_whose_asker_cannot_be_addressed_stops_nothing():
 
 
 async def test_a_batch_of_very_many_items_is_flushed_in_between_and_in_order(monkeypatch):
-    monkeypatch.setattr(hosts, "MAX_BATCH_ITEMS", 5)
+    monkeypatch.setattr(batches, "MAX_BATCH_ITEMS", 5)
     happened = []
 
     class Keeps:
@@ -694,7 +694,7 @@ class Deaf(MemoryBus):
 async def test_one_who_hears_no_heartbeat_of_its_own_takes_its_place_anew_and_says_so(monkeypatch):
     logs = []
     said = SimpleNamespace(warning=lambda event, **_: logs.append(event))
-    monkeypatch.setattr(hosts, "log", said)
+    monkeypatch.setattr(beats, "log", said)
     broker, machine = MemoryBroker(), Echo()
     bus = Deaf(broker)
     options = HostOptions(heartbeat_ns=5_000_000, silent_ns=50_000_000)
@@ -1023,9 +1023,9 @@ async def test_messages_gather_for_as_long_as_the_spacing_says_and_it_hears_of_e
 async def test_what_is_put_in_counts_by_its_items_and_the_last_one_as_any_other(monkeypatch):
     broker, machine = MemoryBroker(), Echo()
     bus = CountingBus(broker)
-    sizes = {0: 1, 1: hosts.MAX_BATCH_ITEMS, 2: 1}
+    sizes = {0: 1, 1: own_messages.MAX_BATCH_ITEMS, 2: 1}
     monkeypatch.setattr(
-        hosts, "item_count", lambda message: sizes.get(getattr(message, "cycle", 0))
+        own_messages, "item_count", lambda message: sizes.get(getattr(message, "cycle", 0))
     )
     host = Host(CORE, lambda: machine, bus, SystemClock(), instance="h", options=QUIET)
     for number in range(3):
@@ -1061,5 +1061,5 @@ async def test_figures_name_the_partition_that_they_are_of_and_not_the_default_o
         ("nodes", "core", "gpu"): 2,
     }
     await stop(task)
-    host.is_active = False
+    host._place.is_active = False
     assert host.figures() == {}

@@ -14,7 +14,7 @@ from shared.bus.errors import NotNowError
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.commands import CommandResult, PodSpec, SubmitPods
 from shared.messages.envelope import SHIM_ADAPTER, Address, Envelope
-from shared.runtime import host as hosts
+from shared.runtime import machine as machines
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host, HostOptions
 from tests.patience import patience, until
@@ -38,7 +38,7 @@ def command(number):
 
 async def test_commands_wait_for_room_and_all_are_carried_out(tmp_path, monkeypatch):
     pauses = []
-    monkeypatch.setattr(hosts, "_PAUSE", lambda attempt: pauses.append(attempt) or 0.001)
+    monkeypatch.setattr(machines, "PAUSE", lambda attempt: pauses.append(attempt) or 0.001)
     service, broker = ShimService(ShimOptions(state_dir=tmp_path)), MemoryBroker()
     options = HostOptions(heartbeat_ns=0, is_tapped=False)
     host = Host(
