@@ -18,7 +18,8 @@ from services.core.scheduler.statement.trial import (
 
 def may_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
     """Return whether nothing but room keeps a job from taking tasks: neither queues nor plugins."""
-    return may_ever_take(trial, job, tasks) and not over_limits(job, request_of(tasks, trial.width))
+    request = request_of(tasks, trial.width)
+    return bool(tasks) and _may_ever_ask(trial, job, request) and not over_limits(job, request)
 
 
 def may_ever_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
@@ -26,8 +27,11 @@ def may_ever_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
 
     They bring the queues back within their limits, but free no quota: who uses that may not go.
     """
-    request = request_of(tasks, trial.width)
-    return bool(tasks) and not over_quota(job, request) and trial.has_capacity(job, request)
+    return bool(tasks) and _may_ever_ask(trial, job, request_of(tasks, trial.width))
+
+
+def _may_ever_ask(trial: Trial, job: Job, request: Amount) -> bool:
+    return not over_quota(job, request) and trial.has_capacity(job, request)
 
 
 def over_limits(job: Job, request: Amount) -> list[tuple[Share, list[int]]]:
@@ -65,8 +69,7 @@ def over_fair_share(job: Job, request: Amount) -> bool:
 
 def leveled(one: Share, other: Share) -> tuple[Share, Share]:
     """Return the first ancestors, from the root down, in which two leaves differ."""
-    ones, others = list(one.lineage())[::-1], list(other.lineage())[::-1]
-    for left, right in zip(ones, others, strict=False):
+    for left, right in zip(reversed(one.lineage()), reversed(other.lineage()), strict=False):
         if left is not right:
             return left, right
     return one, other

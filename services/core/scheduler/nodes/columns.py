@@ -4,7 +4,7 @@ So a shape is compared with all nodes in one step. The ledgers are maps of integ
 what is more than int64 holds has its nearest number here.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import Enum
 
 import numpy as np
@@ -99,6 +99,19 @@ class NodeColumns:
             self.expected[node.row] = 0
         self.facts += 1
 
+    def write_expected(self, node: Node, names: Iterable[str]) -> None:
+        """Bring some types of a row up to date with what is expected on its node."""
+        numbers, expected = self.numbers, node.expected
+        for name in names:
+            number = numbers.get(name)
+            if number is None:
+                number = self.column(name)
+            value = expected.get(name, 0)
+            try:
+                self.expected[node.row, number] = value
+            except OverflowError:
+                self.expected[node.row, number] = saturated(value)
+
     def _write(self, matrix: Amounts, row: int, amounts: Mapping[str, int]) -> None:
         numbers = self.numbers
         matrix[row] = 0
@@ -136,6 +149,10 @@ class NodeColumns:
             return self.capacity[at, number]
         return sums(self.available[at, number], self.expected[at, number])
 
+    def expected_of(self, numbers: list[int], at: At) -> Amounts:
+        """Return what some rows will have, a column for each column of a type: all at once."""
+        return sums(self.available[at][:, numbers], self.expected[at][:, numbers])
+
     def table_of(self, names: Sequence[str], when: When) -> Amounts:
         """Return what every node has of some types, a column a type."""
         found = np.zeros((len(self.rows), len(names)), dtype=np.int64)
@@ -157,6 +174,6 @@ def sums(one: Amounts, other: Amounts) -> Amounts:
     """Return the sums of two arrays, no further from 0 than int64 holds."""
     total = one + other
     wrapped = ((one ^ total) & (other ^ total)) < 0
-    if wrapped.any():
+    if np.count_nonzero(wrapped):
         total[wrapped] = np.where(one[wrapped] < 0, INT64_MIN, INT64_MAX)
     return total

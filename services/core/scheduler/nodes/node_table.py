@@ -226,9 +226,7 @@ class NodeTable:
         """Expect room to come to a node (1), or to be taken of what comes (-1), on some devices."""
         self.devices.expect(node, held, change)
         (add_into if change > 0 else subtract_into)(node.expected, amount)
-        for name in amount:
-            column = self.columns.column(name)
-            self.columns.expected[node.row, column] = saturated(node.expected.get(name, 0))
+        self.columns.write_expected(node, amount)
 
     def expects_nothing(self) -> bool:
         """Return whether no statement is open that expects anything."""

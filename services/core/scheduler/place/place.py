@@ -81,22 +81,27 @@ def place(
 
     A tree of which none waits is placed as it is: it needs no domain.
     """
-    if not any(True for _ in _waiting(placer, tree)):
+    parts = list(_parts(placer, tree))
+    if not parts:
         return []
     search: _Search[Why] = _Search()
-    for found in _of_group(placer, tree, where, search):
+    for found in _of_group(placer, tree, parts, where, search):
         return found
     return search.refused or Unplaced(placer.refusal(None, []))
 
 
 def _of_group(
-    placer: Placer[Task, Where, Why], group: Group[Task], where: Where, search: _Search[Why]
+    placer: Placer[Task, Where, Why],
+    group: Group[Task],
+    parts: list[Group[Task] | list[Task]],
+    where: Where,
+    search: _Search[Why],
 ) -> Iterator[list[tuple[Task, Node]]]:
     """Place a group in one domain after another; what is yielded stands until the next is asked."""
     is_tried = False
     for domain in placer.domains(group, where):
         is_tried = True
-        yield from _of_parts(placer, list(_parts(placer, group)), domain, search)
+        yield from _of_parts(placer, parts, domain, search)
         if search.left <= 0:
             return
     if not is_tried:
@@ -121,7 +126,7 @@ def _of_parts(
         placer.rollback(checkpoint)
         return
     rest = [part for part in parts if part is not first]
-    for found in _of_group(placer, first, where, search):
+    for found in _of_group(placer, first, list(_parts(placer, first)), where, search):
         for more in _of_parts(placer, rest, where, search):
             yield found + more
         if search.left <= 0:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from fractions import Fraction
 from functools import cached_property
+from operator import add
 from typing import Any
 
 import numpy as np
@@ -259,6 +260,10 @@ class Share:
     requested: list[int] = field(default_factory=list)
     fair_share: list[int] = field(default_factory=list)
     all_allocatable: Amount = ()  # the larger of quota and fair share, within the limit
+    _lineage: "tuple[Share, ...]" = ()
+
+    def __post_init__(self) -> None:
+        self._lineage = (self,) if self.parent is None else (self, *self.parent.lineage())
 
     @property
     def name(self) -> str:
@@ -272,16 +277,13 @@ class Share:
         held, going, kept = queue.allocated, queue.preempting, queue.kept
         if going or kept:
             return tuple(
-                held.get(name, 0) - going.get(name, 0) + kept.get(name, 0) for name in self.names
+                [held.get(name, 0) - going.get(name, 0) + kept.get(name, 0) for name in self.names]
             )
-        return tuple(held.get(name, 0) for name in self.names)
+        return tuple([held.get(name, 0) for name in self.names])
 
-    def lineage(self) -> "Iterator[Share]":
-        """Yield this queue's and those of every one above it."""
-        share: Share | None = self
-        while share is not None:
-            yield share
-            share = share.parent
+    def lineage(self) -> "tuple[Share, ...]":
+        """Return this queue's and those of every one above it."""
+        return self._lineage
 
     def set_fair_share(self, amounts: list[int]) -> None:
         """Take over what the queue's fair share is, and what it may have by that."""
@@ -479,9 +481,10 @@ class Trial:
     def _follow(self, pod: Pod, now: At) -> None:
         """Bring a task to where the statement has its pod."""
         task = self._tasks[pod.key if isinstance(pod, Ask) else pod.allocation_key]
-        was, counts = task.status, task.job.counts
+        was, job = task.status, task.job
+        counts = job.counts
         self.spent += 1
-        self._touch(task.job)
+        of_leaf = self._touch(job)
         counts[was] -= 1
         if isinstance(pod, Ask):
             task.status, task.node = _OF_ASK[now.place], now.node
@@ -489,19 +492,20 @@ class Trial:
             task.status = _OF_POD[now.place]
             task.node = now.node or self.nodes.nodes[pod.node_id]
         counts[task.status] += 1
-        of_leaf = self.evictable[task.job.queue]
-        if task.job.active > task.job.kept:
-            of_leaf[task.job] = None
+        if job.active > job.kept:
+            of_leaf[job] = None
         else:
-            of_leaf.pop(task.job, None)
-        change = (task.status in ACTIVE) - (was in ACTIVE)
-        if change and task.job.application.is_fixed:
-            self._fix(task.job.queue, task.request, change)
+            of_leaf.pop(job, None)
+        if job.application.is_fixed:
+            change = (task.status in ACTIVE) - (was in ACTIVE)
+            if change:
+                self._fix(job.queue, task.request, change)
 
-    def _touch(self, job: Job) -> None:
+    def _touch(self, job: Job) -> dict[Job, None]:
+        """Note a job as changed; return the jobs of its leaf that have more than they keep."""
         self.touched[job.name] = job
         self.unread[job] = None
-        self.evictable.setdefault(job.queue, {})
+        return self.evictable.setdefault(job.queue, {})
 
     def releases(self) -> Releases:
         """Return who is to go by now, counted by their disruption budgets."""
@@ -635,8 +639,7 @@ def within(amount: Sequence[int], bound: Sequence[int]) -> bool:
 
 def request_of(tasks: Iterable[Task], width: int) -> Amount:
     """Return what tasks ask for together."""
-    total = [0] * width
+    total: Amount = (0,) * width
     for task in tasks:
-        for at, value in enumerate(task.request):
-            total[at] += value
-    return tuple(total)
+        total = tuple(map(add, total, task.request))
+    return total

@@ -18,19 +18,32 @@ class Room(Filter):
     """Free amounts: capacity less what is allocated, occupied and kept."""
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
+        if when is When.EXPECTED:
+            return self._expected_rows(shape, at)
         found: Mask | None = None
         for name, value in shape.resource.items():
             if value > 0:
                 amounts = self._columns.amounts(name, when, at)
                 if amounts is None:
-                    number = at.stop if isinstance(at, slice) else at.size
-                    return np.zeros(number, dtype=np.bool_)
+                    return none_of(at)
                 enough = amounts >= value
                 if found is None:
                     found = enough
                 else:
                     found &= enough
         return found
+
+    def _expected_rows(self, shape: Shape, at: At) -> Mask | None:
+        """Return the same of what rows will have: two matrices are added once, not by type."""
+        wanted = {name: value for name, value in shape.resource.items() if value > 0}
+        if not wanted:
+            return None
+        numbers = [self._columns.numbers.get(name, -1) for name in wanted]
+        if -1 in numbers:
+            return none_of(at)
+        amounts = self._columns.expected_of(numbers, at)
+        enough: Mask = np.logical_and.reduce(amounts >= [*wanted.values()], axis=1)
+        return enough
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         room = node.available if when is When.NOW else room_of(node, when)
@@ -67,6 +80,11 @@ class Room(Filter):
         total, large = before.passed[USABLE], before.passed[LARGE]
         fact = Fact(Kind.NODES, total=total, nodes=large, amount=shape.resource)
         return Reason.NO_NODE_FITS, fact
+
+
+def none_of(at: At) -> Mask:
+    """Return that none of some rows passes."""
+    return np.zeros(at.stop if isinstance(at, slice) else at.size, dtype=np.bool_)
 
 
 def room_of(node: Node, when: Moment) -> Mapping[str, int]:
