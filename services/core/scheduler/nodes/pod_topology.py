@@ -128,6 +128,7 @@ class PodIndex:
         self._plans: dict[tuple[Constraints, Labels], PodPlan] = {}
         self._version = 0  # of what plans are made from
         self._is_stale = True  # no pod is counted: nobody has asked yet
+        self._last_labels: tuple[int, Mapping[str, str], Labels] = (0, {}, ())  # as of so many keys
         self.volumes = VolumeCounts()
         self.waiting = PodWaiters()
         self._are_domains_stale = False
@@ -198,13 +199,18 @@ class PodIndex:
         """
         if not self.label_keys:
             return ()
+        keys, before, labels = self._last_labels
+        if keys == len(self.label_keys) and before == tags:  # pods of a job come one by one
+            return labels
         start = len(LABEL_TAG)
         seen = [
             (tag[start:], value)
             for tag, value in tags.items()
             if len(tag) > start and tag.startswith(LABEL_TAG) and tag[start:] in self.label_keys
         ]
-        return tuple(sorted([(NAMESPACE_KEY, tags.get(NAMESPACE_TAG, "")), *seen]))
+        labels = tuple(sorted([(NAMESPACE_KEY, tags.get(NAMESPACE_TAG, "")), *seen]))
+        self._last_labels = (len(self.label_keys), tags, labels)
+        return labels
 
     def placed(self, node: "Node", allocation: Allocation, change: int) -> bool:
         """Count an allocation in (1) or out (-1), and note whom that may help.
