@@ -10,7 +10,7 @@ from services.core.scheduler.model.settings import RECLAIM
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.filters.pods import OtherPods
-from services.core.scheduler.nodes.filters.room import room_of
+from services.core.scheduler.nodes.filters.room import free_of
 from services.core.scheduler.nodes.pod_topology import PodIndex
 from services.core.scheduler.statement.statement import Place, Statement
 from shared.messages.conversions import ask_of
@@ -249,7 +249,8 @@ class StatementMachine(RuleBasedStateMachine):
                     subtract_into(want[held.node.node_id], held.ask.shape.resource)
         self.expect_what_is_tried(want)
         for node in partition.nodes.rows:
-            found = room_of(node, When.EXPECTED)
+            names = {**node.available, **node.expected, **want[node.node_id]}
+            found = dict(zip(names, free_of(node, names)))
             assert without_zeros(found) == without_zeros(want[node.node_id])
 
     def expect_what_is_tried(self, want):

@@ -5,7 +5,7 @@ import pytest
 from services.core.scheduler.model.devices import left_over
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import When
-from services.core.scheduler.nodes.filters.room import room_of
+from services.core.scheduler.nodes.filters.room import free_of
 from services.core.scheduler.statement.statement import Statement
 from shared.messages.constraints import Constraints
 from shared.messages.interface import (
@@ -194,7 +194,7 @@ def test_room_that_comes_on_one_device_is_no_room_on_two():
     statement = Statement(partition)
     statement.evict(app, app.allocations["a"], "r")
     statement.evict(app, app.allocations["c"], "r")
-    assert room_of(node, When.EXPECTED)[GPU_SHARE] == 1400
+    assert free_of(node, [GPU_SHARE]) == [1400]
     assert not table.filters.takes.holds(node, wide.shape, When.EXPECTED)
     assert not table.filters.takes.mask(wide.shape, When.EXPECTED).any()
     checkpoint = statement.checkpoint()

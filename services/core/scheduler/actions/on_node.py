@@ -9,7 +9,7 @@ from collections.abc import Hashable, Sequence
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.nodes.filters.base import After
-from services.core.scheduler.nodes.filters.room import room_of
+from services.core.scheduler.nodes.filters.room import amounts_of, free_of
 from services.core.scheduler.nodes.victim_budgets import Releases
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.nodes.victim_sets import Accepts, Costs, Limit
@@ -38,12 +38,9 @@ class OnNode:
     def __init__(self, opening: Opening, node: Node) -> None:
         self._opening, self._node = opening, node
         self._before = under_way(opening.partition, node)
-        room = room_of(node, self._before)
-        self.lacking = [
-            (name, need)
-            for name, value in opening.wanted.items()
-            if (need := value - room.get(name, 0)) > 0
-        ]
+        room = free_of(node, opening.wanted, *amounts_of(self._before, node))
+        wanted = zip(opening.wanted.items(), room, strict=True)
+        self.lacking = [(name, value - free) for (name, value), free in wanted if value > free]
 
     @property
     def accepts(self) -> Accepts | None:

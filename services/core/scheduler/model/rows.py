@@ -179,7 +179,8 @@ class Claim:
 
     def incoming(self) -> Allocation:
         """Return its ask as the pod that comes to the node."""
-        request, known = self.ask.request, self._coming
+        assert self.claimant is not None
+        request, known = self.claimant.request, self._coming
         if known is None or known[0] is not request:
             known = self._coming = (request, allocation_of(request, self.node.node_id))
         return known[1]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from services.core.scheduler.nodes.columns import When
+from services.core.scheduler.nodes.filters.room import free_of
 from services.core.scheduler.nodes.victim_kinds import RANKS
 from shared.model.numbers import saturated
 
@@ -127,20 +128,11 @@ class NodeBounds:
 
     def _room(self, node: "Node", here: "NodeVictims") -> list[int]:
         """Return what a node has and expects, less what is reserved there after preemption."""
-        has, comes = node.available, node.expected
-        room = [has.get(name, 0) + comes.get(name, 0) for name in self._names]
-        changes = [(allocation.resource_per_alloc, 1) for allocation in here.releasing.values()]
-        changes += [
-            (held.ask.shape.resource, -1)
-            for held in node.reservations.values()
-            if held.has_preempted
+        gone = [allocation.resource_per_alloc for allocation in here.releasing.values()]
+        kept = [
+            held.ask.shape.resource for held in node.reservations.values() if held.has_preempted
         ]
-        for amount, sign in changes:
-            room = [
-                free + sign * amount.get(name, 0)
-                for free, name in zip(room, self._names, strict=True)
-            ]
-        return room
+        return free_of(node, self._names, gone, kept)
 
     def _first(self, here: "NodeVictims") -> tuple[int, int, int]:
         """Return rank, creation, negated, and kind of the first victim that is of the kinds."""

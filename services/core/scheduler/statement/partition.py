@@ -117,6 +117,7 @@ class Partition:
     below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
     moved: dict[str, Claim] = field(default_factory=dict)  # for what replaces pods, by their key
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
+    leaving: dict[str, Application] = field(default_factory=dict)  # those that are not preempted
     released_ns: dict[str, int] = field(default_factory=dict)  # of victims: since when, by key
     configured: object = None  # what was read of the configuration that holds
     foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
@@ -460,7 +461,7 @@ class Partition:
         allocation = application_ledger.remove_allocation(application, key)
         if allocation is None:
             return None
-        self.releasing.pop(key, None)
+        self._is_released_no_more(key)
         self.released_ns.pop(key, None)
         if application.enforces_minimum:
             self.note_minimum(application)
@@ -583,6 +584,8 @@ class Partition:
         if application.tree is not None or application.takes_turns:
             application_ledger.usage_changed(application)
         self.releasing[key] = application
+        if why != TerminationType.PREEMPTED_BY_SCHEDULER:
+            self.leaving[key] = application
         is_victim = why == TerminationType.PREEMPTED_BY_SCHEDULER or allocation.released
         if is_victim and self.settings.stuck_after_ns >= 0:
             self.released_ns[key] = self.now_ns
@@ -591,6 +594,11 @@ class Partition:
             self.check_preemption_at(self._stuck_at_ns(gone_ns))
         self.victims.released(application, allocation)
         return allocation
+
+    def _is_released_no_more(self, key: str) -> None:
+        """Forget that an allocation is being released: it has gone, stays, or is stuck."""
+        if self.releasing.pop(key, None) is not None:
+            self.leaving.pop(key, None)
 
     def _stuck_at_ns(self, gone_ns: int) -> int:
         """Return when a victim whose grace ends at a moment is not waited for any more."""
@@ -617,7 +625,7 @@ class Partition:
             self.end_moved(claim)
         self.fruitless.changed()
         application.stuck[key] = self.released_ns.pop(key)
-        del self.releasing[key]
+        self._is_released_no_more(key)
         self.victims.stuck(allocation)
         self.journal.record(AllocationChanged(application, allocation))
         self.journal.record(Stuck(application, allocation))
@@ -661,7 +669,7 @@ class Partition:
         if application.tree is not None or application.takes_turns:
             application_ledger.usage_changed(application)
         application.stuck.pop(key, None)
-        self.releasing.pop(key, None)
+        self._is_released_no_more(key)
         self.released_ns.pop(key, None)
         if why == TerminationType.PREEMPTED_BY_SCHEDULER:  # not as a core that recovered knows it
             application.queue.change_preempting(allocation.resource_per_alloc, {})

@@ -38,7 +38,7 @@ from services.core.scheduler.nodes.filters.base import After
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.tentative import Noted, Tentative
 from shared.messages.conversions import allocation_of
-from shared.messages.interface import Allocation, AllocationAsk, TerminationType
+from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.gpus import Devices
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
@@ -210,9 +210,8 @@ class Statement(Tentative):
         others for one pod nothing is counted.
         """
         found: dict[Queue, Resource] = {}
-        for key, application in self.partition.releasing.items():
-            why = application.released[key]
-            if why is TerminationType.PREEMPTED_BY_SCHEDULER or key in application.covering:
+        for key, application in self.partition.leaving.items():
+            if key in application.covering:
                 continue
             swap = application.replacing.get(key)
             for level in application.queue.lineage():

@@ -1,6 +1,7 @@
 """Whether a node has the amounts that a shape asks for."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Sequence
+from operator import ge
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from services.core.scheduler.nodes.filters.base import After, Filter, Moment, fa
 from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import LARGE, USABLE, Stage
 from shared.model.reasons import Fact, Kind, Reason
+from shared.model.resources import ResourceView
 
 
 class Room(Filter):
@@ -46,11 +48,15 @@ class Room(Filter):
         return enough
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        room = node.available if when is When.NOW else room_of(node, when)
-        for name, value in shape.resource.items():
-            if value > 0 and value > room.get(name, 0):
-                return False
-        return True
+        if when is When.NOW or when is When.EMPTY:
+            room = node.available if when is When.NOW else node.capacity
+            for name, value in shape.resource.items():
+                if value > 0 and value > room.get(name, 0):
+                    return False
+            return True
+        gone, coming = amounts_of(when, node)
+        wanted = {name: value for name, value in shape.resource.items() if value > 0}
+        return all(map(ge, free_of(node, wanted, gone, coming), wanted.values()))
 
     def times(self, shape: Shape, when: When) -> Amounts:
         """Return how often a shape goes into every row, MANY at most."""
@@ -87,21 +93,31 @@ def none_of(at: At) -> Mask:
     return np.zeros(at.stop if isinstance(at, slice) else at.size, dtype=np.bool_)
 
 
-def room_of(node: Node, when: Moment) -> Mapping[str, int]:
-    """Return what a node has free of every type: now, or at another moment."""
-    if when is When.EMPTY:
-        return node.capacity
-    room = dict(node.available)
-    _add(room, node.expected, 1)
-    if isinstance(when, After):
-        for one in when.gone:
-            if one.node_id == node.node_id:
-                _add(room, one.resource_per_alloc, 1)
-        for one in when.coming:
-            _add(room, one.resource_per_alloc, -1)
+def amounts_of(when: Moment, node: Node) -> tuple[list[ResourceView], list[ResourceView]]:
+    """Return the amounts of what goes from a node until a moment, and of what comes to it."""
+    if not isinstance(when, After):
+        return [], []
+    gone = [one.resource_per_alloc for one in when.gone if one.node_id == node.node_id]
+    return gone, [one.resource_per_alloc for one in when.coming]
+
+
+def free_of(
+    node: Node,
+    names: Iterable[str],
+    gone: Sequence[ResourceView] = (),
+    coming: Sequence[ResourceView] = (),
+) -> list[int]:
+    """Return what a node has free and expects of some types, in their order.
+
+    That is once amounts have ``gone`` from it, and others have come.
+    """
+    has, expects = node.available, node.expected
+    room = []
+    for name in names:
+        free = has.get(name, 0) + expects.get(name, 0)
+        for amount in gone:
+            free += amount.get(name, 0)
+        for amount in coming:
+            free -= amount.get(name, 0)
+        room.append(free)
     return room
-
-
-def _add(room: dict[str, int], amounts: Mapping[str, int], sign: int) -> None:
-    for name, value in amounts.items():
-        room[name] = room.get(name, 0) + sign * value
