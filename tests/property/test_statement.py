@@ -250,7 +250,7 @@ class StatementMachine(RuleBasedStateMachine):
         self.expect_what_is_tried(want)
         for node in partition.nodes.rows:
             names = {**node.available, **node.expected, **want[node.node_id]}
-            found = dict(zip(names, free_of(node, names)))
+            found = dict(zip(names, free_of(node, names), strict=True))
             assert without_zeros(found) == without_zeros(want[node.node_id])
 
     def expect_what_is_tried(self, want):
