@@ -246,7 +246,7 @@ def hosts_of(**epochs_of):
         bus, make_machine = MemoryBus(MemoryBroker()), partial(Follows, **epochs)
         address = Address(service.rstrip("_"), "default")
         hosts.append(Host(address, make_machine, bus, SystemClock(), instance=service))
-        hosts[-1].is_active = True
+        hosts[-1]._place.is_active = True
     return hosts
 
 
@@ -279,9 +279,9 @@ def test_epochs_are_told_and_compared_by_partition(monkeypatch):
     values, _ = samples(generate_latest().decode())
     assert values["muster_epoch", (("service", "core"),)] == 5
     assert values["muster_epoch", (("partition", "gpu"), ("service", "core"))] == 9
-    alike[3].machine = Follows(default=5, gpu=11)
+    alike[3]._driven.machine = Follows(default=5, gpu=11)
     assert differing() == {"gpu": 2}
-    alike[3].machine = Follows(default=6)
+    alike[3]._driven.machine = Follows(default=6)
     assert differing() == {"": 1}
 
 
