@@ -376,6 +376,7 @@ class Scheduler:
             started_ns=self.partition.now_ns,
             finds_pods=begin.finds_pods,
         )
+        self.partition.count_usage()
         self.partition.nodes.domains.use(self.partition.settings.topology_levels)
         self._use_plugins()
         self._reconfigure(begin)

@@ -60,7 +60,8 @@ class KaiTurns:
         self._shares = shares_of(partition.root, self.names, PartitionAdapter(partition).share)
         for queue, share in self._shares.items():
             share.requested = list(plus(share.allocated, self._amounts(queue.pending)))
-        divide_level([self._shares[partition.root]], self.total, len(self.names))
+        top, k = [self._shares[partition.root]], partition.settings.k_value
+        divide_level(top, self.total, len(self.names), k)
 
     def key(self, queue: Queue) -> tuple[object, ...]:
         """Return the key by which a queue with something to schedule is served."""

@@ -317,7 +317,9 @@ class PartitionAdapter(Adapter):
         }
         least = {kind: ns // NANOS_PER_SECOND for kind, ns in runtimes.items() if ns is not None}
         priority = settings.division_priority
-        return Share(queue, names, at, above, priority, quota, limit, weight, min_runtime_s=least)
+        share = Share(queue, names, at, above, priority, quota, limit, weight, min_runtime_s=least)
+        share.used = self._partition.used_of(queue, names)
+        return share
 
     def simple_minimum(self, application: Application) -> int | None:
         """Return the minimum, None of a gang of several task groups."""

@@ -17,6 +17,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 from services.core.scheduler.model.access import NOBODY, Access
 from services.core.scheduler.model.priority_counts import NO_PRIORITY, PriorityCounts
 from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
+from services.core.scheduler.model.usage import Usage, UsageClock
 from shared.model.reasons import Shortage
 from shared.model.resources import (
     Resource,
@@ -44,6 +45,7 @@ class Tree:
     version: int = 0
     promised: int = 0  # how often that was for what they are promised
     keys: "Keys | None" = None  # a policy's own, which it works out when they are asked for
+    usage: UsageClock | None = None  # of usage over time; None: nobody asks for it
 
 
 class Keys(Protocol):
@@ -104,6 +106,7 @@ class QueueLedger:
     fixed: Resource = field(default_factory=dict)  # of both, under kai: what is not preemptible
     quota: Resource = field(default_factory=dict)  # what it is owed, by ordering/quotas.py
     quota_version: int = -1  # of the tree, for which that was worked out
+    used: Usage = field(default_factory=Usage)  # over time, where the tree has a clock for it
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
@@ -263,11 +266,13 @@ class QueueLedger:
     def allocate(self, amount: ResourceView) -> None:
         """Add to the ledgers from here to the root."""
         for queue in self._lineage:
+            queue.advance_usage()
             add_into(queue.allocated, amount)
             queue.moved()
 
     def place(self, amount: list[tuple[str, int]]) -> None:
         """Count what waited as allocated, here and not above; ``amount`` has no zeros."""
+        self.advance_usage()
         allocated, pending = self.allocated, self.pending
         for name, value in amount:
             now = allocated.get(name, 0) + value
@@ -285,8 +290,15 @@ class QueueLedger:
     def release(self, amount: ResourceView) -> None:
         """Subtract from the ledgers from here to the root."""
         for queue in self.lineage():
+            queue.advance_usage()
             subtract_into(queue.allocated, amount)
             queue.moved()
+
+    def advance_usage(self) -> None:
+        """Count what it has held until now into its usage over time, before that changes."""
+        clock = self.tree.usage
+        if clock is not None:
+            clock.advance(self.used, self.allocated)
 
     def change_promise(self, before: ResourceView, after: ResourceView) -> None:
         """Change what an admitted gang has yet to allocate, from here to the root."""

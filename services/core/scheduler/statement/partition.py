@@ -6,6 +6,7 @@ node, application and queue in step and write the journal. Nothing here decides 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 
 from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.devices import need_of
@@ -35,6 +36,7 @@ from services.core.scheduler.model.search_pass import SearchPass
 from services.core.scheduler.model.settings import STALE, Settings
 from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
 from services.core.scheduler.model.timings import UNTIMED, Timings
+from services.core.scheduler.model.usage import UsageClock
 from services.core.scheduler.model.user_table import UserTable
 from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.filters.claims import leaves_enough
@@ -178,7 +180,32 @@ class Partition:
     def pass_time(self, now_ns: int) -> None:
         """Let it be later."""
         self.now_ns = now_ns
+        if self.usage is not None:
+            self.usage.pass_time(now_ns)
         self.journal.record(TimePassed(now_ns))
+
+    # --- usage over time ------------------------------------------------------------------------
+
+    @property
+    def usage(self) -> UsageClock | None:
+        """Return the clock of usage over time, None where nobody asks for it."""
+        return self.root.tree.usage
+
+    def count_usage(self) -> None:
+        """Count usage over time from now on, where the settings ask for it."""
+        settings = self.settings
+        if settings.counts_usage:
+            clock = UsageClock(settings.usage_half_life_ns, settings.usage_window_ns, self.now_ns)
+            self.root.tree.usage = clock
+
+    def used_of(self, queue: Queue, names: Sequence[str]) -> list[Fraction]:
+        """Return which share of the cluster a queue has used over time, by type; [] is unknown."""
+        clock = self.usage
+        if clock is None:
+            return []
+        clock.advance(clock.capacity, self.root.max_resource or {})
+        queue.advance_usage()
+        return [clock.share(queue.used, name) for name in names]
 
     def configure(self, **values: object) -> None:
         """Set values of the partition itself."""
@@ -905,6 +932,8 @@ class Partition:
         reported so.
         """
         had_nodes = self.root.max_resource is not None
+        if self.usage is not None:
+            self.usage.advance(self.usage.capacity, self.root.max_resource or {})
         self.set_max(self.root, dict(self.nodes.total) or None)
         if had_nodes is (self.root.max_resource is None):
             self._record_waiting()

@@ -259,6 +259,7 @@ class Share:
     children: list["Share"] = field(default_factory=list)
     requested: list[int] = field(default_factory=list)
     fair_share: list[int] = field(default_factory=list)
+    used: Sequence[Fraction] = ()  # over time, of all there was; () where that is not counted
     all_allocatable: Amount = ()  # the larger of quota and fair share, within the limit
     _lineage: "tuple[Share, ...]" = ()
 
