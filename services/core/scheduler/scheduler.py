@@ -48,6 +48,7 @@ from services.core.scheduler.report.views import (
     refusals_in,
     user_state,
 )
+from services.core.scheduler.statement import usage_moves
 from services.core.scheduler.statement.existing import Existing
 from services.core.scheduler.statement.journal import (
     ConfigurationRefused,
@@ -262,6 +263,7 @@ class Scheduler:
             self._forecasts.compare_started(self.partition.now_ns)
         self.partition.write_requeued()
         live_actions.check_for_followers(self.partition)
+        usage_moves.report(self.partition)
         self._reports.read(self.partition.journal.trim())
         outgoing += self._reports.orders(self._epoch, timers_of(self.name))
         outgoing += self._to_go_on(is_cut=is_cut)
@@ -376,7 +378,7 @@ class Scheduler:
             started_ns=self.partition.now_ns,
             finds_pods=begin.finds_pods,
         )
-        self.partition.count_usage()
+        usage_moves.begin(self.partition)
         self.partition.nodes.domains.use(self.partition.settings.topology_levels)
         self._use_plugins()
         self._reconfigure(begin)
@@ -405,6 +407,7 @@ class Scheduler:
             return
         self._asked_sync_ns = 0
         self.is_synced = True
+        usage_moves.resume(self.partition)
         partition = self.partition
         for application in list(partition.applications.values()):
             _resume_state(partition, application)
@@ -436,6 +439,8 @@ class Scheduler:
             updates.update_allocations(self.partition, request, self._existing)
             return
         self._existing.count()
+        if self._is_syncing:
+            usage_moves.restore(self.partition, request.usage)
         nodes.update_nodes(self.partition, request.nodes)
         updates.update_applications(self.partition, request)
 

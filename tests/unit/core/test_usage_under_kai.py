@@ -2,12 +2,18 @@
 
 from shared.messages.interface import (
     AddApplicationRequest,
+    Allocation,
     AllocationAsk,
     AllocationRelease,
+    NodeAction,
+    NodeInfo,
     TerminationType,
+    UpdateRequest,
+    UpdateResponse,
 )
+from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
 from shared.model.units import seconds
-from tests.builders import Core, config_of
+from tests.builders import Core, config_of, section
 from tests.table import each_row
 
 HOUR = seconds(3_600)
@@ -65,3 +71,80 @@ def test_what_they_have_used_decides_what_two_queues_get(k, before, expected):
         use(core, leaf, pods, hours)
     assert want(core, a=16, b=16) == expected
     core.check()
+
+
+# --- over restarts ------------------------------------------------------------------------------
+
+
+def used_ppb(core: Core, leaf: str, user: str = "") -> int:
+    """Return which share of the cluster a queue, or a user in it, has used by now."""
+    clock = core.partition.usage
+    clock.pass_time(core.now_ns)
+    clock.advance(clock.capacity, core.partition.root.max_resource or {})
+    queue = core.partition.queues[f"root.{leaf}"]
+    queue.advance_usage()
+    for tracker in core.partition.users.users.values():
+        for level in tracker.levels.values():
+            tracker.advance_usage(level)
+    return clock.share_ppb(clock.row_of(queue.path, user), "vcore")
+
+
+def beat(core: Core, hours: float) -> list:
+    """Let time pass, and a heartbeat come every minute; return what is handed over to be kept."""
+    found = []
+    for _ in range(int(hours * 60)):
+        core.now_ns += seconds(60)
+        found += section(core.send(Heartbeat("t")), "usage")
+    return found
+
+
+def test_usage_is_handed_over_once_a_minute_and_only_what_has_changed():
+    core = core_with(LEAF % "a", LEAF % "b", vcore=4)
+    core.application("x", "root.a")
+    core.asks("x", ["x-0"], ONE)
+    core.now_ns += seconds(30)
+    assert section(core.send(Heartbeat("t")), "usage") == []
+    core.now_ns += seconds(30)
+    kept = section(core.send(Heartbeat("t")), "usage")
+    assert [each.queue for each in kept if not each.user] == ["", "root.a", "root"]
+    minute = str(seconds(60))
+    amounts = {each.queue: each.amounts for each in kept if not each.user}
+    assert amounts["root.a"] == {"vcore": minute}
+    assert amounts[""]["vcore"] == str(4 * seconds(60))
+    core.update(releases=(AllocationRelease("x", "x-0", TerminationType.STOPPED_BY_RM),))
+    beat(core, 0.05)
+    assert {each.queue for each in beat(core, 0.05)} == {""}
+
+
+@each_row("half_life", ["24h", "1h", ""])
+def test_a_core_that_starts_again_knows_what_was_used(half_life):
+    settings = (("usageHalfLife", half_life),) if half_life else (WINDOW,)
+    config, pairs = config_of(LEAF % "a", LEAF % "b"), (("policy", "kai"), *settings)
+    old = Core(config, settings=pairs)
+    old.node("n", vcore=16)
+    use(old, "b", 16, 3)
+    old.application("x", "root.a")
+    old.asks("x", [f"x-{at}" for at in range(8)], ONE)
+    beat(old, 20)
+    said = [each.message for each in old.answers if isinstance(each.message, UpdateResponse)]
+    kept = {(each.queue, each.user): each for each in section(said, "usage")}
+    old.now_ns += seconds(45)  # and it dies
+    new = Core(config, settings=pairs)
+    new.now_ns = old.now_ns + 2 * HOUR  # what runs goes on meanwhile
+    new.epoch = 2
+    new.send(SyncBegin(config, pairs))
+    new.send(UpdateRequest("rm", usage=tuple(kept.values())))
+    node = NodeInfo("n", NodeAction.CREATE, {"vcore": 16})
+    new.update(nodes=(node,), new_applications=(AddApplicationRequest("x", "root.a"),))
+    new.update(allocations=tuple(Allocation(f"x-{at}", "x", "n", ONE) for at in range(8)))
+    new.send(SyncEnd(1, 8, 0))
+    old.now_ns = new.now_ns
+    for leaf in "ab":
+        before, after = used_ppb(old, leaf), used_ppb(new, leaf)
+        assert abs(before - after) <= before // 1_000, (leaf, before, after)
+        assert before > 30_000_000 or half_life == "1h"
+    assert used_ppb(new, "a", "nobody") == used_ppb(new, "a")
+    new.now_ns += 5 * HOUR
+    old.now_ns += 5 * HOUR
+    assert abs(used_ppb(old, "a") - used_ppb(new, "a")) <= used_ppb(old, "a") // 1_000
+    new.check()

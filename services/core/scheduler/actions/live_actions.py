@@ -61,6 +61,7 @@ from services.core.scheduler.statement.trial import (
     holds_room,
     is_evictable,
 )
+from services.core.scheduler.statement.usage_moves import used_of
 from shared.messages.gang_tree import GangTree
 from shared.model.numbers import INT64_MAX
 from shared.model.reasons import Reason
@@ -318,7 +319,7 @@ class PartitionAdapter(Adapter):
         least = {kind: ns // NANOS_PER_SECOND for kind, ns in runtimes.items() if ns is not None}
         priority = settings.division_priority
         share = Share(queue, names, at, above, priority, quota, limit, weight, min_runtime_s=least)
-        share.used = self._partition.used_of(queue, names)
+        share.used = used_of(self._partition, queue, names)
         return share
 
     def simple_minimum(self, application: Application) -> int | None:

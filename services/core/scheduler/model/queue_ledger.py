@@ -106,7 +106,7 @@ class QueueLedger:
     fixed: Resource = field(default_factory=dict)  # of both, under kai: what is not preemptible
     quota: Resource = field(default_factory=dict)  # what it is owed, by ordering/quotas.py
     quota_version: int = -1  # of the tree, for which that was worked out
-    used: Usage = field(default_factory=Usage)  # over time, where the tree has a clock for it
+    used: Usage | None = None  # over time, once the tree's clock has asked
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
@@ -298,6 +298,7 @@ class QueueLedger:
         """Count what it has held until now into its usage over time, before that changes."""
         clock = self.tree.usage
         if clock is not None:
+            self.used = self.used or clock.row_of(self.path)
             clock.advance(self.used, self.allocated)
 
     def change_promise(self, before: ResourceView, after: ResourceView) -> None:

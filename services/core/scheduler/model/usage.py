@@ -16,7 +16,7 @@ Rule 4: a share is in billionths, rounded down. Periods and windows are counted 
 Time comes in with messages; nothing here reads a clock. Source: Cormode et al. 2009, Forward decay.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import isqrt
 
@@ -25,6 +25,8 @@ from shared.model.units import seconds
 
 BITS = 48  # binary digits of a reading behind the point
 PERIOD = 32  # half-lives after which all sums are divided, so that they stay small
+MAX_ROWS = 20_000  # queues, and users of queues, with usage over time; the oldest is forgotten
+REPORT_NS = seconds(60)  # at most so often it is handed over, to be kept
 MONDAY_NS = seconds(4 * 86_400)
 BILLION = 1_000_000_000
 _BASE = 1 << BITS  # the reading at the start of a period
@@ -60,6 +62,7 @@ def _power(fraction: int) -> int:
 class Moment:
     """A moment as the clock reads it: in which window and period, and the reading."""
 
+    at_ns: int
     window: int
     period: int
     reading: int
@@ -70,13 +73,15 @@ class Usage:
     """What one queue, one user or the cluster has used, by type, up to a moment."""
 
     at: Moment | None = None  # None: it has not begun
+    reported: Moment | None = None  # up to which it was handed over last
     sums: Resource = field(default_factory=dict)
 
 
 class UsageClock:
     """The clock of one partition. ``half_life_ns`` 0: nothing decays; ``window_ns`` 0: none ends.
 
-    ``capacity`` is what the cluster had, of which shares are taken.
+    ``capacity`` is what the cluster had, of which shares are taken. ``rows`` are by the queue's
+    path and the user's name, "" for the queue itself; dynamic queues come and go, their rows stay.
     """
 
     def __init__(self, half_life_ns: int, window_ns: int, now_ns: int) -> None:
@@ -84,12 +89,35 @@ class UsageClock:
         self.window_ns = window_ns
         self.now_ns = now_ns
         self.capacity = Usage()
+        self.rows: dict[tuple[str, str], Usage] = {}
+        self.reported_ns = 0
+        self._is_held = False
         self._moment: Moment | None = None
 
     def pass_time(self, now_ns: int) -> None:
         """Let it be later."""
         self.now_ns = now_ns
+        if not self._is_held:
+            self._moment = None
+
+    def hold(self, at_ns: int) -> None:
+        """Read this moment until ``resume``: what is there now is counted as there since then."""
+        self._is_held = True
+        self._moment = self.moment_at(min(at_ns, self.now_ns))
+
+    def resume(self) -> None:
+        """Read the present moment again."""
+        self._is_held = False
         self._moment = None
+
+    def row_of(self, queue: str, user: str = "") -> Usage:
+        """Return the row of a queue, or of a user in it."""
+        row = self.rows.get((queue, user))
+        if row is None:
+            if len(self.rows) >= MAX_ROWS:
+                del self.rows[next(iter(self.rows))]
+            row = self.rows[queue, user] = Usage()
+        return row
 
     @property
     def moment(self) -> Moment:
@@ -103,7 +131,7 @@ class UsageClock:
         since_ns = max(0, at_ns - MONDAY_NS)
         window = since_ns // self.window_ns if self.window_ns else 0
         period = since_ns // (PERIOD * self.half_life_ns) if self.half_life_ns else 0
-        return Moment(window, period, self._reading(since_ns, period))
+        return Moment(at_ns, window, period, self._reading(since_ns, period))
 
     def _reading(self, since_ns: int, period: int) -> int:
         """Return the reading at a moment from the start of a period on, or after it."""
@@ -136,8 +164,8 @@ class UsageClock:
             _add(sums, held, _TOP - at.reading)
             for name in sums:
                 sums[name] >>= PERIOD
-            at = Moment(now.window, 0, _BASE)
-        return Moment(now.window, now.period, _BASE) if periods else at
+            at = replace(now, reading=_BASE)
+        return replace(now, reading=_BASE) if periods else at
 
     def share_ppb(self, usage: Usage, name: str) -> int:
         """Return which share of the cluster a row has used of a type, in billionths.
@@ -164,9 +192,9 @@ class UsageClock:
         """Return a row that has used amounts x ns, as they counted at a moment."""
         at = self.moment_at(at_ns)
         if not self.half_life_ns:
-            return Usage(at, dict(amounts_ns))
+            return Usage(at, sums=dict(amounts_ns))
         factor, per = _LN2 * at.reading, self.half_life_ns * _LN2_OF
-        return Usage(at, {name: value * factor // per for name, value in amounts_ns.items()})
+        return Usage(at, sums={name: value * factor // per for name, value in amounts_ns.items()})
 
 
 def _add(sums: Resource, held: ResourceView, times: int) -> None:

@@ -6,7 +6,6 @@ node, application and queue in step and write the journal. Nothing here decides 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
-from fractions import Fraction
 
 from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.devices import need_of
@@ -184,28 +183,10 @@ class Partition:
             self.usage.pass_time(now_ns)
         self.journal.record(TimePassed(now_ns))
 
-    # --- usage over time ------------------------------------------------------------------------
-
     @property
     def usage(self) -> UsageClock | None:
         """Return the clock of usage over time, None where nobody asks for it."""
         return self.root.tree.usage
-
-    def count_usage(self) -> None:
-        """Count usage over time from now on, where the settings ask for it."""
-        settings = self.settings
-        if settings.counts_usage:
-            clock = UsageClock(settings.usage_half_life_ns, settings.usage_window_ns, self.now_ns)
-            self.root.tree.usage = clock
-
-    def used_of(self, queue: Queue, names: Sequence[str]) -> list[Fraction]:
-        """Return which share of the cluster a queue has used over time, by type; [] is unknown."""
-        clock = self.usage
-        if clock is None:
-            return []
-        clock.advance(clock.capacity, self.root.max_resource or {})
-        queue.advance_usage()
-        return [clock.share(queue.used, name) for name in names]
 
     def configure(self, **values: object) -> None:
         """Set values of the partition itself."""
