@@ -27,6 +27,7 @@ from services.core.scheduler.actions import (
     reservations,
     runs,
     unschedulable,
+    usage_turns,
 )
 from services.core.scheduler.actions.expected_room import opens_in_vain
 from services.core.scheduler.model.rows import (
@@ -81,6 +82,7 @@ def run(partition: Partition) -> Ran:
     patience.judge_again(partition)
     patience.judge_started(partition)
     kai_turns.begin(partition)
+    usage_turns.begin(partition)
     looked = 0  # how many decisions there were when plugins were last asked again
     while not (is_cut := decisions >= MAX_DECISIONS or refusals >= MAX_REFUSALS):
         made = _decide(partition, MAX_DECISIONS - decisions)

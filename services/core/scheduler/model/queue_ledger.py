@@ -16,7 +16,7 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
 from services.core.scheduler.model.priority_counts import NO_PRIORITY, PriorityCounts
-from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
+from services.core.scheduler.model.queue_settings import USAGE, Limit, QueueSettings, Template
 from services.core.scheduler.model.usage import Usage, UsageClock
 from shared.model.reasons import Shortage
 from shared.model.resources import (
@@ -107,6 +107,7 @@ class QueueLedger:
     quota: Resource = field(default_factory=dict)  # what it is owed, by ordering/quotas.py
     quota_version: int = -1  # of the tree, for which that was worked out
     used: Usage | None = None  # over time, once the tree's clock has asked
+    ranked_until_ns: int = 0  # until when its applications need no other ranks by that
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
@@ -429,16 +430,38 @@ class QueueLedger:
         """Return of what a child's share is taken, by type; ``fair_max`` is this queue's."""
         return {**fair_max, **(child.max_resource or {}), **(child.guaranteed_resource or {})}
 
+    def rank_of_user(self, user: str) -> int:
+        """Return what orders a user's applications in a leaf that goes by usage over time."""
+        clock = self.tree.usage
+        if clock is None or self.settings.sort_policy != USAGE:
+            return 0
+        return clock.rank(clock.row_of(self.path, user), {})
+
+    def _usage_rank(self) -> int:
+        """Return what orders it among its siblings by usage over time."""
+        clock, settings = self.tree.usage, self.settings
+        if clock is None:
+            return 0
+        self.advance_usage()
+        assert self.used is not None
+        weights = settings.over_quota_weight, settings.over_quota_weights
+        return clock.rank(self.used, self.allocated, *weights)
+
     def order_of(self, child: Self, promised_by_type: ResourceView) -> OrderKey:
         """Return the key by which a child is served.
 
         Priority, then fair share, then the larger pending; with priority sorting off the fair
-        share comes first. Equal children are served in the order of their names.
+        share comes first. Equal children are served in the order of their names. A queue that goes
+        by usage over time has it before the fair share.
         """
         if self.tree.keys is not None:
             return self.tree.keys.key(child)
         share, priority = child._largest_share(promised_by_type), -child.current_priority
         pending = -sum(child.pending.values())
+        if self.settings.sort_policy == USAGE:
+            used = child._usage_rank()
+            first = (priority, used) if self.settings.priority_sorting else (used, priority)
+            return (*first, share, pending, child.path)
         if self.settings.priority_sorting:
             return (priority, share, pending, child.path)
         return (share, priority, pending, child.path)

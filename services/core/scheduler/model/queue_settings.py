@@ -25,6 +25,7 @@ from shared.model.units import seconds
 FIFO = "fifo"
 FAIR = "fair"
 STATE_AWARE = "stateaware"
+USAGE = "usage"
 FENCE = "fence"
 DISABLED = "disabled"
 DIVISION_PRIORITY = 100
@@ -65,6 +66,11 @@ class QueueSettings:
     reclaim_by_queue: bool = False
 
     @property
+    def goes_by_arrival(self) -> bool:
+        """Return whether applications go by their age, priorities aside, and by no share."""
+        return self.sort_policy == FIFO
+
+    @property
     def has_min_runtime(self) -> bool:
         """Return whether what runs here keeps its minimum for some time."""
         return bool(self.reclaim_min_runtime_ns or self.preempt_min_runtime_ns)
@@ -75,7 +81,7 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
     policy = properties.get("application.sort.policy", FIFO).lower()
     preemption = properties.get("preemption.policy", "default").lower()
     return QueueSettings(
-        sort_policy=FAIR if policy == FAIR else FIFO,
+        sort_policy=policy if policy in (FAIR, USAGE) else FIFO,
         state_aware=policy == STATE_AWARE,
         priority_sorting=properties.get("application.sort.priority", "").lower() != DISABLED,
         priority_fence=properties.get("priority.policy", "").lower() == FENCE,

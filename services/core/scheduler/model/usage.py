@@ -16,6 +16,7 @@ Rule 4: a share is in billionths, rounded down. Periods and windows are counted 
 Time comes in with messages; nothing here reads a clock. Source: Cormode et al. 2009, Forward decay.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from math import isqrt
@@ -27,8 +28,11 @@ BITS = 48  # binary digits of a reading behind the point
 PERIOD = 32  # half-lives after which all sums are divided, so that they stay small
 MAX_ROWS = 20_000  # queues, and users of queues, with usage over time; the oldest is forgotten
 REPORT_NS = seconds(60)  # at most so often it is handed over, to be kept
+RANK_NS = seconds(10)  # for so long ranks hold
 MONDAY_NS = seconds(4 * 86_400)
 BILLION = 1_000_000_000
+WEIGHTLESS = BILLION**3  # the rank of what has no weight
+NO_WEIGHTS: Mapping[str, Fraction] = {}
 _BASE = 1 << BITS  # the reading at the start of a period
 _TOP = _BASE << PERIOD  # at its end
 _SETTLED = 8  # periods in which whatever was before has become less than a unit
@@ -74,6 +78,7 @@ class Usage:
 
     at: Moment | None = None  # None: it has not begun
     reported: Moment | None = None  # up to which it was handed over last
+    told_ppm: Resource = field(default_factory=dict)  # its shares, as users were told last
     sums: Resource = field(default_factory=dict)
 
 
@@ -88,9 +93,14 @@ class UsageClock:
         self.half_life_ns = half_life_ns
         self.window_ns = window_ns
         self.now_ns = now_ns
+        self.cluster: ResourceView = {}  # what the cluster has
         self.capacity = Usage()
         self.rows: dict[tuple[str, str], Usage] = {}
         self.reported_ns = 0
+        self.ranked_until_ns = 0
+        self._ahead: dict[str, int] = {}  # the cluster's sums at that moment
+        self._step = 0  # from the present reading to that at that moment
+        self._ahead_of: Moment | None = None  # for which these two have been worked out
         self._is_held = False
         self._moment: Moment | None = None
 
@@ -140,6 +150,16 @@ class UsageClock:
         whole, rest = divmod(since_ns - period * PERIOD * self.half_life_ns, self.half_life_ns)
         return _power((rest << BITS) // self.half_life_ns) << whole
 
+    def set_cluster(self, amount: ResourceView) -> None:
+        """Let the cluster have another size from now on."""
+        self.advance_capacity()
+        self.cluster = amount
+        self._ahead_of = None
+
+    def advance_capacity(self) -> None:
+        """Bring what the cluster has had up to now."""
+        self.advance(self.capacity, self.cluster)
+
     def advance(self, usage: Usage, held: ResourceView) -> None:
         """Bring a row up to now; it has held this amount since its last moment."""
         now, at = self.moment, usage.at
@@ -178,6 +198,48 @@ class UsageClock:
     def share(self, usage: Usage, name: str) -> Fraction:
         """Return the same as a fraction."""
         return self.share_ppb(usage, name) * _PPB
+
+    def rank_from_now(self) -> None:
+        """Let ranks speak of a later moment from now on; all are to be worked out again."""
+        self.ranked_until_ns = self.now_ns + RANK_NS
+        self._ahead_of = None
+
+    def rank(
+        self,
+        usage: Usage,
+        held: ResourceView,
+        weight: Fraction = Fraction(1),
+        weights: Mapping[str, Fraction] = NO_WEIGHTS,
+    ) -> int:
+        """Return by how much a row has had: its largest share over types, by its weight.
+
+        It is what it will be when ranks are next worked out, if what is held is held until then:
+        so what has just started counts already, and a hundred do not pass at once. All ranks of
+        that time speak of one moment. In billionths; WEIGHTLESS, after all others, for a weight of
+        0. ``weights`` are of some types.
+        """
+        largest = 0 if weight else WEIGHTLESS
+        ahead, step = self._at_ranking()
+        for name in {**usage.sums, **held} if held else usage.sums:
+            most, own = ahead.get(name, 0), weights.get(name, weight)
+            value = usage.sums.get(name, 0) + held.get(name, 0) * step
+            if not own:
+                return WEIGHTLESS
+            if most:
+                part = value * BILLION * own.denominator // (most * own.numerator)
+                largest = max(largest, part)
+        return largest
+
+    def _at_ranking(self) -> tuple[dict[str, int], int]:
+        """Return the cluster's sums at the moment of ranks, and by how much readings grow to it."""
+        if self._ahead_of is not self.moment:
+            self._ahead_of = now = self.moment
+            since_ns = max(self.ranked_until_ns, self.now_ns) - MONDAY_NS
+            self._step = max(0, self._reading(max(0, since_ns), now.period) - now.reading)
+            self.advance_capacity()
+            self._ahead = dict(self.capacity.sums)
+            _add(self._ahead, self.cluster, self._step)
+        return self._ahead, self._step
 
     def amounts_ns(self, usage: Usage) -> Resource:
         """Return what a row has used, in amounts x ns as they count at its moment."""

@@ -914,7 +914,7 @@ class Partition:
         """
         had_nodes = self.root.max_resource is not None
         if self.usage is not None:
-            self.usage.advance(self.usage.capacity, self.root.max_resource or {})
+            self.usage.set_cluster(dict(self.nodes.total))
         self.set_max(self.root, dict(self.nodes.total) or None)
         if had_nodes is (self.root.max_resource is None):
             self._record_waiting()

@@ -51,7 +51,7 @@ def used_of(partition: Partition, queue: Queue, names: Sequence[str]) -> list[Fr
     clock = partition.usage
     if clock is None:
         return []
-    clock.advance(clock.capacity, partition.root.max_resource or {})
+    clock.advance_capacity()
     queue.advance_usage()
     assert queue.used is not None
     return [clock.share(queue.used, name) for name in names]
@@ -63,7 +63,7 @@ def report(partition: Partition) -> None:
     if clock is None or now_ns - clock.reported_ns < REPORT_NS:
         return
     clock.reported_ns = now_ns
-    clock.advance(clock.capacity, partition.root.max_resource or {})
+    clock.advance_capacity()
     found = [_record(clock, clock.capacity, ("", ""))] if clock.capacity.sums else []
     for queue in partition.queues.values():
         if queue.allocated:
