@@ -1,9 +1,11 @@
 """The evidence behind a reason: what limits and nodes have left, what it waits for."""
 
+from operator import itemgetter
+
 from services.api.projection.model import ApplicationView, Model
 from services.api.why.answer import Failure, LimitRow, Nearest, NodeClass, Nodes, WaitsFor
 from shared.messages.state import AskState, Waiting
-from shared.model.amounts import amounts_text
+from shared.model.amounts import amounts_text, number_text
 from shared.model.duration import go_duration
 from shared.model.reasons import NodeEvidence, Reason
 from shared.model.resources import Resource
@@ -178,6 +180,33 @@ def overtaken(model: Model, view: ApplicationView) -> str:
         f"in queue {own.queue_name} may until it has waited for {patience}; "
         "with starvationGuard 0s none would."
     )
+
+
+def over_time(model: Model, view: ApplicationView) -> str:
+    """Say what the queue of an application has used over time, beside a sibling that used less.
+
+    Of the level nearest to the root where there is such a one that uses or wants something. "":
+    there is none, or it is not counted.
+    """
+    path, found = view.summary.queue_name, ""
+    while path in model.queues and path.rpartition(".")[0]:
+        own = model.queues[path]
+        name, used = max(own.used_ppm.items(), key=itemgetter(1), default=("", 0))
+        others = [
+            (other.used_ppm.get(name, 0), other.path)
+            for other in model.children(own.parent)
+            if other is not own and (other.allocated or other.pending)
+        ]
+        if others and min(others)[0] < used:
+            least, sibling = min(others)
+            found = (
+                f" Queue {path} has used {used / 1_000_000:.3f} of the cluster's {name} over time, "
+                f"{sibling} {least / 1_000_000:.3f}"
+            )
+            fair = (own.fair_share or {}).get(name)
+            found += "." if fair is None else f"; its fair share is {number_text(name, fair)}."
+        path = own.parent
+    return found
 
 
 def _holders(model: Model) -> list[WaitsFor]:

@@ -28,6 +28,7 @@ from services.api.why.evidence import (
     MOST_SHOWN,
     limit_rows,
     nodes,
+    over_time,
     overtaken,
     queue_rows,
     waits_for,
@@ -161,7 +162,7 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
         answer = _ended(answer, view)
     elif refused and (summary.state != ApplicationState.FAILING or _restarts(refused[0])):
         answer = _explain(model, view, answer, refused[0])
-        answer.sentence += overtaken(model, view)
+        answer.sentence += overtaken(model, view) + over_time(model, view)
     else:
         answer.verdict, answer.sentence = _unrefused(view)
     return _with_annotations(answer)

@@ -22,6 +22,7 @@ from services.core.scheduler.actions import (
     live_actions,
     patience,
     quota_preemption,
+    usage_reports,
 )
 from services.core.scheduler.intake import allocations, configurations, nodes, updates
 from services.core.scheduler.lifecycle import endings
@@ -263,7 +264,7 @@ class Scheduler:
             self._forecasts.compare_started(self.partition.now_ns)
         self.partition.write_requeued()
         live_actions.check_for_followers(self.partition)
-        usage_moves.report(self.partition)
+        usage_reports.report(self.partition)
         self._reports.read(self.partition.journal.trim())
         outgoing += self._reports.orders(self._epoch, timers_of(self.name))
         outgoing += self._to_go_on(is_cut=is_cut)

@@ -106,7 +106,7 @@ def test_usage_is_handed_over_once_a_minute_and_only_what_has_changed():
     assert section(core.send(Heartbeat("t")), "usage") == []
     core.now_ns += seconds(30)
     kept = section(core.send(Heartbeat("t")), "usage")
-    assert [each.queue for each in kept if not each.user] == ["", "root.a", "root"]
+    assert [each.queue for each in kept if not each.user] == ["", "root", "root.a"]
     minute = str(seconds(60))
     amounts = {each.queue: each.amounts for each in kept if not each.user}
     assert amounts["root.a"] == {"vcore": minute}

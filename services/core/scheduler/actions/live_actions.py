@@ -46,6 +46,7 @@ from services.core.scheduler.model.settings import (
     YUNIKORN,
 )
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.usage import REPORT_NS
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.quotas import quota_of
 from services.core.scheduler.statement.allocation_log import PRECONDITIONS, note
@@ -174,8 +175,13 @@ def _note_delayed(partition: Partition) -> None:
 
 
 def _window_ends(partition: Partition) -> int:
-    """Return when the next window ends: of a victim's first time, or of a preemption delay."""
+    """Return when the next window ends: of a victim's first time, or of a preemption delay.
+
+    Where usage over time counts, shares are another after a minute.
+    """
     ends = list(map(delay_end_ns, partition.root.asking))
+    if partition.usage is not None and partition.root.asking:
+        ends.append(partition.now_ns + REPORT_NS)  # shares change as time passes
     for queue in partition.queues.values():
         for window_ns in _windows(queue) if queue.is_leaf else ():
             ends += [each.began_ns + window_ns for each in queue.applications.values()]

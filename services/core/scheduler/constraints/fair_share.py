@@ -36,6 +36,7 @@ class Claim:
     requested: Exact
     used: Fraction = Fraction(0)  # over time, as a share of all there was
     share: Exact = 0
+    part: Fraction = Fraction(0)  # of the first rest: its weight, of the sum 1
     fraction: Fraction = Fraction(0)
 
     @property
@@ -91,6 +92,7 @@ def _by_weight(rest: Exact, claims: list[Claim], k: Fraction) -> Exact:
         total, amount = sum(weights, Fraction(0)), rest
         for claim, weight in zip(wanting, weights, strict=True):
             fair = amount * weight / total
+            claim.part = claim.part or weight / total
             claim.fraction = Fraction(0)
             if claim.left <= fair:
                 needs_less = needs_less or claim.left < fair
@@ -152,8 +154,10 @@ def divide_level(shares: list[Share], totals: Sequence[int], width: int, k: Frac
             for share in shares
         ]
         divide(totals[at], claims, k)
-        for amounts, claim in zip(found, claims, strict=True):
+        for share, amounts, claim in zip(shares, found, claims, strict=True):
             amounts.append(int(claim.share))
+            if share.used:
+                share.parts.append(claim.part)
     for share, amounts in zip(shares, found, strict=True):
         share.set_fair_share(amounts)
         if share.children:

@@ -107,6 +107,8 @@ class QueueLedger:
     quota: Resource = field(default_factory=dict)  # what it is owed, by ordering/quotas.py
     quota_version: int = -1  # of the tree, for which that was worked out
     used: Usage | None = None  # over time, once the tree's clock has asked
+    entitled: Resource | None = None  # under kai, as it was last divided with usage over time
+    weight_ppm: Resource = field(default_factory=dict)  # by which that was, of its level
     ranked_until_ns: int = 0  # until when its applications need no other ranks by that
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)

@@ -28,6 +28,7 @@ BITS = 48  # binary digits of a reading behind the point
 PERIOD = 32  # half-lives after which all sums are divided, so that they stay small
 MAX_ROWS = 20_000  # queues, and users of queues, with usage over time; the oldest is forgotten
 REPORT_NS = seconds(60)  # at most so often it is handed over, to be kept
+TOLD_PPM = 1_000  # a share is told again when it has changed by so many millionths of the cluster
 RANK_NS = seconds(10)  # for so long ranks hold
 MONDAY_NS = seconds(4 * 86_400)
 BILLION = 1_000_000_000
@@ -77,7 +78,7 @@ class Usage:
     """What one queue, one user or the cluster has used, by type, up to a moment."""
 
     at: Moment | None = None  # None: it has not begun
-    reported: Moment | None = None  # up to which it was handed over last
+    has_grown: bool = False  # since it was handed over last
     told_ppm: Resource = field(default_factory=dict)  # its shares, as users were told last
     sums: Resource = field(default_factory=dict)
 
@@ -169,6 +170,7 @@ class UsageClock:
             if (at.window, at.period) != (now.window, now.period):
                 at = self._turn(usage, held, at, now)
             _add(usage.sums, held, now.reading - at.reading)
+            usage.has_grown = usage.has_grown or bool(held)
             usage.at = now
 
     def _turn(self, usage: Usage, held: ResourceView, at: Moment, now: Moment) -> Moment:
@@ -220,15 +222,26 @@ class UsageClock:
         """
         largest = 0 if weight else WEIGHTLESS
         ahead, step = self._at_ranking()
-        for name in {**usage.sums, **held} if held else usage.sums:
+        sums = self._sums_now(usage)
+        for name in {**sums, **held} if held else sums:
             most, own = ahead.get(name, 0), weights.get(name, weight)
-            value = usage.sums.get(name, 0) + held.get(name, 0) * step
+            value = sums.get(name, 0) + held.get(name, 0) * step
             if not own:
                 return WEIGHTLESS
             if most:
                 part = value * BILLION * own.denominator // (most * own.numerator)
                 largest = max(largest, part)
         return largest
+
+    def _sums_now(self, usage: Usage) -> ResourceView:
+        """Return a row's sums in the present period, whatever it has held since its moment."""
+        at, now = usage.at or self.moment, self.moment
+        if at.window != now.window:
+            return {}
+        if at.period == now.period:
+            return usage.sums
+        digits = PERIOD * (now.period - at.period)
+        return {name: value >> digits for name, value in usage.sums.items()}
 
     def _at_ranking(self) -> tuple[dict[str, int], int]:
         """Return the cluster's sums at the moment of ranks, and by how much readings grow to it."""

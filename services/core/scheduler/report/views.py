@@ -148,6 +148,9 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         quota_preemption_delay_ns=queue.settings.quota_preemption_delay_ns,
         removed=removed,
         tells_refusals=True,
+        used_ppm=queue.used.told_ppm if queue.used is not None else {},
+        weight_ppm=queue.weight_ppm,
+        fair_share=None if queue.entitled is None else bounded(queue.entitled),
     )
 
 
@@ -205,12 +208,14 @@ def _usage_state(tracker: "Tracker", path: str) -> UsageState:
     usage = tracker.usage.get(path)
     if usage is None:
         return UsageState(path, {}, removed=True)
-    limit = tracker.limit_at(path)
+    limit, clock = tracker.limit_at(path), tracker.levels[path].tree.usage
+    row = clock.rows.get((path, tracker.name)) if clock is not None else None
     return UsageState(
         path=path,
         usage=bounded(usage),
         max_resource=limit.max_resource,
         max_applications=saturated(limit.max_applications),
+        used_ppm=row.told_ppm if row is not None and not tracker.is_group else {},
     )
 
 

@@ -260,6 +260,7 @@ class Share:
     requested: list[int] = field(default_factory=list)
     fair_share: list[int] = field(default_factory=list)
     used: Sequence[Fraction] = ()  # over time, of all there was; () where that is not counted
+    parts: list[Fraction] = field(default_factory=list)  # its weights with that, of the sum 1
     all_allocatable: Amount = ()  # the larger of quota and fair share, within the limit
     _lineage: "tuple[Share, ...]" = ()
 
