@@ -268,6 +268,44 @@ def test_in_its_first_time_an_elastic_gang_gives_what_it_has_above_its_minimum()
     assert len(evicted(core, now_ns + seconds(81))) == 6
 
 
+def test_a_window_of_a_queue_above_holds_against_higher_priorities_to_the_second():
+    inner = "{name: c, queues: [{name: leaf, properties: {deserved.vcore: 1m}}]}"
+    text = "{name: b, properties: {preempt.min.runtime: 600s}, queues: [%s]}" % inner
+    for ran_s, goes in ((599, False), (600, True)):
+        core = Core(config_of(text), settings=KAI)
+        core.node("n", vcore=1)
+        gang(core, "low", "root.b.c.leaf", 1, 1)
+        core.now_ns += seconds(ran_s)
+        gang(core, "high", "root.b.c.leaf", 1, 1, priority=9)
+        core.now_ns -= seconds(1)  # the first look is a second after the ask
+        began_ns = core.partition.applications["low"].began_ns
+        assert evicted(core, began_ns + seconds(ran_s)) == []
+        core.now_ns = began_ns + seconds(ran_s)
+        assert evicted(core, began_ns + seconds(599)) == []
+        assert evicted(core, began_ns + seconds(601)) == ["low-0"], goes
+
+
+def test_what_has_just_begun_is_not_moved_either():
+    for window, moves in (("60s", False), ("1s", True)):
+        queue = "{name: a, properties: {preempt.min.runtime: %s}}" % window
+        core = Core(config_of(queue), settings=KAI)
+        core.node("n1", vcore=2)
+        core.node("n2", vcore=2)
+        gang(core, "one", "root.a", 1, 1)
+        gang(core, "two", "root.a", 1, 1)
+        core.now_ns += seconds(5)
+        assert {
+            a.node_id
+            for name in ("one", "two")
+            for a in core.partition.applications[name].allocations.values()
+        } == {"n1", "n2"}
+        core.application("wide", "root.a")
+        core.asks("wide", ["wide-0"], {"vcore": 2})
+        assert bool(evicted(core, core.now_ns + seconds(2))) is moves
+        assert evicted(core, core.now_ns + seconds(70)) or moves  # in time it is
+        core.check()
+
+
 def test_growing_begins_no_new_window_nor_does_losing_the_first():
     core = Core(config_of("{name: a, properties: {preempt.min.runtime: 60s}}"), settings=KAI)
     core.node("n", vcore=2)

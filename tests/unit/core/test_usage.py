@@ -2,6 +2,9 @@
 
 from fractions import Fraction
 
+from hypothesis import given
+from hypothesis import strategies as st
+
 from services.core.scheduler.constraints.fair_share import Claim, divide
 from services.core.scheduler.model.usage import MONDAY_NS, PERIOD, Usage, UsageClock
 from services.core.scheduler.statement.trial import UNLIMITED
@@ -146,3 +149,51 @@ def test_what_is_over_the_quotas_is_divided_by_usage(total, k, claims, shares):
         each.share = 0
     divide(total, claims, Fraction(k))
     assert [each.share for each in claims] == shares
+
+
+@given(
+    st.integers(0, 200),
+    st.sampled_from(["0", "0.5", "1", "4"]),
+    st.lists(
+        st.tuples(st.integers(0, 4), st.integers(0, 1_000), st.integers(0, 100), st.integers(0, 1)),
+        max_size=8,
+    ),
+    st.randoms(use_true_random=False),
+)
+def test_a_division_gives_what_there_is_and_no_more_whatever_the_order(total, k, rows, chance):
+    def divided(order):
+        claims = [
+            Claim(number, level, 0, UNLIMITED, Fraction(weight), wish, Fraction(used, 500))
+            for number, (weight, used, wish, level) in order
+        ]
+        divide(total, claims, Fraction(k))
+        return {each.number: each.share for each in claims}
+
+    order = list(enumerate(rows))
+    shares = divided(order)
+    wishes = {number: row[2] if row[0] else 0 for number, row in order}
+    assert all(0 <= shares[number] <= wishes[number] for number in shares)
+    assert sum(shares.values()) == min(total, sum(wishes.values()))
+    chance.shuffle(order)
+    assert divided(order) == shares
+
+
+@each_row(("k", "share"), [(1, 0.66), (2, 0.73), (4, 0.76)])
+def test_a_queue_that_comes_a_day_later_catches_up(k, share):
+    """Two queues want gangs of a quarter of a cluster, for ever; a alone for the first day."""
+    minutes, held, had = 5, [{"gpu": 4}, {}], 0
+    clock, rows = UsageClock(DAY, 0, START), [Usage(), Usage()]
+    day = 24 * 60 // minutes
+    for step in range(9 * day):
+        clock.advance(clock.capacity, {"gpu": 4})
+        for row, amount in zip(rows, held, strict=True):
+            clock.advance(row, amount)
+        if step >= day:
+            claims = [claim(at, 1, clock.share(row, "gpu"), 4) for at, row in enumerate(rows)]
+            divide(4, claims, Fraction(k))
+            held = [{"gpu": each.share} for each in claims]
+            had += claims[1].share if step < 2 * day else 0
+        clock.pass_time(clock.now_ns + minutes * 60 * seconds(1))
+    assert abs(had / (4 * day) - share) <= 0.02
+    used = [clock.share_ppb(row, "gpu") for row in rows]
+    assert abs(used[0] - used[1]) < 10_000_000
