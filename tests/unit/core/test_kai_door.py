@@ -11,6 +11,7 @@ from shared.messages.interface import (
     GangSettings,
     SubGroup,
     TerminationType,
+    UpdateResponse,
 )
 from shared.model.reasons import Reason
 from shared.model.sentences import text_of
@@ -286,23 +287,28 @@ def test_a_window_of_a_queue_above_holds_against_higher_priorities_to_the_second
 
 
 def test_what_has_just_begun_is_not_moved_either():
-    for window, moves in (("60s", False), ("1s", True)):
-        queue = "{name: a, properties: {preempt.min.runtime: %s}}" % window
+    for window_s in (1, 60):
+        queue = "{name: a, properties: {preempt.min.runtime: %ss}}" % window_s
         core = Core(config_of(queue), settings=KAI)
         core.node("n1", vcore=2)
         core.node("n2", vcore=2)
-        gang(core, "one", "root.a", 1, 1)
-        gang(core, "two", "root.a", 1, 1)
+        for name in ("one", "two"):
+            core.application(name, "root.a")
+            core.asks(name, [name], ONE)
+        began_ns = core.now_ns
         core.now_ns += seconds(5)
-        assert {
-            a.node_id
-            for name in ("one", "two")
-            for a in core.partition.applications[name].allocations.values()
-        } == {"n1", "n2"}
         core.application("wide", "root.a")
-        core.asks("wide", ["wide-0"], {"vcore": 2})
-        assert bool(evicted(core, core.now_ns + seconds(2))) is moves
-        assert evicted(core, core.now_ns + seconds(70)) or moves  # in time it is
+        core.asks("wide", ["wide"], {"vcore": 2}, priority=9)
+        ends_ns = began_ns + seconds(window_s)
+        assert evicted(core, ends_ns - 1) == []
+        due_ns = max(ends_ns, core.now_ns) + seconds(1)
+        before = len(core.answers)
+        assert len(evicted(core, due_ns)) == 1, window_s
+        told = [each.message for each in core.answers[before:]]
+        released = section(
+            [m for m in told if isinstance(m, UpdateResponse)], "released_allocations"
+        )
+        assert released[0].message.startswith("moved so that application wide")
         core.check()
 
 
