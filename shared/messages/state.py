@@ -252,6 +252,7 @@ class ApplicationSummary:
     notes: tuple[str, ...] = ()  # of a core of before: each with its reason and a colon
     group: str = ""
     may_be_passed_until_ns: int = 0  # by those behind it in its queue; 0: it does not wait so
+    began_ns: int = 0  # since when it has had something without a break; 0: it has nothing
     noted: tuple[Note, ...] = ()  # what was found out about its pods
     fact: Fact | None = None  # the numbers of the message, if it has any
 

@@ -32,6 +32,7 @@ from services.api.why.evidence import (
     overtaken,
     queue_rows,
     waits_for,
+    windows,
 )
 from services.api.why.held import (
     MOST_PODS,
@@ -163,6 +164,7 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
     elif refused and (summary.state != ApplicationState.FAILING or _restarts(refused[0])):
         answer = _explain(model, view, answer, refused[0])
         answer.sentence += overtaken(model, view) + over_time(model, view)
+        answer.sentence += windows(model, view)
     else:
         answer.verdict, answer.sentence = _unrefused(view)
     return _with_annotations(answer)

@@ -74,3 +74,39 @@ def test_without_the_settings_nothing_of_it_is_there():
     (leaf,) = queue_tree(system.model)["children"]
     assert not {"usedOverTime", "usersOverTime", "fairShare"} & set(leaf)
     assert "muster_queue_used_over_time{" not in system.metrics()
+
+
+def test_why_says_whose_first_time_ends_next_and_which_property_says_so():
+    queues = (
+        "{name: p, parent: true, properties: {reclaim.min.runtime: 30m}, queues: [%s]}"
+        % LEAF
+        % "a",
+        "{name: b, properties: {deserved.vcore: 2m, preempt.min.runtime: 60s}}",
+    )
+    system = System(config_of(*queues), settings=(("policy", "kai"),))
+    system.node("n", vcore=2)
+    system.application("train-7", "root.p.a")
+    system.asks("train-7", ["t0"], {"vcore": 1})
+    system.now_ns += seconds(60)
+    system.application("late", "root.b")
+    system.asks("late", ["l0"], {"vcore": 1})
+    system.application("x", "root.b")
+    system.asks("x", ["x0"], {"vcore": 1}, priority=5)
+    for _ in range(3):
+        system.fire_own("preemption")
+    assert why(system.model, "x").sentence.endswith(
+        " Application late in root.b may be preempted from 2026-01-01 00:02:00 UTC on"
+        " (preempt.min.runtime 1m0s)."
+    )
+    system.now_ns += seconds(600)
+    released = [
+        name for name in ("late", "train-7") if system.partition.applications[name].released
+    ]
+    assert released == []
+    system.update(releases=(AllocationRelease("x", "x0", TerminationType.STOPPED_BY_RM),))
+    system.application("y", "root.b")
+    system.asks("y", ["y0"], {"vcore": 1})
+    assert why(system.model, "y").sentence.endswith(
+        " Application train-7 in root.p.a may be reclaimed from 2026-01-01 00:30:00 UTC on"
+        " (reclaim.min.runtime 30m0s)."
+    )

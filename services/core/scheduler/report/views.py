@@ -271,6 +271,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
         ),
         group=group_in(application.trackers),
         may_be_passed_until_ns=application.patience_due_ns,
+        began_ns=application.began_ns if application.allocations else 0,
     )
 
 
