@@ -34,6 +34,8 @@ from services.core.scheduler.model.settings import (
     MAX_NODE_SCORE_WINDOW,
     MAY_BE_NAMED,
     NODE_SCORE_WINDOW,
+    VICTIM_ORDERS,
+    YOUNGEST,
     YUNIKORN,
     refused_actions,
     refused_value,
@@ -361,6 +363,7 @@ class SchedulerSettings(_Strict):
     usageHalfLife: str = ""  # noqa: N815
     usageWindow: str = ""  # noqa: N815
     kValue: str = ""  # noqa: N815
+    victimOrder: Annotated[str, _among(VICTIM_ORDERS)] = YOUNGEST  # noqa: N815
     actions: list[Annotated[str, _among(ACTIONS)]] = []
     plugins: list[str] = []
     # Old names that have no new one, and still hold:

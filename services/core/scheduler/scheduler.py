@@ -304,6 +304,8 @@ class Scheduler:
             "epoch": {self.name: self._epoch},
             "decisions_total": self.decisions,
             "pairs_held": partition.evictions.held(partition.now_ns),
+            "lost_gpu_seconds_total": {self.name: partition.lost_work[0] // 1_000},
+            "lost_vcore_seconds_total": {self.name: partition.lost_work[1] // 1_000},
             "held_idle_ppm": {self.name: partition.held_idle.share_ppm},
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
             + len(partition.timers),

@@ -1,9 +1,11 @@
 """Usage over time as an order of queues and applications, by messages."""
 
+from services.core.scheduler.report.views import partition_state
 from shared.messages.interface import (
     AddApplicationRequest,
     AllocationAsk,
     AllocationRelease,
+    RemoveApplicationRequest,
     TerminationType,
     UserGroupInformation,
 )
@@ -99,6 +101,34 @@ def test_it_is_an_order_only_where_a_queue_and_the_settings_say_so(settings, roo
     use(core, "a", 4, 2)
     submit(core, *waiting_of("a", "b"))
     assert running(core) == expected
+
+
+def test_a_queue_that_goes_by_usage_where_none_is_counted_is_warned_of():
+    for settings, count in ((HALF_LIFE, 0), ((), 1)):
+        core = core_with("{name: a}", settings=settings)
+        found = partition_state(core.partition).config_warnings
+        assert len([each for each in found if "usage of queue root has no effect" in each]) == count
+
+
+def test_a_dynamic_queue_that_goes_and_comes_again_has_its_usage():
+    rule = "placementrules: [{name: tag, value: namespace, create: true}], queues"
+    config = config_of().replace("queues", rule, 1)
+    core = Core(config, settings=HALF_LIFE)
+    core.node("n", vcore=2)
+    for name in ("one", "two"):
+        core.application(name, "", tags={"namespace": "ns"})
+        core.asks(name, [f"{name}-0"], ONE)
+        assert core.partition.applications[name].queue.path == "root.ns"
+        clock, queue = core.partition.usage, core.partition.queues["root.ns"]
+        queue.advance_usage()
+        clock.advance_capacity()
+        assert (clock.share_ppb(queue.used, "vcore") > 400_000_000) is (name == "two")
+        core.now_ns += HOUR
+        end(core, name)
+        core.update(remove_applications=(RemoveApplicationRequest(name),))
+        core.now_ns += seconds(60)
+        core.fire_own("cleaner")
+        assert "root.ns" not in core.partition.queues
 
 
 def test_who_used_less_goes_first_until_both_have_used_the_same():

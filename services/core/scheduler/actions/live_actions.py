@@ -30,7 +30,7 @@ from services.core.scheduler.actions.jobs_in_order import (
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.actions.preemption_looks import LOOK_NS
 from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
-from services.core.scheduler.actions.victims import carry_out
+from services.core.scheduler.actions.victims import carry_out, lost_of
 from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
@@ -372,6 +372,14 @@ class PartitionAdapter(Adapter):
         return super().is_preemptible(application) and not (
             self._partition.victims.disruptions and any(map(barred, application.allocations))
         )
+
+    def lost_work(self, application: Application, *, is_one: bool) -> tuple[int, ...]:
+        """Return how many device-seconds, then vcore-seconds, are lost, and of how many pods."""
+        if not self._partition.settings.spares_work:
+            return ()
+        lost = list(lost_of(application, self._partition.now_ns))
+        lost = lost[-1:] if is_one else lost
+        return (sum(each[0] for each in lost), sum(each[1] for each in lost), len(lost))
 
     def runtime_s(self, application: Application) -> int:
         """Return for how long an application runs: since it had something, or had again."""

@@ -1,7 +1,8 @@
 """What every way of preempting shares: what two amounts have in common, how a victim goes."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
+from services.core.scheduler.model.lost_work import lost_s, weight_of
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, STALE
 from services.core.scheduler.model.shapes import Ask
@@ -26,6 +27,18 @@ def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
     return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
 
 
+def lost_of(application: Application, now_ns: int) -> Iterator[tuple[int, int]]:
+    """Yield what each pod that is not being released would lose: device-seconds, vcore-seconds.
+
+    In thousandths of both; of one of the two a pod has none.
+    """
+    for key, allocation in application.allocations.items():
+        if key not in application.released:
+            seconds = lost_s(allocation, application.placed_ns.get(key, now_ns), now_ns)
+            devices, vcore = weight_of(allocation)
+            yield devices * seconds, vcore * seconds
+
+
 def evict(
     partition: Partition,
     owner: Application,
@@ -42,6 +55,10 @@ def evict(
     ``reason`` goes with the release, and is the event where ``event`` does not say another.
     ``winner`` is None where the room is for nobody, ``ask`` the one that it is for.
     """
+    now_ns, lost = partition.now_ns, owner.allocations[key]
+    seconds = lost_s(lost, owner.placed_ns.get(key, now_ns), now_ns)
+    for at, weight in enumerate(weight_of(lost)):
+        partition.lost_work[at] += weight * seconds
     partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
     partition.victims.budgets.choose(key)
     partition.evicted_for[key] = (winner.id if winner is not None else "", ask)

@@ -36,6 +36,8 @@ CLUSTER_GANG = "cluster"
 PARTIAL_GANG = "partial"
 _GANG_ADMISSIONS = (QUEUE_GANG, CLUSTER_GANG, PARTIAL_GANG)
 TURNS, AGE = "turns", "age"
+YOUNGEST, LEAST_LOST = "youngest", "leastLost"
+VICTIM_ORDERS = (YOUNGEST, LEAST_LOST)  # of victims of a queue that are alike otherwise
 GROWTHS = (AGE, TURNS)  # of gangs
 YUNIKORN, KAI = "yunikorn", "kai"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
@@ -104,6 +106,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     ),
     "usageHalfLife": (_is_usage_time, "a duration of 1m or more, like 168h"),
     "usageWindow": (_is_usage_time, "a duration of 1m or more, like 168h"),
+    "victimOrder": _one_of(*VICTIM_ORDERS),
     "kValue": (lambda text: parse_weight(text) is not None, "a number of 0 or more, like 0.5"),
     "plugins": (lambda _: True, "names with commas"),  # what is none is said, and nothing starts
     "stuckInReleasing": (
@@ -164,6 +167,8 @@ class Settings:
     ``usage_half_life_ns``: with what half-life usage over time is counted, ``usage_window_ns``: how
     long a window is, at whose end it is forgotten; 0 is none, and where both are 0 nothing is
     counted. ``k_value``: how much it counts under ``kai`` when what is over the quotas is divided.
+    ``spares_work``: of victims of a queue that are alike otherwise those go first whose eviction
+    loses the least work, not the youngest.
     ``refused`` says which names and values do not hold, ``renamed`` which names are old ones, a
     sentence each.
     """
@@ -191,6 +196,7 @@ class Settings:
     usage_half_life_ns: int = 0
     usage_window_ns: int = 0
     k_value: Fraction = Fraction(1)
+    spares_work: bool = False
     refused: tuple[str, ...] = ()
     renamed: tuple[str, ...] = ()
 
@@ -273,6 +279,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         usage_half_life_ns=_usage_time(values.get("usageHalfLife", "")),
         usage_window_ns=_usage_time(values.get("usageWindow", "")),
         k_value=_k_value(values.get("kValue", "")),
+        spares_work=values.get("victimOrder") == LEAST_LOST,
         refused=_in_short(
             (
                 *read.refused,

@@ -14,7 +14,7 @@ from services.core.scheduler.model.placement_rules import (
     chain,
 )
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
-from services.core.scheduler.model.queue_settings import Template
+from services.core.scheduler.model.queue_settings import USAGE, Template
 from services.core.scheduler.model.rows import Bucket, Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import group_in
@@ -76,6 +76,7 @@ def partition_state(partition: "Partition") -> PartitionState:
             *partition.config_warnings,
             *partition.settings.refused,
             *partition.settings.renamed,
+            *_without_usage(partition),
             *(partition.hooks.warnings() if partition.hooks is not None else ()),
         ),
         plugins=partition.settings.plugins,
@@ -83,6 +84,16 @@ def partition_state(partition: "Partition") -> PartitionState:
         eviction_cycles=partition.evictions.cycles,
         placement_rules=_rules_state(partition.rules),
     )
+
+
+def _without_usage(partition: "Partition") -> tuple[str, ...]:
+    """Return a warning where a queue goes by usage over time, and none is counted."""
+    queues = partition.queues.values() if partition.usage is None else ()
+    found = [queue.path for queue in queues if queue.settings.sort_policy == USAGE]
+    if not found:
+        return ()
+    needs = "usageHalfLife or usageWindow of the scheduler settings"
+    return (f"application.sort.policy usage of queue {found[0]} has no effect without {needs}",)
 
 
 def configuration_state(partition: "Partition") -> ConfigurationState:

@@ -141,6 +141,7 @@ class Partition:
     short_of_nodes: dict[Queue, None] = field(default_factory=dict)  # leaves: two at most
     is_capacity_new: bool = False  # other gangs than before may be too large
     preemption_due_ns: int = 0
+    lost_work: list[int] = field(default_factory=lambda: [0, 0])  # by evictions, in thousandths
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
     searches: SearchPass | None = None  # a pass that goes on with the next batch

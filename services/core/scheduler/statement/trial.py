@@ -344,6 +344,13 @@ class Adapter:
             for allocation in application.allocations.values()
         )
 
+    def lost_work(self, application: Application, *, is_one: bool) -> tuple[int, ...]:  # noqa: ARG002
+        """Return what orders victims by what is lost with them; () where that is no matter.
+
+        ``is_one``: only a pod of it goes, else all of it.
+        """
+        return ()
+
     def runtime_s(self, application: Application) -> int:
         """Return for how long an application runs."""
         raise NotImplementedError

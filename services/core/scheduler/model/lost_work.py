@@ -1,0 +1,38 @@
+"""What an eviction loses: the work since a pod's last checkpoint, and what starting over costs.
+
+Rule 1: a pod that states ``muster.io/checkpoint-seconds`` has one every so often since it was
+        placed; one that states none has its start. What it has done since is lost, but no more than
+        AT_MOST is counted: who says nothing is as dear as an hour, and not dearer.
+Rule 2: ``muster.io/restart-seconds`` is added: for how long it starts before it works again.
+Rule 3: seconds count by device, in thousandths of a GPU; of a pod without one by its vcores.
+"""
+
+from functools import lru_cache
+
+from shared.messages.interface import Allocation
+from shared.model.gpus import GPU, GPU_SHARE
+from shared.model.names import CHECKPOINT_SECONDS, RESTART_SECONDS
+from shared.model.numbers import parse_uint64
+from shared.model.units import NANOS_PER_SECOND
+
+AT_MOST_S = 3_600  # of lost work that counts, of each pod
+WHOLE_DEVICE = 1_000
+MAX_READ = 10_000  # texts of annotations that are remembered as read; the oldest is forgotten
+_read = lru_cache(MAX_READ)(parse_uint64)
+
+
+def lost_s(allocation: Allocation, placed_ns: int, now_ns: int) -> int:
+    """Return how many seconds of a pod are lost if it is evicted now."""
+    ran_s = max(0, now_ns - placed_ns) // NANOS_PER_SECOND
+    tags = allocation.allocation_tags
+    interval_s = _read(tags.get(CHECKPOINT_SECONDS, ""))
+    restart_s = _read(tags.get(RESTART_SECONDS, "")) or 0
+    since_s = ran_s % interval_s if interval_s else ran_s
+    return min(since_s, AT_MOST_S) + min(restart_s, AT_MOST_S)
+
+
+def weight_of(allocation: Allocation) -> tuple[int, int]:
+    """Return the thousandths of GPUs of a pod, or, without any, its milli-vcores."""
+    resource = allocation.resource_per_alloc
+    devices = resource.get(GPU, 0) * WHOLE_DEVICE + resource.get(GPU_SHARE, 0)
+    return (devices, 0) if devices else (0, resource.get("vcore", 0))
