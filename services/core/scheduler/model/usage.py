@@ -187,7 +187,7 @@ class UsageClock:
             for name in sums:
                 sums[name] >>= PERIOD
             at = replace(now, reading=_BASE)
-        return replace(now, reading=_BASE) if periods else at
+        return replace(now, reading=_BASE) if periods > 0 else at
 
     def share_ppb(self, usage: Usage, name: str) -> int:
         """Return which share of the cluster a row has used of a type, in billionths.
