@@ -1,6 +1,6 @@
 """Of victims that may all go, those go that lose the least work; what is lost is counted."""
 
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 from shared.model.gpus import GPU
 from shared.model.names import CHECKPOINT_SECONDS, RESTART_SECONDS
 from shared.model.units import seconds
@@ -60,3 +60,52 @@ def test_the_youngest_goes_unless_it_is_asked_for_and_what_is_lost_is_counted():
     lost = core.scheduler.figures()["lost_gpu_seconds_total"]["default"]
     assert 8 * 2_500 <= lost <= 8 * 2_510
     assert core.scheduler.figures()["lost_vcore_seconds_total"] == {"default": 0}
+
+
+# --- attained service ---------------------------------------------------------------------------
+
+LEVELS = "{name: a, properties: {attained.service.levels: '1h', preempt.min.runtime: %ss}}"
+
+
+def with_levels(window_s: int = 0) -> Core:
+    return Core(config_of(LEVELS % window_s), settings=(("policy", "kai"),))
+
+
+@each_row(
+    ("ran_s", "tags", "window_s", "goes"),
+    [
+        (600, {"every": 60, "restart": 60}, 0, True),  # 80 of 60 GPU-minutes; a minute is lost
+        (400, {"every": 60, "restart": 60}, 0, False),  # 53: on the same level
+        (600, {"every": 60, "restart": 600}, 0, False),  # a restart costs what it has had
+        (600, {}, 0, False),  # all would be lost
+        (4_000, {}, 0, True),  # an hour of it
+        (600, {"every": 60}, 900, False),  # it has just begun
+    ],
+)
+def test_less_service_preempts_more_only_where_more_is_gained_than_lost(
+    ran_s, tags, window_s, goes
+):
+    core = with_levels(window_s)
+    running(core, "x", 8, ran_s, **tags)
+    core.application("p", "root.a")
+    core.asks("p", ["p"], {GPU: 8})
+    assert evicted(core, looks=1) == (["x"] if goes else [])
+    core.check()
+
+
+def test_what_was_preempted_goes_after_what_has_had_less_and_takes_nothing_back():
+    core = with_levels()
+    running(core, "x", 8, 600, every=60)
+    core.application("p", "root.a")
+    core.asks("p", ["p"], {GPU: 8})
+    assert evicted(core, looks=1) == ["x"]
+    why = TerminationType.PREEMPTED_BY_SCHEDULER
+    core.update(releases=(AllocationRelease("x", "x", why),))
+    core.asks("x", ["x2"], {GPU: 8})
+    core.application("q", "root.a")
+    core.asks("q", ["q"], {GPU: 8})
+    assert list(core.partition.applications["p"].allocations) == ["p"]
+    core.update(releases=(AllocationRelease("p", "p", TerminationType.STOPPED_BY_RM),))
+    held = {name: list(core.partition.applications[name].allocations) for name in "xq"}
+    assert held == {"x": [], "q": ["q"]}
+    core.check()

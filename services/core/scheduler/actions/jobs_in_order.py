@@ -439,7 +439,7 @@ class VictimOrder(_QueueOrder):
         left = self._remainder(job)
         elasticity = int(left.has_surplus) if left.is_satisfied else -1
         lost = self._trial.adapter.lost_work(job.application, is_one=elasticity > 0)
-        return (job.priority, -elasticity, *lost, -job.number)
+        return (job.priority, -job.service_level, -elasticity, *lost, -job.number)
 
     def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
         """Return the job of the queue that comes last with what was taken gone."""
@@ -485,7 +485,8 @@ def _key_of(trial: Trial, application: Application, held: int) -> JobKey:
     else:
         elasticity = int(held > minimum) if held >= minimum else -1
     lost = adapter.lost_work(application, is_one=elasticity > 0)
-    return (adapter.priority(application), -elasticity, *lost, -application.sequence)
+    level = adapter.service_level(application)
+    return (adapter.priority(application), -level, -elasticity, *lost, -application.sequence)
 
 
 def _elasticity(group: Group[Task], holds: Holds[Task]) -> int:

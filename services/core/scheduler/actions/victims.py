@@ -27,16 +27,22 @@ def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
     return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
 
 
-def lost_of(application: Application, now_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield what each pod that is not being released would lose: device-seconds, vcore-seconds.
+def lost_with(application: Application, allocation: Allocation, now_ns: int) -> tuple[int, int]:
+    """Return the device-seconds and vcore-seconds that a pod would lose, in thousandths.
 
-    In thousandths of both; of one of the two a pod has none.
+    Of one of the two it has none.
     """
+    placed_ns = application.placed_ns.get(allocation.allocation_key, now_ns)
+    seconds = lost_s(allocation, placed_ns, now_ns)
+    devices, vcore = weight_of(allocation)
+    return devices * seconds, vcore * seconds
+
+
+def lost_of(application: Application, now_ns: int) -> Iterator[tuple[int, int]]:
+    """Yield that of each pod of an application that is not being released."""
     for key, allocation in application.allocations.items():
         if key not in application.released:
-            seconds = lost_s(allocation, application.placed_ns.get(key, now_ns), now_ns)
-            devices, vcore = weight_of(allocation)
-            yield devices * seconds, vcore * seconds
+            yield lost_with(application, allocation, now_ns)
 
 
 def evict(
@@ -55,10 +61,8 @@ def evict(
     ``reason`` goes with the release, and is the event where ``event`` does not say another.
     ``winner`` is None where the room is for nobody, ``ask`` the one that it is for.
     """
-    now_ns, lost = partition.now_ns, owner.allocations[key]
-    seconds = lost_s(lost, owner.placed_ns.get(key, now_ns), now_ns)
-    for at, weight in enumerate(weight_of(lost)):
-        partition.lost_work[at] += weight * seconds
+    for at, lost in enumerate(lost_with(owner, owner.allocations[key], partition.now_ns)):
+        partition.lost_work[at] += lost
     partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
     partition.victims.budgets.choose(key)
     partition.evicted_for[key] = (winner.id if winner is not None else "", ask)

@@ -14,9 +14,11 @@ from services.core.scheduler.model.access import NOBODY, Access
 from shared.model.duration import parse_go_duration
 from shared.model.numbers import parse_int32, parse_uint64
 from shared.model.queue_properties import (
+    SERVICE_LEVELS,
     is_among_siblings,
     of_types,
     parse_deserved,
+    parse_levels,
     parse_weight,
 )
 from shared.model.resources import Resource
@@ -44,7 +46,8 @@ class QueueSettings:
     ``over_quota_weights``; ``deserved`` is what the queue is owed of a type in place of its
     guarantee (UNLIMITED: all there is); for how long a job keeps its minimum once it has begun,
     None where a queue does not say and those above it may; ``reclaim_by_queue``: what the victim's
-    own queue says of that counts, not the queue's where the two part.
+    own queue says of that counts, not the queue's where the two part; at which device-time that an
+    application has had it comes to the next level of its leaf (``lost_work.py``).
     """
 
     sort_policy: str = FIFO
@@ -64,6 +67,7 @@ class QueueSettings:
     reclaim_min_runtime_ns: int | None = None
     preempt_min_runtime_ns: int | None = None
     reclaim_by_queue: bool = False
+    service_levels_ns: tuple[int, ...] = ()
 
     @property
     def goes_by_arrival(self) -> bool:
@@ -101,6 +105,7 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         deserved=_by_type(of_types(properties, "deserved.TYPE"), parse_deserved),
         reclaim_min_runtime_ns=parse_go_duration(properties.get("reclaim.min.runtime", "")),
         reclaim_by_queue=properties.get("reclaim.min.runtime.of", "").lower() == "queue",
+        service_levels_ns=parse_levels(properties.get(SERVICE_LEVELS, "")) or (),
         preempt_min_runtime_ns=parse_go_duration(properties.get("preempt.min.runtime", "")),
     )
 

@@ -1018,6 +1018,8 @@ class Application:
     order: tuple[object, ...] = ()
     keys_before: "Callable[[Application], tuple[int, ...]] | None" = None  # those of plugins
     keys_follow_use: bool = False
+    served: tuple[int, int] = (0, 0)  # device-ns and vcore-ns of pods that ended, in thousandths
+    service_level: int = 0  # of its leaf, by what it has had; judged when a pod ends
     usage_rank: int = 0  # its user's in its leaf, and of what the user's others before it ask for
 
     def __post_init__(self) -> None:
@@ -1402,6 +1404,9 @@ class Application:
         if self.queue.settings.sort_policy == USAGE:
             at = int(self.queue.settings.priority_sorting)
             first = (*first[:at], self.usage_rank, *first[at:])
+        if self.queue.settings.service_levels_ns:
+            at = int(self.queue.settings.priority_sorting)
+            first = (*first[:at], self.service_level, *first[at:])
         if self.keys_before is not None:
             first = (*self.keys_before(self), *first)
         return (*first, self.sequence)

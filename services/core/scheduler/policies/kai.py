@@ -78,17 +78,48 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
         return None
     min_runtime_s = _min_runtime(job.queue, "preempt")
 
-    def is_victim(other: Job) -> bool:
-        return has_victims(other) and other.priority < job.priority and other.preemptible
+    levels = job.queue.queue.settings.service_levels_ns
 
+    def is_victim(other: Job) -> bool:
+        return (
+            has_victims(other)
+            and (other.priority < job.priority or (bool(levels) and _has_had_more(other, job)))
+            and other.preemptible
+        )
+
+    reason = f"preempted for {_called(job)}, which has the higher priority {job.priority}"
+    if levels:
+        reason += " or has had less service"
     return Search(
         is_victim=is_victim,
         spares_minimum=lambda other: _has_just_begun(other, min_runtime_s),
-        agrees=lambda _: True,
+        agrees=lambda left: not levels or _gains(job, left),
         action="preempt",
-        reason=f"preempted for {_called(job)}, which has the higher priority {job.priority}",
+        reason=reason,
         in_leaf=lambda leaf: leaf is job.queue,
     )
+
+
+def _has_had_more(other: Job, job: Job) -> bool:
+    """Return whether a job of the same priority is on a higher level of service."""
+    return other.priority == job.priority and other.service_level > job.service_level
+
+
+def _gains(job: Job, left: list[Unit]) -> bool:
+    """Return whether more is gained than lost by the victims that have had more service.
+
+    Gained is by how much they have had more than the job, lost the work that goes with their pods.
+    """
+    adapter = job.trial.adapter
+    over = [(other, tasks) for other, tasks in left if other.priority == job.priority]
+    if not over:
+        return True
+    jobs = list(dict.fromkeys(other for other, _ in over))
+    had = [adapter.served(other.application) for other in jobs]
+    own = adapter.served(job.application)
+    lost = [adapter.lost_with(task) for _, tasks in over for task in tasks]
+    at = 0 if any(each[0] for each in had) else 1
+    return sum(each[at] for each in had) - own[at] > sum(each[at] for each in lost)
 
 
 def _has_just_begun(job: Job, min_runtime_s: int) -> bool:

@@ -15,6 +15,7 @@ from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.lazy_heap import LazyHeap
+from services.core.scheduler.model.lost_work import service_level, weight_of
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
@@ -556,6 +557,8 @@ class Partition:
                 application, allocation.allocation_tags, timeout_ms, self.now_ns - run_ns
             )
             self.run_times.ended(application, allocation.resource_per_alloc, run_ns, stated)
+        if application.queue.settings.service_levels_ns:
+            self._count_service(application, allocation, run_ns)
         node = self.nodes.nodes.get(allocation.node_id)
         attributes = node.attributes if node is not None else {}
         resource_history.count(
@@ -565,6 +568,17 @@ class Partition:
             self.now_ns - application.placed_ns.pop(allocation.allocation_key, self.now_ns),
             preempted=is_preempted,
         )
+
+    def _count_service(self, application: Application, allocation: Allocation, run_ns: int) -> None:
+        """Count the service of a pod that has ended, and find the application's level by it."""
+        weights = weight_of(allocation)
+        one, two = (had + by * run_ns for had, by in zip(application.served, weights, strict=True))
+        application.served = one, two
+        level = service_level(application, self.now_ns)
+        if level != application.service_level:
+            application.service_level = level
+            queueing.reorder(application)
+            queueing.enter(application)
 
     def free_node(self, allocation: Allocation) -> None:
         """Take an allocation off its node's ledger, where the node is still there."""

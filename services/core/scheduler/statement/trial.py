@@ -237,10 +237,15 @@ class Job:
         least = self.min_available if self.is_flat else self.group.least
         return turn_of(elasticity, self.active, least)
 
+    @cached_property
+    def service_level(self) -> int:
+        """Return its level by what service it has had; 0 where its leaf has no levels."""
+        return self.trial.adapter.service_level(self.application)
+
     @property
-    def order(self) -> tuple[int, int, int]:
-        """Return what orders jobs of a queue: priority, whose turn it is, age."""
-        return (-self.priority, self.turn, self.number)
+    def order(self) -> tuple[int, int, int, int]:
+        """Return what orders jobs of a queue: priority, service, whose turn it is, age."""
+        return (-self.priority, self.service_level, self.turn, self.number)
 
 
 @dataclass(slots=True, eq=False)
@@ -350,6 +355,18 @@ class Adapter:
         ``is_one``: only a pod of it goes, else all of it.
         """
         return ()
+
+    def lost_with(self, task: Task) -> tuple[int, int]:  # noqa: ARG002
+        """Return the device-seconds and vcore-seconds of work that are lost with a task."""
+        return (0, 0)
+
+    def served(self, application: Application) -> tuple[int, int]:  # noqa: ARG002
+        """Return the device-seconds and vcore-seconds that an application has had."""
+        return (0, 0)
+
+    def service_level(self, application: Application) -> int:  # noqa: ARG002
+        """Return the level of an application in its leaf by what service it has had."""
+        return 0
 
     def runtime_s(self, application: Application) -> int:
         """Return for how long an application runs."""
