@@ -14,7 +14,6 @@ from services.core.scheduler.model.access import NOBODY, Access
 from shared.model.duration import parse_go_duration
 from shared.model.numbers import parse_int32, parse_uint64
 from shared.model.queue_properties import (
-    SERVICE_LEVELS,
     is_among_siblings,
     of_types,
     parse_deserved,
@@ -105,7 +104,7 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         deserved=_by_type(of_types(properties, "deserved.TYPE"), parse_deserved),
         reclaim_min_runtime_ns=parse_go_duration(properties.get("reclaim.min.runtime", "")),
         reclaim_by_queue=properties.get("reclaim.min.runtime.of", "").lower() == "queue",
-        service_levels_ns=parse_levels(properties.get(SERVICE_LEVELS, "")) or (),
+        service_levels_ns=parse_levels(properties.get("attained.service.levels", "")) or (),
         preempt_min_runtime_ns=parse_go_duration(properties.get("preempt.min.runtime", "")),
     )
 

@@ -246,8 +246,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     guard_ns = parse_go_duration(values.get("starvationGuard", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
-    policy = values.get("policy", YUNIKORN)
-    policy = policy if policy in MAY_BE_NAMED else YUNIKORN
+    policy = _policy(values)
     admission = values.get("gangAdmission", "")
     admission = admission if admission in _GANG_ADMISSIONS else QUEUE_GANG
     if policy == KAI:  # no member starts there before the whole minimum has its room
@@ -290,6 +289,11 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         ),
         renamed=read.warnings,
     )
+
+
+def _policy(values: Mapping[str, str]) -> str:
+    policy = values.get("policy", YUNIKORN)
+    return policy if policy in MAY_BE_NAMED else YUNIKORN
 
 
 def _grows_by_turns(text: str, policy: str) -> bool:
