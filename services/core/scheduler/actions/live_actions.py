@@ -30,10 +30,15 @@ from services.core.scheduler.actions.jobs_in_order import (
 from services.core.scheduler.actions.placing import place_job
 from services.core.scheduler.actions.preemption_looks import LOOK_NS
 from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
-from services.core.scheduler.actions.victims import carry_out, lost_of, lost_with
+from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
-from services.core.scheduler.model.lost_work import served, service_level
+from services.core.scheduler.model.lost_work import (
+    lost_of,
+    lost_with,
+    served,
+    service_level,
+)
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.rows import Application, AskGroup, Queue
 from services.core.scheduler.model.search_pass import MAX_WORK, SearchPass
@@ -330,9 +335,10 @@ class PartitionAdapter(Adapter):
         }
         least = {kind: ns // NANOS_PER_SECOND for kind, ns in runtimes.items() if ns is not None}
         priority = settings.division_priority
-        share = Share(queue, names, at, above, priority, quota, limit, weight, min_runtime_s=least)
-        share.used = used_of(self._partition, queue, names)
-        return share
+        return Share(
+            queue, names, at, above, priority, quota, limit, weight,
+            min_runtime_s=least, used=used_of(self._partition, queue, names),
+        )  # fmt: skip
 
     def simple_minimum(self, application: Application) -> int | None:
         """Return the minimum, None of a gang of several task groups."""

@@ -1,8 +1,7 @@
 """What every way of preempting shares: what two amounts have in common, how a victim goes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 
-from services.core.scheduler.model.lost_work import lost_s, weight_of
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, STALE
 from services.core.scheduler.model.shapes import Ask
@@ -27,24 +26,6 @@ def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
     return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
 
 
-def lost_with(application: Application, allocation: Allocation, now_ns: int) -> tuple[int, int]:
-    """Return the device-seconds and vcore-seconds that a pod would lose, in thousandths.
-
-    Of one of the two it has none.
-    """
-    placed_ns = application.placed_ns.get(allocation.allocation_key, now_ns)
-    seconds = lost_s(allocation, placed_ns, now_ns)
-    devices, vcore = weight_of(allocation)
-    return devices * seconds, vcore * seconds
-
-
-def lost_of(application: Application, now_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield that of each pod of an application that is not being released."""
-    for key, allocation in application.allocations.items():
-        if key not in application.released:
-            yield lost_with(application, allocation, now_ns)
-
-
 def evict(
     partition: Partition,
     owner: Application,
@@ -61,8 +42,6 @@ def evict(
     ``reason`` goes with the release, and is the event where ``event`` does not say another.
     ``winner`` is None where the room is for nobody, ``ask`` the one that it is for.
     """
-    for at, lost in enumerate(lost_with(owner, owner.allocations[key], partition.now_ns)):
-        partition.lost_work[at] += lost
     partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
     partition.victims.budgets.choose(key)
     partition.evicted_for[key] = (winner.id if winner is not None else "", ask)

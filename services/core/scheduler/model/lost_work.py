@@ -11,6 +11,7 @@ Rule 4: attained service is the device-time of all pods of an application, those
 Source: Gu et al. 2019, Tiresias (two-dimensional least attained service, discretized).
 """
 
+from collections.abc import Iterator
 from functools import lru_cache
 
 from services.core.scheduler.model.rows import Application
@@ -41,6 +42,24 @@ def weight_of(allocation: Allocation) -> tuple[int, int]:
     resource = allocation.resource_per_alloc
     devices = resource.get(GPU, 0) * WHOLE_DEVICE + resource.get(GPU_SHARE, 0)
     return (devices, 0) if devices else (0, resource.get("vcore", 0))
+
+
+def lost_with(application: Application, allocation: Allocation, now_ns: int) -> tuple[int, int]:
+    """Return the device-seconds and vcore-seconds that a pod would lose, in thousandths.
+
+    Of one of the two it has none.
+    """
+    placed_ns = application.placed_ns.get(allocation.allocation_key, now_ns)
+    seconds = lost_s(allocation, placed_ns, now_ns)
+    devices, vcore = weight_of(allocation)
+    return devices * seconds, vcore * seconds
+
+
+def lost_of(application: Application, now_ns: int) -> Iterator[tuple[int, int]]:
+    """Yield that of each pod of an application that is not being released."""
+    for key, allocation in application.allocations.items():
+        if key not in application.released:
+            yield lost_with(application, allocation, now_ns)
 
 
 def served(application: Application, now_ns: int) -> tuple[int, int]:

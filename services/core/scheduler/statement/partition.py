@@ -15,7 +15,7 @@ from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.lazy_heap import LazyHeap
-from services.core.scheduler.model.lost_work import service_level, weight_of
+from services.core.scheduler.model.lost_work import lost_with, service_level, weight_of
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
@@ -594,6 +594,8 @@ class Partition:
         """Decide that an allocation ends; it stays in the ledgers until that is confirmed."""
         allocation = self.mark_released(application, key, why)
         if why is TerminationType.PREEMPTED_BY_SCHEDULER:
+            for at, lost in enumerate(lost_with(application, allocation, self.now_ns)):
+                self.lost_work[at] += lost
             application.evicted_ns = self.now_ns
             application.queue.change_preempting({}, allocation.resource_per_alloc)
         self.journal.record(AllocationReleased(application, allocation, why, message))

@@ -9,32 +9,33 @@ Rule 2: ranks of one time are compared with one another alone. Queues are ranked
 Source: Kueue's admission fair sharing, where what is admitted between two samples counts at once.
 """
 
+from collections.abc import Iterable
+
 from services.core.scheduler.model.queue_settings import USAGE
 from services.core.scheduler.model.rows import Application, Queue
 from services.core.scheduler.model.usage import RANK_NS, UsageClock
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.statement.partition import Partition
 from shared.model.resources import Resource, add_into
 from shared.model.units import milliseconds
 
 EACH_NS = milliseconds(10)  # of the time between two rankings, for each application
 
 
-def begin(partition: Partition) -> None:
-    """Rank again before a cycle, if that is due."""
-    clock = partition.usage
-    if clock is None or partition.now_ns < clock.ranked_until_ns:
+def update(root: Queue, queues: Iterable[Queue]) -> None:
+    """Rank the queues below a root, and the applications of its leaves, again if that is due."""
+    clock = root.tree.usage
+    if clock is None or clock.now_ns < clock.ranked_until_ns:
         return
     clock.rank_from_now()
-    partition.root.tree.version += 1
+    root.tree.version += 1
     waiting: dict[Queue, list[Application]] = {
         queue: []
-        for queue in partition.queues.values()
+        for queue in queues
         if queue.is_leaf and queue.settings.sort_policy == USAGE and _is_due(clock, queue)
     }
     if not waiting:
         return
-    for application in partition.root.asking:
+    for application in root.asking:
         if application.queue in waiting:
             waiting[application.queue].append(application)
     for leaf, applications in waiting.items():
