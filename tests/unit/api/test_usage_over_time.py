@@ -2,6 +2,7 @@
 
 from services.api.views.progress import queue_tree
 from services.api.why.standing import why
+from services.cli.render import queue_columns, queue_rows
 from shared.messages.interface import AllocationRelease, TerminationType, UserGroupInformation
 from shared.messages.protocol import Heartbeat
 from shared.model.units import seconds
@@ -43,6 +44,9 @@ def test_the_tree_has_usage_weight_and_share_and_why_says_so():
     for queue, part, share in ((one, parts[0], 5), (two, parts[1], 11)):
         assert abs(queue["weightOverQuota"]["vcore"] - part) < 0.001
         assert queue["fairShare"] == {"vcore": share}
+    rows = queue_rows(root)
+    shown = {column.name: column.cell(rows[1]).plain for column in queue_columns(rows)}
+    assert (shown["OVER TIME"], shown["FAIR SHARE"]) == ("vcore 0.600", "vcore 0.005")
     sentence = why(system.model, "b").sentence
     assert "has used" not in sentence
     sentence = why(system.model, "a").sentence
@@ -73,6 +77,7 @@ def test_without_the_settings_nothing_of_it_is_there():
     used(system, "a", 2, 5)
     (leaf,) = queue_tree(system.model)["children"]
     assert not {"usedOverTime", "usersOverTime", "fairShare"} & set(leaf)
+    assert "OVER TIME" not in [column.name for column in queue_columns([leaf])]
     assert "muster_queue_used_over_time{" not in system.metrics()
 
 

@@ -1,5 +1,6 @@
 """Usage over time under kai, by messages: what queues have used decides what they get next."""
 
+from services.core.scheduler.actions import kai_turns
 from shared.messages.interface import (
     AddApplicationRequest,
     Allocation,
@@ -10,6 +11,7 @@ from shared.messages.interface import (
     TerminationType,
     UpdateRequest,
     UpdateResponse,
+    UsageRecord,
 )
 from shared.messages.protocol import Heartbeat, SyncBegin, SyncEnd
 from shared.model.units import seconds
@@ -71,6 +73,83 @@ def test_what_they_have_used_decides_what_two_queues_get(k, before, expected):
         use(core, leaf, pods, hours)
     assert want(core, a=16, b=16) == expected
     core.check()
+
+
+LEVEL = "{name: %s, properties: {%s}}"
+FREE = "deserved.vcore: '0'"
+
+
+@each_row(
+    ("leaves", "vcore", "before", "wanted", "expected"),
+    [
+        (
+            {"a": f"{FREE}, overquota.weight: '3'", "b": FREE},  # T5
+            12, [("a", 12, 5), ("b", 0, 5)], {"a": 12, "b": 12}, {"a": 8, "b": 4},
+        ),
+        (
+            {"a": FREE, "b": FREE, "c": FREE},  # T6
+            10, [("a", 10, 4), ("b", 10, 2), ("b", 0, 4)],
+            {"a": 10, "b": 10, "c": 2}, {"a": 3, "b": 5, "c": 2},
+        ),
+        ({"a": FREE, "b": FREE}, 8, [("a", 8, 10)], {"a": 8, "b": 3}, {"a": 5, "b": 3}),  # T7
+        (
+            {"a": "deserved.vcore: 8m", "b": FREE},  # T8
+            10, [("a", 10, 9), ("b", 0, 1)], {"a": 8, "b": 10}, {"a": 8, "b": 2},
+        ),
+    ],
+)  # fmt: skip
+def test_weights_wishes_and_quotas_count_with_it(leaves, vcore, before, wanted, expected):
+    core = core_with(*(LEVEL % item for item in leaves.items()), vcore=vcore)
+    for leaf, pods, hours in before:
+        use(core, leaf, pods, hours)
+    assert want(core, **wanted) == expected
+    core.check()
+
+
+def test_where_no_weight_is_left_the_plain_ones_hold():
+    """The contract's T9: half of the nodes have left, and the usage is twice what there was."""
+    config, settings = config_of(LEAF % "a"), (("policy", "kai"), WINDOW)
+    core = Core(config, settings=settings)
+    core.epoch = 2
+    core.send(SyncBegin(config, settings))
+    amounts = {"": "1000000", "root.a": "2000000"}
+    records = [
+        UsageRecord(path, "", core.now_ns, {"vcore": text}) for path, text in amounts.items()
+    ]
+    core.update(usage=tuple(records), nodes=(NodeInfo("n", NodeAction.CREATE, {"vcore": 8}),))
+    core.send(SyncEnd(1, 0, 0))
+    assert want(core, a=8) == {"a": 8}
+    assert core.partition.queues["root.a"].entitled == {"vcore": 0}  # it wanted nothing then
+    clock = core.partition.usage
+    assert clock.share_ppb(clock.row_of("root.a"), "vcore") == 2_000_000_000
+    shares = kai_turns.divided(core.partition)[2]
+    assert shares[core.partition.queues["root.a"]].fair_share == [8]
+
+
+DECADE = ("usageWindow", "87600h")
+
+
+@each_row(
+    ("vcore", "before", "half_life", "share"),
+    [
+        (16, [("b", 0, 144), ("a", 16, 24)], "24h", "0.504"),  # U1
+        (16, [("b", 0, 144), ("a", 16, 24)], "", "0.143"),
+        (16, [("b", 0, 120), ("a", 16, 24), ("b", 0, 24)], "24h", "0.252"),
+        (16, [("b", 0, 120), ("a", 16, 24), ("b", 0, 24)], "", "0.143"),
+        (16, [("a", 8, 168)], "24h", "0.500"),
+        (16, [("a", 8, 168)], "", "0.500"),
+        (10, [("a", 6, 4), ("b", 0, 6)], "", "0.240"),
+        (10, [("a", 6, 4), ("b", 0, 1), ("more", 20, 5)], "", "0.160"),  # U5
+    ],
+)
+def test_usage_is_a_share_of_what_the_cluster_had(vcore, before, half_life, share):
+    settings = (("usageHalfLife", half_life),) if half_life else (DECADE,)
+    core = core_with(LEAF % "a", LEAF % "b", settings=settings, vcore=vcore)
+    for leaf, pods, hours in before:
+        if leaf == "more":
+            core.update(nodes=(NodeInfo("n", NodeAction.UPDATE, {"vcore": pods}),))
+        use(core, leaf, pods if leaf == "a" else 0, hours)
+    assert f"{used_ppb(core, 'a') / 1e9:.3f}" == share
 
 
 # --- over restarts ------------------------------------------------------------------------------
