@@ -87,15 +87,15 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
             and other.preemptible
         )
 
-    reason = f"preempted for {_called(job)}, which has the higher priority {job.priority}"
+    has = f"the higher priority {job.priority}"
     if levels:
-        reason += " or has had less service"
+        has = "the higher priority, or has had less service"
     return Search(
         is_victim=is_victim,
         spares_minimum=lambda other: _has_just_begun(other, min_runtime_s),
         agrees=lambda left: not levels or _gains(job, left),
         action="preempt",
-        reason=reason,
+        reason=f"preempted for {_called(job)}, which has {has}",
         in_leaf=lambda leaf: leaf is job.queue,
     )
 
