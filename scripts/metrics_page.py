@@ -36,6 +36,9 @@ FIGURES = {
     "is_synced": "1 while it knows everything; of the core: it schedules",
     "decisions_total": "Allocations, releases and preemptions that were decided",
     "pairs_held": "Pairs of applications that are held, for they evicted each other by turns",
+    "lost_gpu_seconds_total": "GPU-seconds that evictions have lost: work since each pod's last "
+    "checkpoint, an hour at most, and what it states of a restart",
+    "lost_vcore_seconds_total": "The same in vcore-seconds, of pods without a GPU",
     "held_idle_ppm": "Millionths of the cluster's time that nodes held for a gang stood idle",
     "forecasts_compared_total": "Forecasts (`muster when`) of which the start has come",
     "forecast_missed_total": "Of those, who started later than was told for nine of ten cases",

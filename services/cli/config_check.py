@@ -41,8 +41,19 @@ def _check(file: Path) -> int:
     except QueueConfigError as error:
         said = f"{error.message} (said only when the file is loaded: it is refused then)"
         complain(f"{_place(file, found, error.line)}: warning: {said}")
+    _warn_of_settings(file, found)
     print(f"ok {printable(str(file))}{_within(found)}")
     return 0
+
+
+def _warn_of_settings(file: Path, found: QueueFile) -> None:
+    """Warn of scheduler settings beside the queues that do not hold."""
+    if found.settings:
+        from services.core.scheduler.model.settings import settings_from
+
+        read = settings_from(found.settings.items())
+        for sentence in (*read.refused, *read.renamed):
+            complain(f"{file}: warning: {sentence}")
 
 
 def _place(file: Path, found: QueueFile, line: int) -> str:

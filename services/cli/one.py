@@ -103,6 +103,13 @@ def queue_parts(queue: Row, applications: list[Row], table: Table) -> list[Any]:
             ("max", in_words(queue.get("maxResource"))),
             ("used", in_words(queue.get("allocatedResource"))),
             ("pending", in_words(queue.get("pendingResource"))),
+            ("over time", _shares(queue.get("usedOverTime", {}))),
+            *(
+                ("user", f"{name}: over time {_shares(shares)}")
+                for name, shares in queue.get("usersOverTime", {}).items()
+            ),
+            ("weight", _shares(queue.get("weightOverQuota", {}))),
+            ("fair share", in_words(queue.get("fairShare"))),
             ("applications", f"{running} running" + (f" of at most {most}" if most else "")),
             *(("held back by", waits_text(item)) for item in queue["waiting"]),
         )
@@ -110,6 +117,11 @@ def queue_parts(queue: Row, applications: list[Row], table: Table) -> list[Any]:
     if queue.get("children"):
         parts += ["", table(queue["children"], BELOW)]
     return parts + _applications(_within(applications, path), table)
+
+
+def _shares(shares: dict[str, float]) -> str:
+    """Return shares of the cluster by type."""
+    return ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
 
 
 def _within(applications: list[Row], path: str) -> list[Row]:

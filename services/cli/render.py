@@ -337,6 +337,16 @@ def _depth(queue: Row) -> int:
     return int(queue["queuename"].count("."))
 
 
+def _over_time(queue: Row) -> str:
+    """Return which share of the cluster a queue has used over time, by type."""
+    shares = queue.get("usedOverTime", {})
+    return ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
+
+
+def _fair_share(queue: Row) -> str:
+    return resource(queue["fairShare"]) if "fairShare" in queue else ""
+
+
 QUEUES = (
     with_indent(Column("QUEUE", _leaf), _depth),
     Column("STATUS", lambda queue: queue.get("status", "")),
@@ -349,10 +359,19 @@ QUEUES = (
     Column("MAX", _amount("maxResource"), drop=3, wraps=15),
     Column("USED", _amount("allocatedResource"), drop=2, wraps=15),
     Column("PENDING", _amount("pendingResource"), drop=4, wraps=15),
+    Column("OVER TIME", _over_time, drop=5, wraps=15),
+    Column("FAIR SHARE", _fair_share, drop=6, wraps=15),
     Column("PRIORITY", lambda queue: queue["currentPriority"], _priority, drop=8, is_number=True),
     Column("HELD BACK BY", _held_back, wraps=40, is_below=True),
     Column("PATH", lambda queue: queue["queuename"], is_wide=True),
 )  # fmt: skip
+
+
+def queue_columns(queues: list[Row]) -> tuple[Column, ...]:
+    """Return the columns of queues; those of usage over time where it is counted."""
+    if any("usedOverTime" in queue for queue in queues):
+        return QUEUES
+    return tuple(column for column in QUEUES if column.name not in ("OVER TIME", "FAIR SHARE"))
 
 
 def queue_rows(root: Row) -> list[Row]:

@@ -15,10 +15,19 @@ from shared.messages.interface import (
     NO_GANG_SETTINGS,
     DisruptionState,
     GangSettings,
+    UsageRecord,
 )
 from shared.model.gpus import Devices
 from shared.model.names import DEFAULT_PARTITION, NODE_PARTITION
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, timeout_ms
+
+
+@dataclass(frozen=True, slots=True)
+class KeptUsage:
+    """What a partition's core reported last of a queue's, or a user's, usage over time."""
+
+    partition: str
+    record: UsageRecord
 
 
 class PodPhase(StrEnum):

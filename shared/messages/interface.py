@@ -343,6 +343,21 @@ class ApplicationNote:
     allocation_key: str = ""
 
 
+@record
+class UsageRecord:
+    """What a queue, or one user in it, has used over time up to a moment; the latest holds.
+
+    ``amounts`` are amounts x ns by type, as they count at ``at_ns`` with the half-life, in digits:
+    they may be beyond an int64. ``user`` "" is the queue itself, and ``queue`` "" as well is what
+    the cluster had.
+    """
+
+    queue: str
+    user: str
+    at_ns: int
+    amounts: Mapping[str, str]
+
+
 @dataclass(frozen=True, slots=True)
 class HeldFor:
     """Pods that wait for one thing, a Reason, before they are asked for.
@@ -387,6 +402,7 @@ class UpdateRequest:
     remove_applications: tuple[RemoveApplicationRequest, ...] = ()
     notes: tuple[ApplicationNote, ...] = ()
     pods_held: tuple[PodsHeld, ...] = ()
+    usage: tuple[UsageRecord, ...] = ()  # as it was reported last; of a recovery alone
 
 
 @record
@@ -482,6 +498,7 @@ class UpdateResponse:
     released_allocations: Sequence[AllocationRelease] = ()
     updated_applications: tuple[UpdatedApplication, ...] = ()
     scheduling_states: Sequence[ContainerSchedulingState] = ()
+    usage: tuple[UsageRecord, ...] = ()  # to be kept for the next recovery
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,10 @@ class QueueState:
     """A queue; ``max_resource`` is its own configured limit, None where it has none.
 
     ``waiting`` is of a core of before, which says all of it with each change; where
-    ``tells_refusals``, what waits is in the section of refusals, one by one.
+    ``tells_refusals``, what waits is in the section of refusals, one by one. ``used_ppm`` is what
+    it has used over time, in millionths of what the cluster had; under kai ``weight_ppm`` is by
+    which weight it gets what is over the guarantees of its level, and ``fair_share`` what that
+    comes to.
     """
 
     path: str
@@ -148,6 +151,9 @@ class QueueState:
     preemption_delay_ns: int = 0
     quota_preemption_delay_ns: int = 0
     tells_refusals: bool = False
+    used_ppm: Mapping[str, int] = field(default_factory=dict)
+    weight_ppm: Mapping[str, int] = field(default_factory=dict)
+    fair_share: Mapping[str, int] | None = None
 
 
 @record
@@ -246,6 +252,7 @@ class ApplicationSummary:
     notes: tuple[str, ...] = ()  # of a core of before: each with its reason and a colon
     group: str = ""
     may_be_passed_until_ns: int = 0  # by those behind it in its queue; 0: it does not wait so
+    began_ns: int = 0  # since when it has had something without a break; 0: it has nothing
     noted: tuple[Note, ...] = ()  # what was found out about its pods
     fact: Fact | None = None  # the numbers of the message, if it has any
 
@@ -340,6 +347,7 @@ class UsageState:
     max_resource: Mapping[str, int] | None = None
     max_applications: int = 0
     removed: bool = False
+    used_ppm: Mapping[str, int] = field(default_factory=dict)  # over time, as of a queue
 
 
 @record

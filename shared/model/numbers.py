@@ -11,6 +11,7 @@ import re
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 INT32 = range(-(2**31), 2**31)
 _SIGNED = re.compile(r"([+-]?)([0-9]+)")
+_MOST_OF_A_SUM = 60  # digits of a sum; a longer one is none
 _MOST_DIGITS = 20  # of 2^64; a longer text is out of every range, whatever its length
 
 
@@ -31,6 +32,12 @@ def parse_uint64(text: str) -> int | None:
     is_number = text.isascii() and text.isdecimal()
     value = _magnitude(text) if is_number else None
     return value if value is not None and value < 2**64 else None
+
+
+def parse_digits(text: str) -> int | None:
+    """Return a number of at most _MOST_OF_A_SUM digits, or None: sums have no other bound."""
+    is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_OF_A_SUM
+    return int(text) if is_number else None
 
 
 def saturated(value: int) -> int:

@@ -16,6 +16,8 @@ OVERQUOTA_WEIGHT, OVERQUOTA_PRIORITY = "overquota.weight", "overquota.priority"
 DESERVED = "deserved"
 RECLAIM_OF, RECLAIM_OF_QUEUE = "reclaim.min.runtime.of", "queue"
 _RECLAIM_OF = ("lca", RECLAIM_OF_QUEUE)
+SERVICE_LEVELS = "attained.service.levels"
+MAX_SERVICE_LEVELS = 8  # levels of attained service of a queue; a property with more is none
 _WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _SHOWN = 40  # characters of a value that does not hold
 
@@ -40,6 +42,13 @@ def parse_deserved(name: str, text: str) -> int | None:
         return parse_config_quantity(name, text)
     except QuantityError:
         return None
+
+
+def parse_levels(text: str) -> tuple[int, ...] | None:
+    """Return durations that grow, in ns, as ``1h,10h`` states them; None where it does not."""
+    found = tuple(parse_go_duration(part.strip()) or 0 for part in text.split(","))
+    grows = all(one < other for one, other in zip((0, *found), found, strict=False))
+    return found if grows and len(found) <= MAX_SERVICE_LEVELS else None
 
 
 def of_types(properties: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
@@ -84,6 +93,10 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     ),
     "reclaim.min.runtime": (_is_duration, _NO_DURATION),
     "preempt.min.runtime": (_is_duration, _NO_DURATION),
+    SERVICE_LEVELS: (
+        lambda text: parse_levels(text) is not None,
+        f"no durations that grow, like 1h,10h, {MAX_SERVICE_LEVELS} at most: there are no levels",
+    ),
     RECLAIM_OF: (
         lambda text: text.lower() in _RECLAIM_OF,
         f"none of {', '.join(_RECLAIM_OF)}: the first holds",

@@ -5,6 +5,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from services.api.projection.model import ApplicationView, Model
+from services.api.views.progress import over_time
 from services.api.why.standing import why
 from services.api.yunikorn.answers import application_info, node_info, queue_info
 from services.api.yunikorn.usage import groups_info, users_info
@@ -180,6 +181,7 @@ def _queue(model: Model, name: str) -> Mapping[str, Any] | None:
     if path not in model.queues:
         return None
     info = queue_info(model, path, subtree=False)
+    info |= over_time(model, info)
     return info | {short: info[full] for short, full in _QUEUE_NAMES.items() if full in info}
 
 

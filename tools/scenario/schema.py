@@ -18,6 +18,7 @@ from pydantic import (
     ModelWrapValidatorHandler,
     PrivateAttr,
     ValidationError,
+    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -33,8 +34,11 @@ from services.core.scheduler.model.settings import (
     MAX_NODE_SCORE_WINDOW,
     MAY_BE_NAMED,
     NODE_SCORE_WINDOW,
+    VICTIM_ORDERS,
+    YOUNGEST,
     YUNIKORN,
     refused_actions,
+    refused_value,
 )
 from services.shim_adapter.queue_file import queue_file
 from services.shim_adapter.translation.constraints import parse_constraints
@@ -356,6 +360,10 @@ class SchedulerSettings(_Strict):
     stalenessGracePeriod: str = "60s"  # noqa: N815
     stuckInReleasing: str = "2m"  # noqa: N815
     topologyLevels: str = ""  # noqa: N815
+    usageHalfLife: str = ""  # noqa: N815
+    usageWindow: str = ""  # noqa: N815
+    kValue: str = ""  # noqa: N815
+    victimOrder: Annotated[str, _among(VICTIM_ORDERS)] = YOUNGEST  # noqa: N815
     actions: list[Annotated[str, _among(ACTIONS)]] = []
     plugins: list[str] = []
     # Old names that have no new one, and still hold:
@@ -403,6 +411,13 @@ class SchedulerSettings(_Strict):
     def _delay(cls, value: str) -> str:
         if parse_go_duration(value.removeprefix("-")) is None:
             raise ValueError("a duration such as 2s or 500ms was expected")
+        return value
+
+    @field_validator("usageHalfLife", "usageWindow", "kValue")
+    @classmethod
+    def _of_usage(cls, value: str, info: ValidationInfo) -> str:
+        if refused := refused_value(str(info.field_name), value):
+            raise ValueError(refused)
         return value
 
     @model_validator(mode="after")

@@ -1,12 +1,12 @@
 """How far applications are: what `muster apps` and the live table show."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from services.api.projection.model import ApplicationView, Model
 from services.api.views.pods import pods_of
-from services.api.yunikorn.answers import application_info, queue_info
+from services.api.yunikorn.answers import application_info, by_name, queue_info
 from shared.model.names import ROOT
 
 _MOST_REASONS = 5
@@ -115,6 +115,27 @@ def outstanding(models: Iterable[Model]) -> list[dict[str, Any]]:
     ]
 
 
+def over_time(model: Model, info: dict[str, Any]) -> dict[str, Any]:
+    """Return what a queue, and of a leaf each user, has used over time, where that is counted."""
+    queue = model.queues[info["queuename"]]
+    found: dict[str, Any] = {}
+    if queue.used_ppm:
+        found["usedOverTime"] = _shares(queue.used_ppm)
+    if queue.fair_share is not None:
+        found["weightOverQuota"] = _shares(queue.weight_ppm)
+        found["fairShare"] = by_name(queue.fair_share)
+    users = {
+        user.name: _shares(user.usage[queue.path].used_ppm)
+        for user in model.users.values()
+        if queue.is_leaf and queue.path in user.usage and user.usage[queue.path].used_ppm
+    }
+    return {**found, "usersOverTime": users} if users else found
+
+
+def _shares(ppm: Mapping[str, int]) -> dict[str, float]:
+    return {name: value / 1_000_000 for name, value in sorted(ppm.items())}
+
+
 def queue_tree(model: Model) -> dict[str, Any]:
     """Return the tree as YuniKorn's answer has it, with what holds each leaf back."""
     by_leaf: dict[str, list[ApplicationView]] = {}
@@ -124,6 +145,6 @@ def queue_tree(model: Model) -> dict[str, Any]:
     def add_waits(info: dict[str, Any]) -> dict[str, Any]:
         children = [add_waits(child) for child in info.get("children", [])]
         own = _reasons(model, *by_leaf.get(info["queuename"], ())) if info["isLeaf"] else []
-        return {**info, "children": children, "waiting": own}
+        return {**info, **over_time(model, info), "children": children, "waiting": own}
 
     return add_waits(queue_info(model, ROOT, subtree=True, partition=model.name))

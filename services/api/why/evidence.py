@@ -1,10 +1,13 @@
 """The evidence behind a reason: what limits and nodes have left, what it waits for."""
 
+from operator import itemgetter
+
 from services.api.projection.model import ApplicationView, Model
 from services.api.why.answer import Failure, LimitRow, Nearest, NodeClass, Nodes, WaitsFor
-from shared.messages.state import AskState, Waiting
-from shared.model.amounts import amounts_text
-from shared.model.duration import go_duration
+from services.api.why.when import moment_text
+from shared.messages.state import ApplicationSummary, AskState, Waiting
+from shared.model.amounts import amounts_text, number_text
+from shared.model.duration import go_duration, parse_go_duration
 from shared.model.reasons import NodeEvidence, Reason
 from shared.model.resources import Resource
 from shared.model.sentences import cure_text, left_text
@@ -178,6 +181,79 @@ def overtaken(model: Model, view: ApplicationView) -> str:
         f"in queue {own.queue_name} may until it has waited for {patience}; "
         "with starvationGuard 0s none would."
     )
+
+
+def over_time(model: Model, view: ApplicationView) -> str:
+    """Say what the queue of an application has used over time, beside a sibling that used less.
+
+    Of the level nearest to the root where there is such a one that uses or wants something. "":
+    there is none, or it is not counted.
+    """
+    path, found = view.summary.queue_name, ""
+    while path in model.queues and path.rpartition(".")[0]:
+        own = model.queues[path]
+        name, used = max(own.used_ppm.items(), key=itemgetter(1), default=("", 0))
+        others = [
+            (other.used_ppm.get(name, 0), other.path)
+            for other in model.children(own.parent)
+            if other is not own and (other.allocated or other.pending)
+        ]
+        if others and min(others)[0] < used:
+            least, sibling = min(others)
+            found = (
+                f" Queue {path} has used {used / 1_000_000:.3f} of the cluster's {name} over time, "
+                f"{sibling} {least / 1_000_000:.3f}"
+            )
+            fair = (own.fair_share or {}).get(name)
+            found += "." if fair is None else f"; its fair share is {number_text(name, fair)}."
+        path = own.parent
+    return found
+
+
+def windows(model: Model, view: ApplicationView) -> str:
+    """Say which pods make way for an application next, and from when on: their first time is over.
+
+    "" where none is left any, or under another policy than kai.
+    """
+    extra = model.configuration.extra if model.configuration is not None else {}
+    own = view.summary
+    if extra.get("policy") != "kai" or own.queue_name not in model.queues:
+        return ""
+    ends = []
+    for other in model.applications.values():
+        theirs = other.summary
+        if not other.allocations or not theirs.began_ns or theirs.queue_name not in model.queues:
+            continue
+        name, path = _window_of(model, own, other)
+        window_ns = parse_go_duration(model.queues[path].properties.get(name, "")) if name else None
+        end_ns = theirs.began_ns + (window_ns or 0)
+        if window_ns and end_ns > model.time_ns:
+            ends.append((end_ns, theirs.application_id, theirs.queue_name, name, window_ns))
+    if not ends:
+        return ""
+    end_ns, name, queue, setting, window_ns = min(ends)
+    return (
+        f" Application {name} in {queue} may be {setting.partition('.')[0]}ed from "
+        f"{moment_text(end_ns)} on ({setting} {go_duration(window_ns)})."
+    )
+
+
+def _window_of(model: Model, own: ApplicationSummary, other: ApplicationView) -> tuple[str, str]:
+    """Return the property that protects another application from one, and the queue it is read of.
+
+    ("", ""): it is none that would make way.
+    """
+    theirs = other.summary.queue_name
+    if theirs == own.queue_name:
+        highest = max(held.priority for held in other.allocations.values())
+        return ("preempt.min.runtime", theirs) if highest < own.max_request_priority else ("", "")
+    if model.queues[theirs].properties.get("reclaim.min.runtime.of", "").lower() == "queue":
+        return "reclaim.min.runtime", theirs
+    parts, mine = theirs.split("."), own.queue_name.split(".")
+    same = next(
+        (at for at, pair in enumerate(zip(parts, mine, strict=False)) if pair[0] != pair[1]), 1
+    )
+    return "reclaim.min.runtime", ".".join(parts[: same + 1])
 
 
 def _holders(model: Model) -> list[WaitsFor]:

@@ -28,9 +28,11 @@ from services.api.why.evidence import (
     MOST_SHOWN,
     limit_rows,
     nodes,
+    over_time,
     overtaken,
     queue_rows,
     waits_for,
+    windows,
 )
 from services.api.why.held import (
     MOST_PODS,
@@ -161,7 +163,8 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
         answer = _ended(answer, view)
     elif refused and (summary.state != ApplicationState.FAILING or _restarts(refused[0])):
         answer = _explain(model, view, answer, refused[0])
-        answer.sentence += overtaken(model, view)
+        answer.sentence += overtaken(model, view) + over_time(model, view)
+        answer.sentence += windows(model, view)
     else:
         answer.verdict, answer.sentence = _unrefused(view)
     return _with_annotations(answer)

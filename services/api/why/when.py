@@ -74,13 +74,14 @@ def _answer(told: ForecastApplication) -> str:
         return "is about to start"
     if told.expected_start_ns:
         start, latest = told.expected_start_ns, told.latest_start_ns
-        by = f", and in nine of ten cases by {_at(latest)}" if latest > start else ""
+        by = f", and in nine of ten cases by {moment_text(latest)}" if latest > start else ""
         by = by if latest else ", and perhaps much later"
-        return f"is expected to have started by {_at(start)}{by}"
+        return f"is expected to have started by {moment_text(start)}{by}"
     before = told.no_start_before_ns
-    at_least = f": not before {_at(before)}" if before else ""
+    at_least = f": not before {moment_text(before)}" if before else ""
     return f"waits: {told.no_start}{at_least}"
 
 
-def _at(moment_ns: int) -> str:
+def moment_text(moment_ns: int) -> str:
+    """Return a moment as users read it, to the second."""
     return f"{datetime.fromtimestamp(moment_ns // NANOS_PER_SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -202,6 +202,27 @@ class _Metrics(Collector):
         )
         cycles.add_metric([], partition.eviction_cycles if partition is not None else 0)
         yield cycles
+        yield from self._over_time()
+
+    def _over_time(self) -> Iterator[GaugeMetricFamily]:
+        """Yield what queues have used over time, and under kai what they are entitled to."""
+        used = GaugeMetricFamily(
+            "muster_queue_used_over_time",
+            "Share of what the cluster had that a queue has used, by its half-life or window",
+            labels=["queue", "resource"],
+        )
+        fair = GaugeMetricFamily(
+            "muster_queue_fair_share",
+            "Fair share of a queue, where usage over time is counted under the policy kai",
+            labels=["queue", "resource"],
+        )
+        for path, queue in self._model.queues.items():
+            for name, ppm in queue.used_ppm.items():
+                used.add_metric([path, name], ppm / 1_000_000)
+            for name, value in (queue.fair_share or {}).items():
+                fair.add_metric([path, name], value)
+        yield used
+        yield fair
 
 
 def _events(ring: EventRing) -> Iterator[GaugeMetricFamily]:

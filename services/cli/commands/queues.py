@@ -16,11 +16,12 @@ app = typer.Typer()
 @shown
 def queues(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listing:
     """Show the queues: limits, use, what holds each back."""
-    from services.cli.render import QUEUES, configuration_lines, queue_rows
+    from services.cli.render import configuration_lines, queue_columns, queue_rows
 
     root = client.get("/v1/queues", asking(partition))
     beside = configuration_lines(client.get("/v1/config", asking(partition)))
-    return Listing(queue_rows(root), QUEUES, "queuename", whole=root, beside=[*beside])
+    rows = queue_rows(root)
+    return Listing(rows, queue_columns(rows), "queuename", whole=root, beside=[*beside])
 
 
 @app.command()

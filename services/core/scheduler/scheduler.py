@@ -22,6 +22,7 @@ from services.core.scheduler.actions import (
     live_actions,
     patience,
     quota_preemption,
+    usage_reports,
 )
 from services.core.scheduler.intake import allocations, configurations, nodes, updates
 from services.core.scheduler.lifecycle import endings
@@ -48,6 +49,7 @@ from services.core.scheduler.report.views import (
     refusals_in,
     user_state,
 )
+from services.core.scheduler.statement import usage_moves
 from services.core.scheduler.statement.existing import Existing
 from services.core.scheduler.statement.journal import (
     ConfigurationRefused,
@@ -262,6 +264,7 @@ class Scheduler:
             self._forecasts.compare_started(self.partition.now_ns)
         self.partition.write_requeued()
         live_actions.check_for_followers(self.partition)
+        usage_reports.report(self.partition)
         self._reports.read(self.partition.journal.trim())
         outgoing += self._reports.orders(self._epoch, timers_of(self.name))
         outgoing += self._to_go_on(is_cut=is_cut)
@@ -301,6 +304,8 @@ class Scheduler:
             "epoch": {self.name: self._epoch},
             "decisions_total": self.decisions,
             "pairs_held": partition.evictions.held(partition.now_ns),
+            "lost_gpu_seconds_total": {self.name: partition.lost_work[0] // 1_000},
+            "lost_vcore_seconds_total": {self.name: partition.lost_work[1] // 1_000},
             "held_idle_ppm": {self.name: partition.held_idle.share_ppm},
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
             + len(partition.timers),
@@ -376,6 +381,7 @@ class Scheduler:
             started_ns=self.partition.now_ns,
             finds_pods=begin.finds_pods,
         )
+        usage_moves.begin(self.partition)
         self.partition.nodes.domains.use(self.partition.settings.topology_levels)
         self._use_plugins()
         self._reconfigure(begin)
@@ -404,6 +410,7 @@ class Scheduler:
             return
         self._asked_sync_ns = 0
         self.is_synced = True
+        usage_moves.resume(self.partition)
         partition = self.partition
         for application in list(partition.applications.values()):
             _resume_state(partition, application)
@@ -435,6 +442,8 @@ class Scheduler:
             updates.update_allocations(self.partition, request, self._existing)
             return
         self._existing.count()
+        if self._is_syncing:
+            usage_moves.restore(self.partition, request.usage)
         nodes.update_nodes(self.partition, request.nodes)
         updates.update_applications(self.partition, request)
 

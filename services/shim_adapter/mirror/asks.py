@@ -18,11 +18,13 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.model.names import (
+    CHECKPOINT_SECONDS,
     FOREIGN_TAG,
     GRACE_SECONDS,
     NODE_PARTITION,
     NOMINATED_TAG,
     POD_NAME_TAG,
+    RESTART_SECONDS,
     RUN_SECONDS,
 )
 from shared.model.units import NANOS_PER_SECOND
@@ -122,6 +124,9 @@ def disruption_of(pod: PodRecord, *, is_refused: bool = False) -> Disruption:
     return Disruption(pod.uid, name, state, is_refused, pod.budget, pod.allowed)
 
 
+COSTS = (CHECKPOINT_SECONDS, RESTART_SECONDS)  # of an eviction, as a pod states them
+
+
 def _tags(pod: PodRecord) -> dict[str, str]:
     required, stated_ns = pod.spec.constraints.required_node, pod.spec.stated_run_ns
     return {
@@ -131,6 +136,7 @@ def _tags(pod: PodRecord) -> dict[str, str]:
         **{f"kubernetes.io/label/{key}": value for key, value in pod.spec.labels.items()},
         **({_REQUIRED_NODE: required} if required else {}),
         **({RUN_SECONDS: str(stated_ns // NANOS_PER_SECOND)} if stated_ns else {}),
+        **{name: text for name in COSTS if (text := pod.spec.annotations.get(name))},
         **({GRACE_SECONDS: str(pod.spec.grace_seconds)} if pod.spec.grace_seconds else {}),
     }
 

@@ -14,6 +14,7 @@ Rule 5: a decision about a node that the core has not answered yet is about an e
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from typing import Any
 
 from services.shim_adapter.mirror.asks import (
@@ -163,6 +164,7 @@ class ClusterMirror(Moves):
             (response.released_allocations, self._on_released),
             (response.updated_applications, self._on_updated),
             (response.scheduling_states, self._on_scheduling_state),
+            (response.usage, partial(self.world.keep_usage, partition)),
         )
         for items, handler in handlers:
             for item in items:

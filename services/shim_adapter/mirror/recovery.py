@@ -95,6 +95,9 @@ class Existing:
         world = self._world
         settings = tuple(sorted(world.scheduler_settings.items()))
         yield SyncBegin(world.config, settings, world.last_good_config, finds_pods=True)
+        usage = world.usage_of(self._partition)
+        if usage:
+            yield UpdateRequest(rm_id, usage=usage)
         nodes = tuple(
             node_info(node, _CREATED[node.is_cordoned], rm_id)
             for node in self.nodes

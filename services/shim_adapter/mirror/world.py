@@ -7,12 +7,14 @@ from services.shim_adapter.records import (
     Answer,
     ApplicationPhase,
     ApplicationRecord,
+    KeptUsage,
     NodeRecord,
     PodRecord,
     Proposal,
 )
 from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec
+from shared.messages.interface import UsageRecord
 from shared.messages.protocol import MAX_EPOCH
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE, Devices
 from shared.model.names import DEFAULT_PARTITION
@@ -23,6 +25,7 @@ PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
 MAX_ANSWERS = 10_000  # remembered: many times what a reader can have before it acknowledges
 MAX_ANSWERED = 50_000  # things that they name in all
 _MOST_ABOVE = 2**32  # epochs beyond MAX_EPOCH, one by one; a core above them is not followed
+MAX_USAGE = 20_000  # records of usage over time; the one that is not renewed longest goes
 MAX_APPLICATIONS = 10_000  # beyond it the ended ones go, the oldest first
 
 
@@ -51,6 +54,8 @@ class World:
         self.answers: dict[str, Answer] = {}  # by the message that was answered, the oldest first
         self.answered = 0
         self.changed_answers: dict[str, None] = {}
+        self.usage: dict[str, KeptUsage] = {}  # over time, as cores reported it; the newest last
+        self.changed_usage: dict[str, None] = {}
         self.changed_nodes: dict[str, None] = {}
         self.changed_pods: dict[str, None] = {}
         self.changed_applications: dict[str, None] = {}
@@ -220,6 +225,23 @@ class World:
             self.answered -= self.answers.pop(oldest).size
             self.changed_answers[oldest] = None
 
+    def keep_usage(self, partition: str, record: UsageRecord) -> None:
+        """Keep what a core has reported of usage over time, in place of what it did before."""
+        key = f"{partition}/{record.queue}/{record.user}"
+        before = self.usage.pop(key, None)
+        if before is not None and before.record.at_ns > record.at_ns:
+            record = before.record
+        self.usage[key] = KeptUsage(partition, record)
+        self.changed_usage[key] = None
+        while len(self.usage) > MAX_USAGE:
+            oldest = next(iter(self.usage))
+            del self.usage[oldest]
+            self.changed_usage[oldest] = None
+
+    def usage_of(self, partition: str) -> tuple[UsageRecord, ...]:
+        """Return what is kept of a partition's usage over time."""
+        return tuple(kept.record for kept in self.usage.values() if kept.partition == partition)
+
     @property
     def remakes_placeholders(self) -> bool:
         """Return whether a placeholder that is lost while its gang reserves is made again."""
@@ -261,6 +283,7 @@ class World:
             + len(self.changed_pods)
             + len(self.changed_applications)
             + len(self.changed_answers)
+            + len(self.changed_usage)
         )
 
     def forget_changes(self) -> None:
@@ -269,6 +292,7 @@ class World:
         self.changed_pods.clear()
         self.changed_applications.clear()
         self.changed_answers.clear()
+        self.changed_usage.clear()
         self.is_meta_changed = False
 
     def hold_confirmations(self, *, held: bool) -> None:

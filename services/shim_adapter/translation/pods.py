@@ -27,16 +27,18 @@ from shared.messages.commands import PodSpec, TaskGroupSpec
 from shared.messages.interface import GangSettings
 from shared.model.duration import parse_go_duration
 from shared.model.names import (
+    CHECKPOINT_SECONDS,
     DEFAULT_PARTITION,
     DNS_LABEL_ERROR,
     LABEL_VALUE,
     LABEL_VALUE_ERROR,
     MAX_DNS_SUBDOMAIN,
     PARTITION,
+    RESTART_SECONDS,
     RUN_SECONDS,
     is_dns_label,
 )
-from shared.model.numbers import INT32, parse_int64
+from shared.model.numbers import INT32, parse_int64, parse_uint64
 from shared.model.quantity import QuantityError, check_whole, pod_resources
 from shared.model.resources import (
     MEMORY,
@@ -264,6 +266,10 @@ def _ignored(annotations: dict[str, str]) -> str:
         text = annotations.get(name, "")
         if text and duration_ns(text) is None:
             found.append(f"{name}: {text[:MAX_TEXT]!r} is no duration like 90s, and says nothing")
+    for name in (CHECKPOINT_SECONDS, RESTART_SECONDS):
+        text = annotations.get(name, "")
+        if text and parse_uint64(text) is None:
+            found.append(f"{name}: {text[:MAX_TEXT]!r} is no number of seconds, and says nothing")
     return "; ".join(found)[:MAX_IGNORED]
 
 

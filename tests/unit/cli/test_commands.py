@@ -395,6 +395,12 @@ def test_config_check_and_apply_read_config_maps(api, muster, tmp_path):
     api.says("POST /v1/config", {"accepted": True})
     assert muster("config", "apply", str(file)).out == f"{file} {where} holds now"
     assert api.body.decode().startswith("partitions:\n")
+    file.write_text(
+        CONFIG_MAP.replace("\ndata:", "\ndata:\n  muster.scheduler.usageHalfLife: '0s'")
+    )
+    result = muster("config", "check", str(file))
+    assert result.status == 0
+    assert result.err.startswith(f"{file}: warning: usageHalfLife: a duration of 1m or more")
     file.write_text(CONFIG_MAP.replace("vcore: 8", "vcore: much"))
     result = muster("config", "check", str(file))
     assert result.status == Exit.REFUSED

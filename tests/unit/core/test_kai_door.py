@@ -11,6 +11,7 @@ from shared.messages.interface import (
     GangSettings,
     SubGroup,
     TerminationType,
+    UpdateResponse,
 )
 from shared.model.reasons import Reason
 from shared.model.sentences import text_of
@@ -266,6 +267,49 @@ def test_in_its_first_time_an_elastic_gang_gives_what_it_has_above_its_minimum()
     now_ns = core.now_ns
     assert evicted(core, now_ns + seconds(78)) == []
     assert len(evicted(core, now_ns + seconds(81))) == 6
+
+
+def test_a_window_of_a_queue_above_holds_against_higher_priorities_to_the_second():
+    inner = "{name: c, queues: [{name: leaf, properties: {deserved.vcore: 1m}}]}"
+    text = "{name: b, properties: {preempt.min.runtime: 600s}, queues: [%s]}" % inner
+    for ran_s, goes in ((599, False), (600, True)):
+        core = Core(config_of(text), settings=KAI)
+        core.node("n", vcore=1)
+        gang(core, "low", "root.b.c.leaf", 1, 1)
+        core.now_ns += seconds(ran_s)
+        gang(core, "high", "root.b.c.leaf", 1, 1, priority=9)
+        core.now_ns -= seconds(1)  # the first look is a second after the ask
+        began_ns = core.partition.applications["low"].began_ns
+        assert evicted(core, began_ns + seconds(ran_s)) == []
+        core.now_ns = began_ns + seconds(ran_s)
+        assert evicted(core, began_ns + seconds(599)) == []
+        assert evicted(core, began_ns + seconds(601)) == ["low-0"], goes
+
+
+def test_what_has_just_begun_is_not_moved_either():
+    for window_s in (1, 60):
+        queue = "{name: a, properties: {preempt.min.runtime: %ss}}" % window_s
+        core = Core(config_of(queue), settings=KAI)
+        core.node("n1", vcore=2)
+        core.node("n2", vcore=2)
+        for name in ("one", "two"):
+            core.application(name, "root.a")
+            core.asks(name, [name], ONE)
+        began_ns = core.now_ns
+        core.now_ns += seconds(5)
+        core.application("wide", "root.a")
+        core.asks("wide", ["wide"], {"vcore": 2}, priority=9)
+        ends_ns = began_ns + seconds(window_s)
+        assert evicted(core, ends_ns - 1) == []
+        due_ns = max(ends_ns, core.now_ns) + seconds(1)
+        before = len(core.answers)
+        assert len(evicted(core, due_ns)) == 1, window_s
+        told = [each.message for each in core.answers[before:]]
+        released = section(
+            [m for m in told if isinstance(m, UpdateResponse)], "released_allocations"
+        )
+        assert released[0].message.startswith("moved so that application wide")
+        core.check()
 
 
 def test_growing_begins_no_new_window_nor_does_losing_the_first():

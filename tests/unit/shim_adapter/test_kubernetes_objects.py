@@ -25,11 +25,17 @@ from services.shim_adapter.backends.kubernetes.objects import (
     time_ns,
 )
 from services.shim_adapter.backends.kubernetes.packed import MAX_CONFIG_BYTES, packed
-from services.shim_adapter.backends.kubernetes.turn import LAST_GOOD, Turn
-from services.shim_adapter.records import PodPhase, PodRecord
+from services.shim_adapter.backends.kubernetes.turn import (
+    LAST_GOOD,
+    MAX_KEPT_USAGE,
+    USAGE,
+    Turn,
+)
+from services.shim_adapter.records import KeptUsage, PodPhase, PodRecord
 from services.shim_adapter.translation.pods import PriorityClass, Reading
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import ALL_NAMESPACES, HostPort, Requirement
+from shared.messages.interface import UsageRecord
 from tests.table import each_row
 from tests.unit.shim_adapter.test_workloads import JUNK, places
 
@@ -395,6 +401,29 @@ async def test_a_turn_reads_what_was_kept_or_is_as_if_there_were_none(kept, last
     await turn.take()
     assert (turn.number, leases.lease["spec"]["leaseTransitions"]) == (5, 5)
     assert turn.last_good == last_good
+
+
+async def test_a_turn_keeps_usage_beside_the_queues_and_the_next_one_reads_it():
+    leases = Leases(packed("partitions: []"))
+    turn = Turn(leases, "shim-1")
+    await turn.take()
+    used = [
+        KeptUsage(
+            "default", UsageRecord(f"root.q{at}", user, at, {"vcore": str(7 ** (at + 60))[-30:]})
+        )
+        for at in range(3_000)
+        for user in ("", "ann")
+    ]
+    await turn.save_usage(used)
+    assert len(leases.lease["metadata"]["annotations"][USAGE]) <= MAX_KEPT_USAGE
+    later = Turn(leases, "shim-2")
+    await later.take()
+    assert later.last_good == "partitions: []"
+    assert later.usage == tuple(each for each in used if not each.record.user)[-len(later.usage) :]
+    assert len(later.usage) > 500
+    leases.lease["metadata"]["annotations"][USAGE] = packed('[{"partition": 1}]')
+    await later.take()
+    assert later.usage == ()
 
 
 def test_the_second_config_map_wins_key_by_key():

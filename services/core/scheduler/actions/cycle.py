@@ -42,7 +42,7 @@ from services.core.scheduler.model.rows import (
 from services.core.scheduler.model.settings import CONSOLIDATION, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.model.user_table import first_full, first_shortage
-from services.core.scheduler.ordering import queueing, turns
+from services.core.scheduler.ordering import queueing, turns, usage_order
 from services.core.scheduler.ordering.quotas import over_quota
 from services.core.scheduler.place.one import held_node_for, node_for
 from services.core.scheduler.statement import allocation_log
@@ -81,6 +81,7 @@ def run(partition: Partition) -> Ran:
     patience.judge_again(partition)
     patience.judge_started(partition)
     kai_turns.begin(partition)
+    usage_order.update(partition.root, partition.queues.values())
     looked = 0  # how many decisions there were when plugins were last asked again
     while not (is_cut := decisions >= MAX_DECISIONS or refusals >= MAX_REFUSALS):
         made = _decide(partition, MAX_DECISIONS - decisions)

@@ -438,7 +438,8 @@ class VictimOrder(_QueueOrder):
     def _key(self, job: Job) -> JobKey:
         left = self._remainder(job)
         elasticity = int(left.has_surplus) if left.is_satisfied else -1
-        return (job.priority, -elasticity, -job.number)
+        lost = self._trial.adapter.lost_work(job.application, is_one=elasticity > 0)
+        return (job.priority, -job.service_level, -elasticity, *lost, -job.number)
 
     def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
         """Return the job of the queue that comes last with what was taken gone."""
@@ -483,7 +484,9 @@ def _key_of(trial: Trial, application: Application, held: int) -> JobKey:
         elasticity = _elasticity(trial.job_of(application).group, is_evictable)
     else:
         elasticity = int(held > minimum) if held >= minimum else -1
-    return (adapter.priority(application), -elasticity, -application.sequence)
+    lost = adapter.lost_work(application, is_one=elasticity > 0)
+    level = adapter.service_level(application)
+    return (adapter.priority(application), -level, -elasticity, *lost, -application.sequence)
 
 
 def _elasticity(group: Group[Task], holds: Holds[Task]) -> int:

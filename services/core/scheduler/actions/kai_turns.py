@@ -55,12 +55,7 @@ class KaiTurns:
         return True
 
     def _work_out(self, partition: Partition) -> None:
-        self.names = tuple(sorted(name for name in partition.nodes.total if name != PODS))
-        self.total = total_of(partition.nodes, self.names)
-        self._shares = shares_of(partition.root, self.names, PartitionAdapter(partition).share)
-        for queue, share in self._shares.items():
-            share.requested = list(plus(share.allocated, self._amounts(queue.pending)))
-        divide_level([self._shares[partition.root]], self.total, len(self.names))
+        self.names, self.total, self._shares = divided(partition)
 
     def key(self, queue: Queue) -> tuple[object, ...]:
         """Return the key by which a queue with something to schedule is served."""
@@ -92,4 +87,19 @@ class KaiTurns:
         return entry[1] if entry is not None else None
 
     def _amounts(self, resource: ResourceView) -> Amount:
-        return tuple([resource.get(name, 0) for name in self.names])
+        return _in_order(self.names, resource)
+
+
+def divided(partition: Partition) -> tuple[tuple[str, ...], Amount, dict[Queue, Share]]:
+    """Return the types, what there is of them, and what each queue is entitled to, worked out."""
+    names = tuple(sorted(name for name in partition.nodes.total if name != PODS))
+    total = total_of(partition.nodes, names)
+    shares = shares_of(partition.root, names, PartitionAdapter(partition).share)
+    for queue, share in shares.items():
+        share.requested = list(plus(share.allocated, _in_order(names, queue.pending)))
+    divide_level([shares[partition.root]], total, len(names), partition.settings.k_value)
+    return names, total, shares
+
+
+def _in_order(names: tuple[str, ...], resource: ResourceView) -> Amount:
+    return tuple([resource.get(name, 0) for name in names])

@@ -40,7 +40,6 @@ import numpy as np
 from services.core.scheduler.actions.expected_room import ends, fits_times, is_stated, rooms
 from services.core.scheduler.actions.gang_places import amount, could_be_held
 from services.core.scheduler.model.lane import Lane, Moments
-from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.reservations import rank_of, rank_of_gang
 from services.core.scheduler.model.rows import (
     BY_ASK,
@@ -228,7 +227,7 @@ def first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
         or lane is None
         or 0 < lane.start_ns <= partition.now_ns
         or not partition.settings.shortest_first
-        or leaf.settings.sort_policy == FAIR
+        or not leaf.settings.goes_by_arrival
     ):
         return entry[1] if entry is not None else None
     group, head = entry[1], entry[1].head()

@@ -33,6 +33,12 @@ from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
 from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.constraints.capacity import may_take
 from services.core.scheduler.constraints.fair_share import set_fair_shares
+from services.core.scheduler.model.lost_work import (
+    lost_of,
+    lost_with,
+    served,
+    service_level,
+)
 from services.core.scheduler.model.queue_settings import DISABLED, FENCE
 from services.core.scheduler.model.rows import Application, AskGroup, Queue
 from services.core.scheduler.model.search_pass import MAX_WORK, SearchPass
@@ -46,6 +52,7 @@ from services.core.scheduler.model.settings import (
     YUNIKORN,
 )
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.model.usage import REPORT_NS
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.quotas import quota_of
 from services.core.scheduler.statement.allocation_log import PRECONDITIONS, note
@@ -61,6 +68,7 @@ from services.core.scheduler.statement.trial import (
     holds_room,
     is_evictable,
 )
+from services.core.scheduler.statement.usage_moves import used_of
 from shared.messages.gang_tree import GangTree
 from shared.model.numbers import INT64_MAX
 from shared.model.reasons import Reason
@@ -173,12 +181,22 @@ def _note_delayed(partition: Partition) -> None:
 
 
 def _window_ends(partition: Partition) -> int:
-    """Return when the next window ends: of a victim's first time, or of a preemption delay."""
+    """Return when the next window ends: of a victim's first time, or of a preemption delay.
+
+    Where usage over time counts, or attained service, things are otherwise after a minute.
+    """
     ends = list(map(delay_end_ns, partition.root.asking))
+    if partition.root.asking and (partition.usage is not None or _has_levels(partition)):
+        ends.append(partition.now_ns + REPORT_NS)  # shares change as time passes
     for queue in partition.queues.values():
         for window_ns in _windows(queue) if queue.is_leaf else ():
             ends += [each.began_ns + window_ns for each in queue.applications.values()]
     return min((end_ns for end_ns in ends if end_ns > partition.now_ns), default=INT64_MAX)
+
+
+def _has_levels(partition: Partition) -> bool:
+    """Return whether some leaf orders applications by what service they have had."""
+    return any(queue.settings.service_levels_ns for queue in partition.queues.values())
 
 
 def _windows(queue: Queue) -> dict[int, None]:
@@ -317,7 +335,10 @@ class PartitionAdapter(Adapter):
         }
         least = {kind: ns // NANOS_PER_SECOND for kind, ns in runtimes.items() if ns is not None}
         priority = settings.division_priority
-        return Share(queue, names, at, above, priority, quota, limit, weight, min_runtime_s=least)
+        return Share(
+            queue, names, at, above, priority, quota, limit, weight,
+            min_runtime_s=least, used=used_of(self._partition, queue, names),
+        )  # fmt: skip
 
     def simple_minimum(self, application: Application) -> int | None:
         """Return the minimum, None of a gang of several task groups."""
@@ -363,6 +384,30 @@ class PartitionAdapter(Adapter):
         return super().is_preemptible(application) and not (
             self._partition.victims.disruptions and any(map(barred, application.allocations))
         )
+
+    def lost_work(self, application: Application, *, is_one: bool) -> tuple[int, ...]:
+        """Return how many device-seconds, then vcore-seconds, are lost, and of how many pods."""
+        if not self._partition.settings.spares_work:
+            return ()
+        lost = list(lost_of(application, self._partition.now_ns))
+        lost = lost[-1:] if is_one else lost
+        return (sum(each[0] for each in lost), sum(each[1] for each in lost), len(lost))
+
+    def lost_with(self, task: Task) -> tuple[int, int]:
+        """Return the device-seconds and vcore-seconds that are lost with it, in thousandths."""
+        pod, now_ns = task.pod, self._partition.now_ns
+        if isinstance(pod, Ask):
+            return (0, 0)
+        return lost_with(task.job.application, pod, now_ns)
+
+    def served(self, application: Application) -> tuple[int, int]:
+        """Return the device-seconds and vcore-seconds that it has had, in thousandths."""
+        devices_ns, vcore_ns = served(application, self._partition.now_ns)
+        return devices_ns // NANOS_PER_SECOND, vcore_ns // NANOS_PER_SECOND
+
+    def service_level(self, application: Application) -> int:
+        """Return its level by what service it has had; 0 where its leaf has no levels."""
+        return service_level(application, self._partition.now_ns)
 
     def runtime_s(self, application: Application) -> int:
         """Return for how long an application runs: since it had something, or had again."""

@@ -23,7 +23,6 @@ from heapq import heapify, heappop, heappush
 from itertools import chain
 
 from services.core.scheduler.actions.gang_places import could_be_held, first_could_be_held, members
-from services.core.scheduler.model.queue_settings import FAIR
 from services.core.scheduler.model.rows import Application, Queue
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.partition import Partition
@@ -146,7 +145,7 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     leaf = application.queue
     partition.too_large.pop(application, None)
     if application.waits_for_first_member:
-        if leaf.settings.sort_policy == FAIR:
+        if not leaf.settings.goes_by_arrival:
             return False
         if not first_could_be_held(partition.nodes, application):
             partition.too_large[application] = None
@@ -167,7 +166,7 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
 def _may_be_waited_for(application: Application) -> bool:
     """Return whether its leaf's order and maxima let others wait behind a gang."""
     leaf = application.queue
-    is_in_line = leaf.settings.sort_policy != FAIR
+    is_in_line = leaf.settings.goes_by_arrival
     return is_in_line and fits_limit(leaf.configured_max(), application.outstanding())
 
 

@@ -5,6 +5,9 @@ Rule 1: a queue first gets its quota, as far as it asks for it and its limit let
 Rule 2: what is left goes to the queues that ask for more, the highest priority first, in
         proportion to their weights and in whole units, again as long as somebody needed less.
 Rule 3: units left over by rounding go one by one to the largest fractions, older queues first.
+Rule 4: where usage over time counts, a weight w among those that still want more, of the sum 1, is
+        max(0, w + k(w - used)), ``used`` being the share of the cluster that the queue has used.
+        Where that is 0 for all, the plain weights hold.
 Source: docs/rules/kai.md#fair-share; case tables kai_fairshare_cases.
 """
 
@@ -31,7 +34,9 @@ class Claim:
     limit: Exact
     weight: Fraction
     requested: Exact
+    used: Fraction = Fraction(0)  # over time, as a share of all there was
     share: Exact = 0
+    part: Fraction = Fraction(0)  # of the first rest: its weight, of the sum 1
     fraction: Fraction = Fraction(0)
 
     @property
@@ -45,8 +50,8 @@ class Claim:
         return self.most - self.share
 
 
-def divide(total: Exact, claims: Sequence[Claim]) -> None:
-    """Divide a total; the shares stand in the claims afterwards."""
+def divide(total: Exact, claims: Sequence[Claim], k: Fraction = Fraction(0)) -> None:
+    """Divide a total; the shares stand in the claims afterwards. ``k``: how much usage counts."""
     for claim in claims:
         quota = total if claim.quota == UNLIMITED else claim.quota
         claim.share = min(quota, claim.most)
@@ -58,21 +63,36 @@ def divide(total: Exact, claims: Sequence[Claim]) -> None:
         for priority in sorted({claim.priority for claim in claims}, reverse=True)
     ]
     for level in levels:
-        rest = _by_weight(rest, level)
+        rest = _by_weight(rest, level, k)
     for level in levels:
         rest = _left_over(rest, level)
 
 
-def _by_weight(rest: Exact, claims: list[Claim]) -> Exact:
+def weights_of(claims: Sequence[Claim], k: Fraction) -> list[Fraction]:
+    """Return by which weights claims get a rest that all of them still want more of."""
+    weights = [claim.weight for claim in claims]
+    total = sum(weights, Fraction(0))
+    if not (k and any(claim.used for claim in claims)):
+        return weights
+    parts = [weight / total for weight in weights]
+    by_usage = [
+        max(Fraction(0), part + k * (part - claim.used))
+        for part, claim in zip(parts, claims, strict=True)
+    ]
+    return by_usage if any(by_usage) else weights
+
+
+def _by_weight(rest: Exact, claims: list[Claim], k: Fraction) -> Exact:
     """Give out in proportion to the weights, until nobody needed less than that."""
     needs_less = True
     while needs_less and rest > 0:
         needs_less = False
         wanting = [claim for claim in claims if claim.left > 0 and claim.weight > 0]
-        weights = sum((claim.weight for claim in wanting), Fraction(0))
-        amount = rest
-        for claim in wanting:
-            fair = amount * claim.weight / weights
+        weights = weights_of(wanting, k)
+        total, amount = sum(weights, Fraction(0)), rest
+        for claim, weight in zip(wanting, weights, strict=True):
+            fair = amount * weight / total
+            claim.part = claim.part or weight / total
             claim.fraction = Fraction(0)
             if claim.left <= fair:
                 needs_less = needs_less or claim.left < fair
@@ -110,14 +130,14 @@ def set_fair_shares(trial: Trial) -> None:
         for share in leaf.lineage():
             for at, value in enumerate(trial.amounts(shape.resource)):
                 share.requested[at] += count * value
-    divide_level(trial.top, trial.total, trial.width)
+    divide_level(trial.top, trial.total, trial.width, trial.partition.settings.k_value)
 
 
-def divide_level(shares: list[Share], totals: Sequence[int], width: int) -> None:
+def divide_level(shares: list[Share], totals: Sequence[int], width: int, k: Fraction) -> None:
     """Divide what there is of each type among queues, and what each gets among those below."""
     for idle in [share for share in shares if not any(share.requested)]:
         idle.set_fair_share([0] * width)
-        divide_level(idle.children, idle.fair_share, width)
+        divide_level(idle.children, idle.fair_share, width, k)
     shares = [share for share in shares if any(share.requested)]
     found: list[list[int]] = [[] for _ in shares]
     for at in range(width):
@@ -129,13 +149,16 @@ def divide_level(shares: list[Share], totals: Sequence[int], width: int) -> None
                 share.limit[at],
                 Fraction(share.weight[at]),
                 share.requested[at],
+                share.used[at] if share.used else Fraction(0),
             )
             for share in shares
         ]
-        divide(totals[at], claims)
-        for amounts, claim in zip(found, claims, strict=True):
+        divide(totals[at], claims, k)
+        for share, amounts, claim in zip(shares, found, claims, strict=True):
             amounts.append(int(claim.share))
+            if share.used:
+                share.parts.append(claim.part)
     for share, amounts in zip(shares, found, strict=True):
         share.set_fair_share(amounts)
         if share.children:
-            divide_level(share.children, amounts, width)
+            divide_level(share.children, amounts, width, k)

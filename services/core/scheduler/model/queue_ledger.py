@@ -16,7 +16,8 @@ from typing import Any, Generic, Protocol, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
 from services.core.scheduler.model.priority_counts import NO_PRIORITY, PriorityCounts
-from services.core.scheduler.model.queue_settings import Limit, QueueSettings, Template
+from services.core.scheduler.model.queue_settings import USAGE, Limit, QueueSettings, Template
+from services.core.scheduler.model.usage import Usage, UsageClock
 from shared.model.reasons import Shortage
 from shared.model.resources import (
     Resource,
@@ -44,6 +45,7 @@ class Tree:
     version: int = 0
     promised: int = 0  # how often that was for what they are promised
     keys: "Keys | None" = None  # a policy's own, which it works out when they are asked for
+    usage: UsageClock | None = None  # of usage over time; None: nobody asks for it
 
 
 class Keys(Protocol):
@@ -104,6 +106,10 @@ class QueueLedger:
     fixed: Resource = field(default_factory=dict)  # of both, under kai: what is not preemptible
     quota: Resource = field(default_factory=dict)  # what it is owed, by ordering/quotas.py
     quota_version: int = -1  # of the tree, for which that was worked out
+    used: Usage | None = None  # over time, once the tree's clock has asked
+    entitled: Resource | None = None  # under kai, as it was last divided with usage over time
+    weight_ppm: Resource = field(default_factory=dict)  # by which that was, of its level
+    ranked_until_ns: int = 0  # until when its applications need no other ranks by that
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
@@ -263,11 +269,13 @@ class QueueLedger:
     def allocate(self, amount: ResourceView) -> None:
         """Add to the ledgers from here to the root."""
         for queue in self._lineage:
+            queue.advance_usage()
             add_into(queue.allocated, amount)
             queue.moved()
 
     def place(self, amount: list[tuple[str, int]]) -> None:
         """Count what waited as allocated, here and not above; ``amount`` has no zeros."""
+        self.advance_usage()
         allocated, pending = self.allocated, self.pending
         for name, value in amount:
             now = allocated.get(name, 0) + value
@@ -285,8 +293,16 @@ class QueueLedger:
     def release(self, amount: ResourceView) -> None:
         """Subtract from the ledgers from here to the root."""
         for queue in self.lineage():
+            queue.advance_usage()
             subtract_into(queue.allocated, amount)
             queue.moved()
+
+    def advance_usage(self) -> None:
+        """Count what it has held until now into its usage over time, before that changes."""
+        clock = self.tree.usage
+        if clock is not None:
+            self.used = self.used or clock.row_of(self.path)
+            clock.advance(self.used, self.allocated)
 
     def change_promise(self, before: ResourceView, after: ResourceView) -> None:
         """Change what an admitted gang has yet to allocate, from here to the root."""
@@ -416,16 +432,38 @@ class QueueLedger:
         """Return of what a child's share is taken, by type; ``fair_max`` is this queue's."""
         return {**fair_max, **(child.max_resource or {}), **(child.guaranteed_resource or {})}
 
+    def rank_of_user(self, user: str) -> int:
+        """Return what orders a user's applications in a leaf that goes by usage over time."""
+        clock = self.tree.usage
+        if clock is None or self.settings.sort_policy != USAGE:
+            return 0
+        return clock.rank(clock.row_of(self.path, user), {})
+
+    def _usage_rank(self) -> int:
+        """Return what orders it among its siblings by usage over time."""
+        clock, settings = self.tree.usage, self.settings
+        if clock is None:
+            return 0
+        self.advance_usage()
+        assert self.used is not None
+        weights = settings.over_quota_weight, settings.over_quota_weights
+        return clock.rank(self.used, self.allocated, *weights)
+
     def order_of(self, child: Self, promised_by_type: ResourceView) -> OrderKey:
         """Return the key by which a child is served.
 
         Priority, then fair share, then the larger pending; with priority sorting off the fair
-        share comes first. Equal children are served in the order of their names.
+        share comes first. Equal children are served in the order of their names. A queue that goes
+        by usage over time has it before the fair share.
         """
         if self.tree.keys is not None:
             return self.tree.keys.key(child)
         share, priority = child._largest_share(promised_by_type), -child.current_priority
         pending = -sum(child.pending.values())
+        if self.settings.sort_policy == USAGE:
+            used = child._usage_rank()
+            first = (priority, used) if self.settings.priority_sorting else (used, priority)
+            return (*first, share, pending, child.path)
         if self.settings.priority_sorting:
             return (priority, share, pending, child.path)
         return (share, priority, pending, child.path)

@@ -17,6 +17,7 @@ from shared.model.queue_properties import (
     is_among_siblings,
     of_types,
     parse_deserved,
+    parse_levels,
     parse_weight,
 )
 from shared.model.resources import Resource
@@ -25,6 +26,7 @@ from shared.model.units import seconds
 FIFO = "fifo"
 FAIR = "fair"
 STATE_AWARE = "stateaware"
+USAGE = "usage"
 FENCE = "fence"
 DISABLED = "disabled"
 DIVISION_PRIORITY = 100
@@ -43,7 +45,8 @@ class QueueSettings:
     ``over_quota_weights``; ``deserved`` is what the queue is owed of a type in place of its
     guarantee (UNLIMITED: all there is); for how long a job keeps its minimum once it has begun,
     None where a queue does not say and those above it may; ``reclaim_by_queue``: what the victim's
-    own queue says of that counts, not the queue's where the two part.
+    own queue says of that counts, not the queue's where the two part; at which device-time that an
+    application has had it comes to the next level of its leaf (``lost_work.py``).
     """
 
     sort_policy: str = FIFO
@@ -63,6 +66,12 @@ class QueueSettings:
     reclaim_min_runtime_ns: int | None = None
     preempt_min_runtime_ns: int | None = None
     reclaim_by_queue: bool = False
+    service_levels_ns: tuple[int, ...] = ()
+
+    @property
+    def goes_by_arrival(self) -> bool:
+        """Return whether applications go by their age, priorities aside, and by no share."""
+        return self.sort_policy == FIFO
 
     @property
     def has_min_runtime(self) -> bool:
@@ -75,7 +84,7 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
     policy = properties.get("application.sort.policy", FIFO).lower()
     preemption = properties.get("preemption.policy", "default").lower()
     return QueueSettings(
-        sort_policy=FAIR if policy == FAIR else FIFO,
+        sort_policy=policy if policy in (FAIR, USAGE) else FIFO,
         state_aware=policy == STATE_AWARE,
         priority_sorting=properties.get("application.sort.priority", "").lower() != DISABLED,
         priority_fence=properties.get("priority.policy", "").lower() == FENCE,
@@ -95,6 +104,7 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         deserved=_by_type(of_types(properties, "deserved.TYPE"), parse_deserved),
         reclaim_min_runtime_ns=parse_go_duration(properties.get("reclaim.min.runtime", "")),
         reclaim_by_queue=properties.get("reclaim.min.runtime.of", "").lower() == "queue",
+        service_levels_ns=parse_levels(properties.get("attained.service.levels", "")) or (),
         preempt_min_runtime_ns=parse_go_duration(properties.get("preempt.min.runtime", "")),
     )
 

@@ -30,7 +30,7 @@ from services.core.scheduler.model.needs import Waiters
 from services.core.scheduler.model.preemptors import Preemptors
 from services.core.scheduler.model.priority_counts import PriorityCounts
 from services.core.scheduler.model.queue_ledger import QueueLedger
-from services.core.scheduler.model.queue_settings import FAIR
+from services.core.scheduler.model.queue_settings import FAIR, USAGE
 from services.core.scheduler.model.resource_history import History
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
@@ -1018,6 +1018,9 @@ class Application:
     order: tuple[object, ...] = ()
     keys_before: "Callable[[Application], tuple[int, ...]] | None" = None  # those of plugins
     keys_follow_use: bool = False
+    served: tuple[int, int] = (0, 0)  # device-ns and vcore-ns of pods that ended, in thousandths
+    service_level: int = 0  # of its leaf, by what it has had; judged when a pod ends
+    usage_rank: int = 0  # its user's in its leaf, and of what the user's others before it ask for
 
     def __post_init__(self) -> None:
         if self.request.gang.subgroups and not self.is_gang:
@@ -1025,6 +1028,7 @@ class Application:
         self._lay_out()
         self.takes_turns = self.takes_turns and (self.tree is not None or self.is_gang)
         self.keys_follow_use = self.takes_turns or self.tree is not None
+        self.usage_rank = self.queue.rank_of_user(self.request.ugi.user)
         self.order = self.order_at(self.in_use())
 
     def _plant(self) -> None:
@@ -1397,6 +1401,12 @@ class Application:
                 first = (priority, since_ns)
         if self.is_kai and self.queue.settings.sort_policy != FAIR:
             first = self._with_turn(first)
+        if self.queue.settings.sort_policy == USAGE:
+            at = int(self.queue.settings.priority_sorting)
+            first = (*first[:at], self.usage_rank, *first[at:])
+        if self.queue.settings.service_levels_ns:
+            at = int(self.queue.settings.priority_sorting)
+            first = (*first[:at], self.service_level, *first[at:])
         if self.keys_before is not None:
             first = (*self.keys_before(self), *first)
         return (*first, self.sequence)

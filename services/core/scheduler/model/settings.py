@@ -3,9 +3,11 @@
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 
 from shared.model.duration import parse_go_duration
 from shared.model.names import EVENT_SETTING
+from shared.model.queue_properties import parse_weight
 from shared.model.scheduler_settings import (
     ASKS,
     BACKFILLS,
@@ -34,6 +36,8 @@ CLUSTER_GANG = "cluster"
 PARTIAL_GANG = "partial"
 _GANG_ADMISSIONS = (QUEUE_GANG, CLUSTER_GANG, PARTIAL_GANG)
 TURNS, AGE = "turns", "age"
+YOUNGEST, LEAST_LOST = "youngest", "leastLost"
+VICTIM_ORDERS = (YOUNGEST, LEAST_LOST)  # of victims of a queue that are alike otherwise
 GROWTHS = (AGE, TURNS)  # of gangs
 YUNIKORN, KAI = "yunikorn", "kai"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
@@ -58,6 +62,7 @@ _SHOWN = 60  # characters of what was found
 MAX_NAMES = 100  # names of actions or plugins in a setting; more are as one that there is not
 MAX_NAMES_CHARACTERS = 10_000  # of these names together; more are as one that there is not
 MAX_REFUSED = 50  # sentences about invalid settings; of the others only the number is given
+LEAST_USAGE_NS = seconds(60)  # of a half-life or a window of usage; shorter ones are refused
 _WINDOW = re.compile(r"[0-9]{1,6}")
 
 
@@ -71,6 +76,10 @@ def _is_list(text: str) -> bool:
 
 def _one_of(*names: str) -> tuple[Callable[[str], bool], str]:
     return names.__contains__, f"one of {', '.join(names)}"
+
+
+def _is_usage_time(text: str) -> bool:
+    return (parse_go_duration(text) or 0) >= LEAST_USAGE_NS
 
 
 _A_DURATION = (_is_duration, "a duration like 90s")
@@ -95,6 +104,10 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         lambda text: topology_levels(text) is not None,
         f"at most {MAX_LEVELS} different labels of nodes with commas, or rack=example.com/rack",
     ),
+    "usageHalfLife": (_is_usage_time, "a duration of 1m or more, like 168h"),
+    "usageWindow": (_is_usage_time, "a duration of 1m or more, like 168h"),
+    "victimOrder": _one_of(*VICTIM_ORDERS),
+    "kValue": (lambda text: parse_weight(text) is not None, "a number of 0 or more, like 0.5"),
     "plugins": (lambda _: True, "names with commas"),  # what is none is said, and nothing starts
     "stuckInReleasing": (
         lambda text: text.startswith("-") or _is_duration(text),
@@ -151,6 +164,11 @@ class Settings:
     ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
     ``topology_levels`` are the levels of the cluster's domains, the widest first: each by its name
     and the label of the nodes that makes it.
+    ``usage_half_life_ns``: with what half-life usage over time is counted, ``usage_window_ns``: how
+    long a window is, at whose end it is forgotten; 0 is none, and where both are 0 nothing is
+    counted. ``k_value``: how much it counts under ``kai`` when what is over the quotas is divided.
+    ``spares_work``: of victims of a queue that are alike otherwise those go first whose eviction
+    loses the least work, not the youngest.
     ``refused`` says which names and values do not hold, ``renamed`` which names are old ones, a
     sentence each.
     """
@@ -175,6 +193,10 @@ class Settings:
     staleness_grace_ns: int = STALENESS_GRACE_NS
     stuck_after_ns: int = STUCK_AFTER_NS
     topology_levels: tuple[tuple[str, str], ...] = ()
+    usage_half_life_ns: int = 0
+    usage_window_ns: int = 0
+    k_value: Fraction = Fraction(1)
+    spares_work: bool = False
     refused: tuple[str, ...] = ()
     renamed: tuple[str, ...] = ()
 
@@ -187,6 +209,11 @@ class Settings:
     def reserves_for_gang(self) -> bool:
         """Return whether the oldest waiting gang of several nodes gets nodes reserved."""
         return self.reservations == GANG
+
+    @property
+    def counts_usage(self) -> bool:
+        """Return whether usage over time is counted."""
+        return bool(self.usage_half_life_ns or self.usage_window_ns)
 
     @property
     def enforces_minimum(self) -> bool:
@@ -219,15 +246,13 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     guard_ns = parse_go_duration(values.get("starvationGuard", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
-    policy = values.get("policy", YUNIKORN)
-    policy = policy if policy in MAY_BE_NAMED else YUNIKORN
+    policy = _policy(values)
     admission = values.get("gangAdmission", "")
     admission = admission if admission in _GANG_ADMISSIONS else QUEUE_GANG
     if policy == KAI:  # no member starts there before the whole minimum has its room
         admission = CLUSTER_GANG
     reservations = _reservations(values, admission)
     backfill = values.get("backfill", DISABLED)
-    is_by_length = backfill == SHORTEST_FIRST
     actions = _names(values.get("actions", ""))
     return Settings(
         gang_admission=admission,
@@ -240,7 +265,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         is_bound_stated=_count_or_share(values.get("maxReservedNodes", "")) is not None,
         backfill=backfill in (STATED, ENABLED, SHORTEST_FIRST),
         passes_predicted=backfill in (ENABLED, SHORTEST_FIRST),
-        shortest_first=is_by_length and reservations == GANG,
+        shortest_first=backfill == SHORTEST_FIRST and reservations == GANG,
         fair_leaf_gangs=values.get(FAIR_LEAF_GANGS) == ENABLED,
         node_score_window=_window(values.get(SCORE_WINDOW, "")) or NODE_SCORE_WINDOW,
         filters_state_aware=values.get(STATE_AWARE) == "filtered",
@@ -250,18 +275,25 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
         topology_levels=topology_levels(values.get("topologyLevels", "")) or (),
+        usage_half_life_ns=_usage_time(values.get("usageHalfLife", "")),
+        usage_window_ns=_usage_time(values.get("usageWindow", "")),
+        k_value=_k_value(values.get("kValue", "")),
+        spares_work=values.get("victimOrder") == LEAST_LOST,
         refused=_in_short(
             (
                 *read.refused,
                 *_refused_values(values),
-                *_refused_admission(read.stated, policy),
-                *_refused_reservations(values, admission),
-                *_refused_order(is_refused=is_by_length and reservations != GANG),
+                *_refused_together(read.stated, values, policy, admission),
                 *refused_actions(policy, actions),
             )
         ),
         renamed=read.warnings,
     )
+
+
+def _policy(values: Mapping[str, str]) -> str:
+    policy = values.get("policy", YUNIKORN)
+    return policy if policy in MAY_BE_NAMED else YUNIKORN
 
 
 def _grows_by_turns(text: str, policy: str) -> bool:
@@ -286,15 +318,32 @@ def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence for each setting that there is not, or that has no such value."""
     found: list[str] = []
     for name, text in values.items():
-        rule = _RULES.get(name) or _RETIRED_RULES.get(name)
         if is_of_the_api(name):
             continue
-        if rule is None:
+        if name not in _RULES and name not in _RETIRED_RULES:
             there_are = ", ".join(sorted(_RULES))
             found.append(f"there is no setting {name[:_SHOWN]!r}; there are {there_are}")
-        elif text and not rule[0](text):
-            found.append(f"{name}: {rule[1]}, found {text[:_SHOWN]!r}; the default holds")
+        elif refused := refused_value(name, text):
+            found.append(f"{refused}; the default holds")
     return tuple(found)
+
+
+def refused_value(name: str, text: str) -> str:
+    """Return a sentence where a setting that there is has no such value, else ""."""
+    rule = _RULES.get(name) or _RETIRED_RULES[name]
+    return f"{name}: {rule[1]}, found {text[:_SHOWN]!r}" if text and not rule[0](text) else ""
+
+
+def _refused_together(
+    stated: Mapping[str, str], values: Mapping[str, str], policy: str, admission: str
+) -> tuple[str, ...]:
+    """Return a sentence for each setting that another one keeps from holding."""
+    return (
+        *_refused_admission(stated, policy),
+        *_refused_reservations(values, admission),
+        *_refused_k(values, policy),
+        *_refused_order(values, admission),
+    )
 
 
 def _refused_admission(stated: Mapping[str, str], policy: str) -> tuple[str, ...]:
@@ -318,12 +367,25 @@ def _refused_reservations(values: Mapping[str, str], admission: str) -> tuple[st
     return (f"reservations: {GANG} {needs}",)
 
 
-def _refused_order(*, is_refused: bool) -> tuple[str, ...]:
+def _refused_order(values: Mapping[str, str], admission: str) -> tuple[str, ...]:
     """Return a sentence where an order is asked for of a backfill for no gang."""
-    if not is_refused:
+    is_by_length = values.get("backfill") == SHORTEST_FIRST
+    if not is_by_length or _reservations(values, admission) == GANG:
         return ()
     needs = f"reservations: {GANG} and gangAdmission: {CLUSTER_GANG}"
     return (f"backfill: {SHORTEST_FIRST} needs {needs}; {ENABLED} holds",)
+
+
+def _refused_k(values: Mapping[str, str], policy: str) -> tuple[str, ...]:
+    """Return a sentence where the weight of usage is set and no usage is divided by."""
+    if not values.get("kValue"):
+        return ()
+    if policy != KAI:
+        return (f"kValue: has no effect under {policy}, only under the policy {KAI}",)
+    counts = _usage_time(values.get("usageHalfLife", "")) or _usage_time(
+        values.get("usageWindow", "")
+    )
+    return () if counts else ("kValue: has no effect without usageHalfLife or usageWindow",)
 
 
 def _in_short(refused: tuple[str, ...]) -> tuple[str, ...]:
@@ -367,6 +429,16 @@ def _reserved_nodes(text: str) -> tuple[int, int]:
         return RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT
     amount, is_share = found
     return (min(amount, 1), amount) if is_share else (amount, 0)
+
+
+def _usage_time(text: str) -> int:
+    """Return a half-life or a window of usage; 0: none, or none that holds."""
+    return (parse_go_duration(text) or 0) if _is_usage_time(text) else 0
+
+
+def _k_value(text: str) -> Fraction:
+    found = parse_weight(text)
+    return Fraction(1) if found is None else found
 
 
 def _grace(text: str, default_ns: int) -> int:

@@ -126,6 +126,7 @@ class UserLedger:
         """Add usage from a queue to the root."""
         for level in queue.lineage():
             path = level.path
+            self.advance_usage(level)
             used = self.usage.get(path)
             if used is None:
                 used = self.usage[path] = {}
@@ -134,11 +135,18 @@ class UserLedger:
             add_into(used, amount)
             self.running[path][application_id] = None
 
+    def advance_usage(self, queue: QueueLedger) -> None:
+        """Count what a user has held in a queue until now into its usage over time."""
+        clock = queue.tree.usage
+        if clock is not None and not self.is_group:
+            clock.advance(clock.row_of(queue.path, self.name), self.usage.get(queue.path, {}))
+
     def take_back(
         self, queue: QueueLedger, application_id: str, amount: ResourceView, *, is_last: bool
     ) -> None:
         """Subtract usage that was only tried: nothing is requeued."""
         for level in queue.lineage():
+            self.advance_usage(level)
             subtract_into(self.usage[level.path], amount)
             if is_last:
                 self.running[level.path].pop(application_id, None)

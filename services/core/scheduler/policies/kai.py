@@ -49,6 +49,8 @@ def _called(job: Job) -> str:
 def consolidation(trial: Trial, job: Job) -> Search | None:
     """Return a search in which others only move: whoever is evicted has a new place.
 
+    A move is a restart, so what has just begun keeps its minimum where it is.
+
     Moving frees neither a limit nor room: what there is must be enough already.
     """
     if not job.preemptible or not is_ready(job) or _waits(job):
@@ -61,6 +63,7 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
         is_victim=lambda other: has_victims(other) and other.preemptible,
         agrees=lambda left: not left,
         action="consolidation",
+        spares_minimum=lambda other: _has_just_begun(other, _least_runtime(job, other)),
         reason=f"moved so that {_called(job)} fits",
         max_victims=MAX_CONSOLIDATION_VICTIMS,
     )
@@ -75,22 +78,65 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
         return None
     min_runtime_s = _min_runtime(job.queue, "preempt")
 
-    def is_victim(other: Job) -> bool:
-        return has_victims(other) and other.priority < job.priority and other.preemptible
+    levels = job.queue.queue.settings.service_levels_ns
 
+    def is_victim(other: Job) -> bool:
+        return (
+            has_victims(other)
+            and (other.priority < job.priority or (bool(levels) and _has_had_more(other, job)))
+            and other.preemptible
+        )
+
+    has = f"the higher priority {job.priority}"
+    if levels:
+        has = "the higher priority, or has had less service"
     return Search(
         is_victim=is_victim,
         spares_minimum=lambda other: _has_just_begun(other, min_runtime_s),
-        agrees=lambda _: True,
+        agrees=lambda left: not levels or _gains(job, left),
         action="preempt",
-        reason=f"preempted for {_called(job)}, which has the higher priority {job.priority}",
+        reason=f"preempted for {_called(job)}, which has {has}",
         in_leaf=lambda leaf: leaf is job.queue,
     )
+
+
+def _has_had_more(other: Job, job: Job) -> bool:
+    """Return whether a job of the same priority is on a higher level of service."""
+    return other.priority == job.priority and other.service_level > job.service_level
+
+
+def _gains(job: Job, left: list[Unit]) -> bool:
+    """Return whether more is gained than lost by the victims that have had more service.
+
+    Gained is by how much they have had more than the job, lost the work that goes with their pods.
+    """
+    adapter = job.trial.adapter
+    over = [(other, tasks) for other, tasks in left if other.priority == job.priority]
+    if not over:
+        return True
+    jobs = list(dict.fromkeys(other for other, _ in over))
+    had = [adapter.served(other.application) for other in jobs]
+    own = adapter.served(job.application)
+    lost = [adapter.lost_with(task) for _, tasks in over for task in tasks]
+    at = 0 if any(each[0] for each in had) else 1
+    return sum(each[at] for each in had) - own[at] > sum(each[at] for each in lost)
 
 
 def _has_just_begun(job: Job, min_runtime_s: int) -> bool:
     """Return whether a job has not run for as long as its minimum is left to."""
     return bool(min_runtime_s) and job.trial.adapter.runtime_s(job.application) < min_runtime_s
+
+
+def _least_runtime(job: Job, other: Job) -> int:
+    """Return how many s a victim must have run: between queues set nearest to where they part.
+
+    Or nearest to the victim, where its queue has it so.
+    """
+    if other.queue is job.queue:
+        return _min_runtime(job.queue, "preempt")
+    _, theirs = leveled(job.queue, other.queue)
+    is_by_queue = other.queue.queue.settings.reclaim_by_queue
+    return _min_runtime(other.queue if is_by_queue else theirs, "reclaim")
 
 
 def _min_runtime(queue: Share, kind: str) -> int:
@@ -138,7 +184,7 @@ class _Reclaim:
             action="reclaim",
             reason=reason,
             in_leaf=self._has_too_much,
-            spares_minimum=lambda other: _has_just_begun(other, self._runtime_needed(other)),
+            spares_minimum=lambda other: _has_just_begun(other, _least_runtime(self.job, other)),
         )
 
     def _has_too_much(self, leaf: Share) -> bool:
@@ -154,15 +200,6 @@ class _Reclaim:
                 if self.request[at] > 0
             )
         return not within(allocated, theirs.all_allocatable)
-
-    def _runtime_needed(self, other: Job) -> int:
-        """Return how long a victim must have run: set nearest to where the two queues part.
-
-        Or nearest to the victim, where its queue has it so.
-        """
-        _, theirs = leveled(self.job.queue, other.queue)
-        is_by_queue = other.queue.queue.settings.reclaim_by_queue
-        return _min_runtime(other.queue if is_by_queue else theirs, "reclaim")
 
     def _agrees(self, left: list[Unit]) -> bool:
         """Return whether every victim that is left may be taken, and siblings stay fairer off."""

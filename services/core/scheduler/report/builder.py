@@ -126,8 +126,7 @@ class ReportBuilder:
             journal.ApplicationRejected: self._rejected,
             journal.ApplicationChanged: self._application,
             journal.ApplicationEnded: self._application,
-            journal.ClaimMade: self._claim,
-            journal.ClaimEnded: self._claim,
+            **dict.fromkeys((journal.ClaimMade, journal.ClaimEnded), self._claim),
             journal.StateChanged: self._state,
             journal.NodeAccepted: lambda entry: self._add(
                 "accepted_nodes", entry.node.node_id, AcceptedNode(entry.node.node_id)
@@ -141,6 +140,7 @@ class ReportBuilder:
             journal.PartitionChanged: self._partition_entry,
             journal.Preempted: self._preempted,
             journal.PodsHeldChanged: self._pods_held_changed,
+            journal.UsageReported: self._usage_reported,
             journal.TimerArmed: self._timer_armed,
             journal.TimerCancelled: self._timer_cancelled,
         }
@@ -423,6 +423,9 @@ class ReportBuilder:
                 resource=allocation.resource_per_alloc,
             )
         )
+
+    def _usage_reported(self, entry: journal.UsageReported) -> None:
+        self._items("usage", "").extend(entry.records)
 
     def _pods_held_changed(self, entry: journal.PodsHeldChanged) -> None:
         self._pods_held[entry.held.application_id] = entry.held

@@ -14,7 +14,7 @@ from services.core.scheduler.model.placement_rules import (
     chain,
 )
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
-from services.core.scheduler.model.queue_settings import Template
+from services.core.scheduler.model.queue_settings import USAGE, Template
 from services.core.scheduler.model.rows import Bucket, Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import group_in
@@ -76,6 +76,7 @@ def partition_state(partition: "Partition") -> PartitionState:
             *partition.config_warnings,
             *partition.settings.refused,
             *partition.settings.renamed,
+            *_without_usage(partition),
             *(partition.hooks.warnings() if partition.hooks is not None else ()),
         ),
         plugins=partition.settings.plugins,
@@ -83,6 +84,16 @@ def partition_state(partition: "Partition") -> PartitionState:
         eviction_cycles=partition.evictions.cycles,
         placement_rules=_rules_state(partition.rules),
     )
+
+
+def _without_usage(partition: "Partition") -> tuple[str, ...]:
+    """Return a warning where a queue goes by usage over time, and none is counted."""
+    queues = partition.queues.values() if partition.usage is None else ()
+    found = [queue.path for queue in queues if queue.settings.sort_policy == USAGE]
+    if not found:
+        return ()
+    needs = "usageHalfLife or usageWindow of the scheduler settings"
+    return (f"application.sort.policy usage of queue {found[0]} has no effect without {needs}",)
 
 
 def configuration_state(partition: "Partition") -> ConfigurationState:
@@ -148,6 +159,9 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         quota_preemption_delay_ns=queue.settings.quota_preemption_delay_ns,
         removed=removed,
         tells_refusals=True,
+        used_ppm=queue.used.told_ppm if queue.used is not None else {},
+        weight_ppm=queue.weight_ppm,
+        fair_share=None if queue.entitled is None else bounded(queue.entitled),
     )
 
 
@@ -205,12 +219,14 @@ def _usage_state(tracker: "Tracker", path: str) -> UsageState:
     usage = tracker.usage.get(path)
     if usage is None:
         return UsageState(path, {}, removed=True)
-    limit = tracker.limit_at(path)
+    limit, clock = tracker.limit_at(path), tracker.levels[path].tree.usage
+    row = clock.rows.get((path, tracker.name)) if clock is not None else None
     return UsageState(
         path=path,
         usage=bounded(usage),
         max_resource=limit.max_resource,
         max_applications=saturated(limit.max_applications),
+        used_ppm=row.told_ppm if row is not None and not tracker.is_group else {},
     )
 
 
@@ -266,6 +282,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
         ),
         group=group_in(application.trackers),
         may_be_passed_until_ns=application.patience_due_ns,
+        began_ns=application.began_ns if application.allocations else 0,
     )
 
 

@@ -30,6 +30,7 @@ from shared.messages.interface import (
     NodeInfo,
     PodsHeld,
     TerminationType,
+    UsageRecord,
 )
 from shared.messages.protocol import TimerSet
 from shared.model.reasons import Fact, Refusal
@@ -325,6 +326,13 @@ class UsageChanged:
 
     tracker: Tracker
     leaf: Queue | None = None
+
+
+@dataclass(slots=True, eq=False)
+class UsageReported:
+    """Usage over time is handed over, for the resource manager to keep."""
+
+    records: list[UsageRecord]
 
 
 @dataclass(slots=True, eq=False)

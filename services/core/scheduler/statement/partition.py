@@ -15,6 +15,7 @@ from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.lazy_heap import LazyHeap
+from services.core.scheduler.model.lost_work import lost_with, service_level, weight_of
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
@@ -35,6 +36,7 @@ from services.core.scheduler.model.search_pass import SearchPass
 from services.core.scheduler.model.settings import STALE, Settings
 from services.core.scheduler.model.shapes import Ask, Shape, ShapeTable
 from services.core.scheduler.model.timings import UNTIMED, Timings
+from services.core.scheduler.model.usage import UsageClock
 from services.core.scheduler.model.user_table import UserTable
 from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.filters.claims import leaves_enough
@@ -140,6 +142,7 @@ class Partition:
     short_of_nodes: dict[Queue, None] = field(default_factory=dict)  # leaves: two at most
     is_capacity_new: bool = False  # other gangs than before may be too large
     preemption_due_ns: int = 0
+    lost_work: list[int] = field(default_factory=lambda: [0, 0])  # by evictions, in thousandths
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
     searches: SearchPass | None = None  # a pass that goes on with the next batch
@@ -178,7 +181,14 @@ class Partition:
     def pass_time(self, now_ns: int) -> None:
         """Let it be later."""
         self.now_ns = now_ns
+        if self.usage is not None:
+            self.usage.pass_time(now_ns)
         self.journal.record(TimePassed(now_ns))
+
+    @property
+    def usage(self) -> UsageClock | None:
+        """Return the clock of usage over time, None where nobody asks for it."""
+        return self.root.tree.usage
 
     def configure(self, **values: object) -> None:
         """Set values of the partition itself."""
@@ -547,6 +557,8 @@ class Partition:
                 application, allocation.allocation_tags, timeout_ms, self.now_ns - run_ns
             )
             self.run_times.ended(application, allocation.resource_per_alloc, run_ns, stated)
+        if application.queue.settings.service_levels_ns:
+            self._count_service(application, allocation, run_ns)
         node = self.nodes.nodes.get(allocation.node_id)
         attributes = node.attributes if node is not None else {}
         resource_history.count(
@@ -556,6 +568,17 @@ class Partition:
             self.now_ns - application.placed_ns.pop(allocation.allocation_key, self.now_ns),
             preempted=is_preempted,
         )
+
+    def _count_service(self, application: Application, allocation: Allocation, run_ns: int) -> None:
+        """Count the service of a pod that has ended, and find the application's level by it."""
+        weights = weight_of(allocation)
+        one, two = (had + by * run_ns for had, by in zip(application.served, weights, strict=True))
+        application.served = one, two
+        level = service_level(application, self.now_ns)
+        if level != application.service_level:
+            application.service_level = level
+            queueing.reorder(application)
+            queueing.enter(application)
 
     def free_node(self, allocation: Allocation) -> None:
         """Take an allocation off its node's ledger, where the node is still there."""
@@ -571,6 +594,8 @@ class Partition:
         """Decide that an allocation ends; it stays in the ledgers until that is confirmed."""
         allocation = self.mark_released(application, key, why)
         if why is TerminationType.PREEMPTED_BY_SCHEDULER:
+            for at, lost in enumerate(lost_with(application, allocation, self.now_ns)):
+                self.lost_work[at] += lost
             application.evicted_ns = self.now_ns
             application.queue.change_preempting({}, allocation.resource_per_alloc)
         self.journal.record(AllocationReleased(application, allocation, why, message))
@@ -905,6 +930,8 @@ class Partition:
         reported so.
         """
         had_nodes = self.root.max_resource is not None
+        if self.usage is not None:
+            self.usage.set_cluster(dict(self.nodes.total))
         self.set_max(self.root, dict(self.nodes.total) or None)
         if had_nodes is (self.root.max_resource is None):
             self._record_waiting()

@@ -237,10 +237,15 @@ class Job:
         least = self.min_available if self.is_flat else self.group.least
         return turn_of(elasticity, self.active, least)
 
+    @cached_property
+    def service_level(self) -> int:
+        """Return its level by what service it has had; 0 where its leaf has no levels."""
+        return self.trial.adapter.service_level(self.application)
+
     @property
-    def order(self) -> tuple[int, int, int]:
-        """Return what orders jobs of a queue: priority, whose turn it is, age."""
-        return (-self.priority, self.turn, self.number)
+    def order(self) -> tuple[int, int, int, int]:
+        """Return what orders jobs of a queue: priority, service, whose turn it is, age."""
+        return (-self.priority, self.service_level, self.turn, self.number)
 
 
 @dataclass(slots=True, eq=False)
@@ -259,6 +264,8 @@ class Share:
     children: list["Share"] = field(default_factory=list)
     requested: list[int] = field(default_factory=list)
     fair_share: list[int] = field(default_factory=list)
+    used: Sequence[Fraction] = ()  # over time, of all there was; () where that is not counted
+    parts: list[Fraction] = field(default_factory=list)  # its weights with that, of the sum 1
     all_allocatable: Amount = ()  # the larger of quota and fair share, within the limit
     _lineage: "tuple[Share, ...]" = ()
 
@@ -341,6 +348,25 @@ class Adapter:
             allocation.allow_preempt_self and not allocation.constraints.required_node
             for allocation in application.allocations.values()
         )
+
+    def lost_work(self, application: Application, *, is_one: bool) -> tuple[int, ...]:  # noqa: ARG002
+        """Return what orders victims by what is lost with them; () where that is no matter.
+
+        ``is_one``: only a pod of it goes, else all of it.
+        """
+        return ()
+
+    def lost_with(self, task: Task) -> tuple[int, int]:  # noqa: ARG002
+        """Return the device-seconds and vcore-seconds of work that are lost with a task."""
+        return (0, 0)
+
+    def served(self, application: Application) -> tuple[int, int]:  # noqa: ARG002
+        """Return the device-seconds and vcore-seconds that an application has had."""
+        return (0, 0)
+
+    def service_level(self, application: Application) -> int:  # noqa: ARG002
+        """Return the level of an application in its leaf by what service it has had."""
+        return 0
 
     def runtime_s(self, application: Application) -> int:
         """Return for how long an application runs."""

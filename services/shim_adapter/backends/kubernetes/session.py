@@ -92,6 +92,7 @@ class Session:
         self.operations = Operations(client, self.cluster.report)
         self.turn = Turn(client, instance)
         self._has_good = asyncio.Event()
+        self._has_usage = asyncio.Event()
         self._client = client
         self._reading = Reading(SCHEDULER_NAMES, 0, self.classes)
         namespace = client.access.namespace
@@ -131,6 +132,7 @@ class Session:
             group.create_task(self.operations.run())
             group.create_task(self._serve(host_of))
             group.create_task(self._save_last_good())
+            group.create_task(self._save_usage())
             for reflector in self.reflectors:
                 group.create_task(reflector.run())
                 # What a pod means hangs on the objects that are listed before it.
@@ -148,6 +150,8 @@ class Session:
         while not cluster.is_quiet:
             await self._absorb()
         cluster.configuration.begin()
+        for kept in self.turn.usage:
+            cluster.world.keep_usage(kept.partition, kept.record)
         cluster.begin(self.turn.number, self._clock.now_ns(), self.turn.last_good)
         log.info("the turn is ours", turn=self.turn.number, instance=self.instance)
         while True:
@@ -210,10 +214,24 @@ class Session:
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._has_good.set()
 
+    async def _save_usage(self) -> None:
+        """Keep usage over time whenever a core has reported it, however long it takes."""
+        while True:
+            await self._has_usage.wait()
+            self._has_usage.clear()
+            try:
+                await self.turn.save_usage(tuple(self.cluster.world.usage.values()))
+            except ApiServerError as error:
+                log.warning("usage over time could not be kept yet", error=str(error))
+                await asyncio.sleep(_RETRY_SECONDS)
+                self._has_usage.set()
+
     def note_saved(self, world: World) -> None:
         """Take in that a batch was handled: a configuration may have been found to be good."""
         if world.is_meta_changed and world.good_config:
             self._has_good.set()
+        if world.changed_usage:
+            self._has_usage.set()
         world.forget_changes()
 
     # --- what reflectors report -----------------------------------------------------------------

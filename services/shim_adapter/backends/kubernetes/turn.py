@@ -1,13 +1,16 @@
-"""The turn: a number in a Lease that only grows, and beside it the last good queue configuration.
+"""The turn: a number in a Lease that only grows; beside it the last good queues, and usage.
 
 The ConfigMap has whatever users last wrote, good or bad. What the core accepted last is kept in
 an annotation of the Lease, compressed, so that a restart with a bad ConfigMap has something to
-fall back to, and no right is needed for it that the turn does not need. Source: architecture
-section 4.
+fall back to, and no right is needed for it that the turn does not need. So is usage over time, as
+cores report it. Source: architecture section 4.
 
-Limit: MAX_KEPT characters; a larger configuration is not kept, which is said.
+Limit: MAX_KEPT characters; a larger configuration is not kept, which is said. MAX_KEPT_USAGE of
+usage; of more, users go first, then the queues whose usage is the oldest.
 """
 
+import json
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any
@@ -16,9 +19,14 @@ import structlog
 
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from services.shim_adapter.backends.kubernetes.packed import packed, unpacked
+from services.shim_adapter.records import KeptUsage
+from shared.bus.codec import record_from_plain, record_to_plain
+from shared.bus.errors import PoisonError
 
 LEASE = "muster-shim-adapter"
 LAST_GOOD = "muster.io/last-good-queues"
+USAGE = "muster.io/usage"
+MAX_KEPT_USAGE = 50_000  # characters of usage; of more, users go first, then the oldest
 MAX_KEPT = 200_000  # of the 256 KiB that an object's annotations may have
 log = structlog.get_logger("muster.kubernetes")
 
@@ -29,6 +37,7 @@ class Turn:
     def __init__(self, client: ApiClient, instance: str) -> None:
         self.number = 0
         self.last_good = ""
+        self.usage: tuple[KeptUsage, ...] = ()
         self._client = client
         self._instance = instance
         namespace = client.access.namespace
@@ -57,12 +66,14 @@ class Turn:
         await self._client.request("PUT", f"{self._leases}/{LEASE}", lease)
         self.number = turn
         self.last_good = _saved(_annotations(lease).get(LAST_GOOD, ""))
+        self.usage = _saved_usage(_annotations(lease).get(USAGE, ""))
+
+    async def save_usage(self, usage: Sequence[KeptUsage]) -> None:
+        """Keep usage over time, the newest last. Raises ApiServerError: not yet."""
+        await self._keep(USAGE, _packed_usage(usage))
 
     async def save(self, text: str) -> None:
-        """Keep a queue configuration as the last good one. Raises ApiServerError: not yet.
-
-        A turn that is over keeps nothing: the next one does.
-        """
+        """Keep a queue configuration as the last good one. Raises ApiServerError: not yet."""
         if text == self.last_good:
             return
         kept = packed(text)
@@ -74,11 +85,15 @@ class Turn:
             )
             self.last_good = text
             return
+        await self._keep(LAST_GOOD, kept)
+        self.last_good = text
+
+    async def _keep(self, name: str, value: str) -> None:
+        """Keep a text in the Lease. A turn that is over keeps nothing: the next one does."""
         lease = await self._client.request("GET", f"{self._leases}/{LEASE}")
         if int(lease.get("spec", {}).get("leaseTransitions") or 0) == self.number:
-            lease["metadata"]["annotations"] = {**_annotations(lease), LAST_GOOD: kept}
+            lease["metadata"]["annotations"] = {**_annotations(lease), name: value}
             await self._client.request("PUT", f"{self._leases}/{LEASE}", lease)
-        self.last_good = text
 
 
 def now_text() -> str:
@@ -88,6 +103,31 @@ def now_text() -> str:
 
 def _annotations(lease: dict[str, Any]) -> dict[str, str]:
     return lease.get("metadata", {}).get("annotations") or {}
+
+
+def _packed_usage(usage: Sequence[KeptUsage]) -> str:
+    """Return usage as an annotation holds it: as much of it as there is room for."""
+    newest = tuple(reversed(usage))
+    kept = [each for each in newest if not each.record.user]
+    kept += [each for each in newest if each.record.user]
+    while True:
+        text = packed(json.dumps([record_to_plain(each) for each in kept], separators=(",", ":")))
+        if len(text) <= MAX_KEPT_USAGE:
+            return text
+        log.warning("usage over time is too large to be kept whole", records=len(kept))
+        kept = kept[: len(kept) * MAX_KEPT_USAGE // len(text)]
+
+
+def _saved_usage(value: str) -> tuple[KeptUsage, ...]:
+    """Return kept usage, the newest last; what cannot be read is as if there were none."""
+    text = unpacked(value) if value else "[]"
+    try:
+        return tuple(
+            record_from_plain(KeptUsage, item) for item in reversed(json.loads(text or ""))
+        )
+    except (ValueError, TypeError, PoisonError):
+        log.warning("the usage over time cannot be read", characters=len(value))
+        return ()
 
 
 def _saved(value: str) -> str:

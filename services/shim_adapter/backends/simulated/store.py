@@ -22,6 +22,7 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
     Answer,
     ApplicationRecord,
+    KeptUsage,
     NodeRecord,
     PodRecord,
     Proposal,
@@ -40,6 +41,7 @@ CREATE TABLE IF NOT EXISTS nodes (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS pods (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS applications (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS answers (id TEXT PRIMARY KEY, record BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS usage (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS meta (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 """
 
@@ -116,6 +118,8 @@ class ClusterStore:
             world.add_pod(pod)
         for message_id, answer in self._records("answers", Answer):
             world.remember(message_id, answer)
+        for _, usage in self._records("usage", KeptUsage):
+            world.keep_usage(usage.partition, usage.record)
         world.forget_changes()
         return world
 
@@ -130,6 +134,7 @@ class ClusterStore:
             or world.changed_pods
             or world.changed_applications
             or world.changed_answers
+            or world.changed_usage
             or world.is_meta_changed
         ):
             return
@@ -152,6 +157,7 @@ class ClusterStore:
         self._write("pods", world.changed_pods, world.pods)
         self._write("applications", world.changed_applications, world.applications)
         self._write("answers", world.changed_answers, world.answers)
+        self._write("usage", world.changed_usage, world.usage)
         meta = {
             "epoch": world.epoch,
             "epochs": world.epochs,

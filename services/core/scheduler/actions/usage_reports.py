@@ -1,0 +1,27 @@
+"""Usage over time is reported: to be kept, and with what follows from it for users to see."""
+
+from services.core.scheduler.actions import kai_turns
+from services.core.scheduler.model.settings import KAI
+from services.core.scheduler.statement import usage_moves
+from services.core.scheduler.statement.partition import Partition
+
+_MILLION = 1_000_000
+
+
+def report(partition: Partition) -> None:
+    """Report usage where that is due; under kai with what is divided by it.
+
+    Cost: the queues, and the users with applications, at most once a minute.
+    """
+    if not usage_moves.is_due(partition):
+        return
+    usage_moves.report(partition)
+    if partition.settings.policy != KAI or partition.root.max_resource is None:
+        return
+    names, _, shares = kai_turns.divided(partition)
+    for queue, share in shares.items():
+        fair = dict(zip(names, share.fair_share, strict=True))
+        parts = (int(part * _MILLION) for part in share.parts)
+        weight = {name: part for name, part in zip(names, parts, strict=False) if part}
+        if (fair, weight) != (queue.entitled, queue.weight_ppm):
+            partition.set(queue, entitled=fair, weight_ppm=weight)
