@@ -274,7 +274,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
         placeholders=_placeholder_counts(application),
         waiting=_waiting(application),
         reservations=tuple(
-            f"{held.node.node_id}/{key}" for key, held in application.reservations.items()
+            [f"{held.node.node_id}/{key}" for key, held in application.reservations.items()]
         ),
         backoff_until_ns=application.backoff_until_ns,
         history=tuple(
