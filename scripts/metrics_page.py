@@ -42,9 +42,6 @@ FIGURES = {
     "held_idle_ppm": "Millionths of the cluster's time that nodes held for a gang stood idle",
     "forecasts_compared_total": "Forecasts (`muster when`) of which the start has come",
     "forecast_missed_total": "Of those, who started later than was told for nine of ten cases",
-    "forecast_error_p50_seconds_total": "How far the expected starts were from those that came",
-    "forecast_error_p90_seconds_total": "How far the starts told for nine of ten cases were from "
-    "those that came",
     "timers_ordered": "Timers that the core has ordered",
     "timers_armed": "Timers that wait",
     "timers_left_out": "Timers that there was no room for; they come late",

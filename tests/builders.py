@@ -6,6 +6,7 @@ from typing import Any
 
 from services.core.configuration import parse_configuration
 from services.core.scheduler.actions import cycle
+from services.core.scheduler.policies.questions import Questions
 from services.core.scheduler.scheduler import Scheduler
 from shared.messages.envelope import CORE, Envelope, Outgoing
 from shared.messages.interface import (
@@ -52,13 +53,15 @@ class Core:
         settings: tuple = (),
         plugins: dict | None = None,
         name: str = DEFAULT_PARTITION,
+        questions: Questions | None = None,
     ) -> None:
         self.reports: list[str] = []
         found = plugins or {}
         parse = partial(parse_configuration, partition=name)
         self.scheduler = Scheduler(
-            "core-test", parse, found.__getitem__, self.reports.append, name=name
-        )
+            "core-test", parse, found.__getitem__, self.reports.append, name=name,
+            questions=questions,
+        )  # fmt: skip
         if found:
             settings = (*settings, ("plugins", ",".join(found)))
         self.epoch = epoch

@@ -4,11 +4,13 @@ import asyncio
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 
 import structlog
 
 from services.api.machine import ApiMachine
 from services.core import service as core_service
+from services.core.aside import CAN_COPY
 from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.machine import ShimMachine
@@ -18,7 +20,7 @@ from services.timers import service as timers_service
 from shared.bus.base import Bus
 from shared.messages.envelope import Address
 from shared.model.names import DEFAULT_PARTITION
-from shared.runtime.clock import Clock
+from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.host import Host, HostOptions
 from shared.runtime.machine import Machine
 from shared.runtime.members import Members
@@ -98,7 +100,9 @@ class LocalCluster:
         """Return what runs as a service: a host, or a host for every partition."""
         match name:
             case "core":
-                return self._members(name, instance, bus, core_service.make_machine)
+                copies = CAN_COPY and isinstance(self.clock, SystemClock)  # they take real time
+                make = partial(core_service.make_machine, copies=copies)
+                return self._members(name, instance, bus, make)
             case "timers":
                 return self._members(name, instance, bus, timers_service.make_machine)
             case "shim_adapter":

@@ -26,14 +26,14 @@ from services.core.scheduler.actions import (
 )
 from services.core.scheduler.intake import allocations, configurations, nodes, updates
 from services.core.scheduler.lifecycle import endings
-from services.core.scheduler.model.forecasts import Forecasts
 from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
 from services.core.scheduler.model.policy import Register
 from services.core.scheduler.model.rows import Application, depth_first
 from services.core.scheduler.model.settings import is_of_the_api, settings_from
 from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.policies import preemption, what_if
+from services.core.scheduler.policies import preemption
+from services.core.scheduler.policies.questions import RECOVERING, Questions, refused
 from services.core.scheduler.queues import dynamic_queues
 from services.core.scheduler.queues.tree import PartitionConfig
 from services.core.scheduler.report import placed
@@ -67,7 +67,6 @@ from shared.messages.envelope import (
     Envelope,
     Outgoing,
     core_of,
-    reply_address,
     timers_of,
 )
 from shared.messages.interface import (
@@ -84,13 +83,14 @@ from shared.messages.protocol import (
     SyncBegin,
     SyncEnd,
     SyncRequest,
+    Tick,
     TimerFired,
     TimerFirings,
     TimerKind,
     TimerSyncRequest,
 )
 from shared.messages.state import AllocationState, ApplicationSummary, SnapshotRequest, StateDelta
-from shared.messages.what_if import Forecast, WhatIf
+from shared.messages.what_if import WhatIf
 from shared.model.checksum import checksum_of
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.resources import is_zero
@@ -103,13 +103,11 @@ _CHANGING_NOTHING = (
     ContinueCycle,
     Heartbeat,
     SnapshotRequest,
+    Tick,
     TimerFirings,
     TimerSyncRequest,
     WhatIf,
 )
-MAX_QUESTIONS = 1  # that are answered in one batch: a what-if may take as long as a cycle
-BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
-RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"
 ParseConfig = Callable[[str], PartitionConfig]
 
 
@@ -126,6 +124,7 @@ class Scheduler:
 
     ``parse`` turns queues.yaml text into a configuration, or raises ConfigurationError; ``find``
     returns a plugin by its name, or raises PluginError; ``report`` is told what goes wrong in one.
+    ``questions`` answers what-ifs, be it beside the decisions.
     They are handed in because they are no business of the pure part. Without ``has_readers`` no
     state is published, nor is a timer armed only to tell something; what is decided is the same.
     """
@@ -142,6 +141,7 @@ class Scheduler:
         *,
         name: str = DEFAULT_PARTITION,
         has_readers: bool = True,
+        questions: Questions | None = None,
     ) -> None:
         self.core_id = core_id
         self._has_readers = has_readers
@@ -166,10 +166,10 @@ class Scheduler:
         self._seq = 0
         self._answers: list[Outgoing] = []
         self._snapshot_for: dict[str, None] = {}
-        self._questions: list[Envelope] = []  # of this batch
-        self._forecasts = Forecasts()
+        self._questions = questions or Questions()
         self._handlers: dict[type, Callable[[Envelope], None]] = {
             Heartbeat: lambda _: None,
+            Tick: lambda _: None,
             SyncBegin: self._on_sync_begin,
             SyncEnd: self._on_sync_end,
             UpdateRequest: self._on_update,
@@ -253,15 +253,14 @@ class Scheduler:
 
     def _flush(self) -> list[Outgoing]:
         outgoing, self._answers = self._answers, []
-        questions, self._questions = self._questions, []
         if not self.is_synced:
-            return outgoing + [_refused(asked, RECOVERING) for asked in questions]
+            return outgoing + self._questions.refused(RECOVERING)
         with self._timings.cycle:
             decisions, is_cut = cycle.run(self.partition)
         self.decisions += decisions
         if decisions:
             self.partition.fruitless.changed()
-            self._forecasts.compare_started(self.partition.now_ns)
+            self._questions.forecasts.compare_started(self.partition.now_ns)
         self.partition.write_requeued()
         live_actions.check_for_followers(self.partition)
         usage_reports.report(self.partition)
@@ -269,10 +268,11 @@ class Scheduler:
         outgoing += self._reports.orders(self._epoch, timers_of(self.name))
         outgoing += self._to_go_on(is_cut=is_cut)
         outgoing += self._state_events()
-        for number, asked in enumerate(questions):
-            may_ask = number < MAX_QUESTIONS and not is_cut
-            outgoing.append(self._forecast(asked) if may_ask else _refused(asked, BUSY))
-        return outgoing
+        return outgoing + self._questions.answers(self.partition, is_busy=is_cut)
+
+    def next_due_ns(self) -> int | None:
+        """Return when it has something to do by itself: an answer may have come; else None."""
+        return self._questions.next_due_ns(self.partition.now_ns)
 
     def _to_go_on(self, *, is_cut: bool) -> list[Outgoing]:
         """Return the note to itself that a cycle, or a pass of searches, has more to do.
@@ -310,7 +310,7 @@ class Scheduler:
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
             + len(partition.timers),
             "is_synced": {self.name: int(self.is_synced)},
-            **self._forecasts.figures(self.name),
+            **self._questions.forecasts.figures(self.name),
         }
 
     def on_unsendable(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
@@ -326,32 +326,15 @@ class Scheduler:
     # --- what if --------------------------------------------------------------------------------
 
     def _on_question(self, envelope: Envelope) -> None:
-        if envelope.reply_to:
-            self._questions.append(envelope)
-
-    def _forecast(self, asked: Envelope) -> Outgoing:
-        """Answer a question; the partition is as before, and nothing was told."""
-        question = asked.message
+        question = envelope.message
         assert isinstance(question, WhatIf)
         try:
             config = self._parse(question.queues) if question.queues else None
         except ConfigurationError as error:
-            return _refused(asked, str(error))
-        recorded = len(self.partition.journal)
-        answer = what_if.forecast(self.partition, question, config)
-        assert len(self.partition.journal) == recorded
-        self._remember(question, answer)
-        return _answer(asked, answer)
-
-    def _remember(self, question: WhatIf, answer: Forecast) -> None:
-        """Remember what is told of applications that wait, to be compared with what comes."""
-        for told in answer.applications:
-            application = self.partition.applications.get(told.application_id)
-            if application is not None and told.application_id in question.when:
-                keys = (ask.key for ask in application.asks())
-                self._forecasts.remember(
-                    application, told.expected_start_ns, told.latest_start_ns, keys
-                )
+            if envelope.reply_to:
+                self._answers.append(refused(envelope, str(error)))
+            return
+        self._questions.take(envelope, config)
 
     # --- recovery -------------------------------------------------------------------------------
 
@@ -373,6 +356,7 @@ class Scheduler:
             has_readers=self._has_readers,
         )
         self._existing = Existing(self.partition)
+        self._questions.forecasts.forget()
         self._reports = ReportBuilder()
         self.partition.journal.record(TimePassed(self.partition.now_ns))
         self.partition.configure(
@@ -633,16 +617,6 @@ def _all_foreign(partition: Partition) -> tuple[AllocationState, ...]:
         for node in partition.nodes.nodes.values()
         for allocation in node.foreign.values()
     )
-
-
-def _answer(asked: Envelope, answer: Forecast) -> Outgoing:
-    to = reply_address(asked.reply_to)
-    assert to is not None
-    return Outgoing(to, answer, reply_to=asked.reply_to)
-
-
-def _refused(asked: Envelope, why: str) -> Outgoing:
-    return _answer(asked, Forecast(done=False, message=why))
 
 
 def _resume_state(partition: Partition, application: Application) -> None:

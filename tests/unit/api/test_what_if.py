@@ -9,7 +9,7 @@ from services.api import machine
 from services.api.routes import why as routes_why
 from services.api.web.answers import AnswerError
 from services.api.why.what_if import read_question
-from services.core.scheduler.scheduler import BUSY, RECOVERING
+from services.core.scheduler.policies.questions import BUSY, RECOVERING
 from services.shim_adapter.records import PodPhase
 from shared.messages.what_if import WhatIf
 from tests import patience
@@ -82,6 +82,7 @@ async def test_a_question_waits_for_those_before_it_so_many_and_for_so_long(
     monkeypatch,
 ):
     name = (await system.get("/ws/v1/partition/default/nodes")).json()[0]["nodeID"]
+    monkeypatch.setattr(routes_why, "TURN_SECONDS", 60.0)
     told = await asyncio.gather(*(ask(system, drain=name) for _ in range(routes_why.MAX_WAITING)))
     assert all(answer["done"] for answer in told)
     await system.cluster.crash("core")

@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from services.core.scheduler.policies import what_if
-from services.core.scheduler.scheduler import BUSY, RECOVERING, Scheduler
+from services.core.scheduler.policies.questions import BUSY, RECOVERING, Questions
+from services.core.scheduler.scheduler import Scheduler
 from shared.messages.constraints import Constraints
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import (
@@ -18,6 +19,7 @@ from shared.messages.interface import (
     UpdateConfiguration,
     UserGroupInformation,
 )
+from shared.messages.protocol import SyncBegin, SyncEnd
 from shared.messages.what_if import QueueChange, WhatIf
 from shared.model.names import RUN_SECONDS
 from shared.model.reasons import EvictionCause, Reason
@@ -261,9 +263,9 @@ def runs(seconds):
     return {RUN_SECONDS: str(seconds)} if seconds else {}
 
 
-def busy(*run_seconds, config="{name: b}"):
+def busy(*run_seconds, config="{name: b}", **more):
     """Return a node of so many cores, each held by a pod that says how long it runs, or not."""
-    core = Core(config_of("{name: a}", config))
+    core = Core(config_of("{name: a}", config), **more)
     core.node("n0", vcore=len(run_seconds))
     core.application("old", "root.a")
     for at, stated in enumerate(run_seconds):
@@ -428,7 +430,8 @@ def test_what_takes_too_many_steps_is_told_as_not_before(monkeypatch):
 
 
 def test_a_forecast_is_compared_with_what_comes():
-    core = busy(600)
+    errors = []
+    core = busy(600, questions=Questions(observe=lambda which, ns: errors.append((which, ns))))
     waits(core)
     core.scheduler.handle(envelope(WhatIf(when=("late",))), core.now_ns)
     core.scheduler.flush(core.now_ns)
@@ -436,7 +439,20 @@ def test_a_forecast_is_compared_with_what_comes():
     told = core.scheduler.figures()
     assert told["forecasts_compared_total"] == {"default": 1}
     assert told["forecast_missed_total"] == {"default": 1}
-    assert told["forecast_error_p50_seconds_total"] == {"default": 100}
+    assert errors == [("p50", 100 * 10**9), ("p90", 100 * 10**9)]
+
+
+def test_a_forecast_of_a_partition_that_is_no_more_is_forgotten():
+    core = busy(600)
+    waits(core)
+    core.scheduler.handle(envelope(WhatIf(when=("late",))), core.now_ns)
+    core.scheduler.flush(core.now_ns)
+    core.epoch += 1
+    core.send(SyncBegin(config_of("{name: a}", "{name: b}")))
+    core.send(SyncEnd(0, 0, 0))
+    core.node("n0", vcore=1)
+    waits(core)
+    assert core.scheduler.figures()["forecasts_compared_total"] == {"default": 0}
 
 
 def test_a_node_with_the_last_pod_of_an_application_that_fails_may_be_drained():

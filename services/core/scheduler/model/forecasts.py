@@ -6,12 +6,13 @@ that goes without having started is not counted.
 Limit: MAX_FORECASTS are remembered; of more, the oldest is forgotten.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from services.core.scheduler.model.rows import Application
-from shared.model.units import NANOS_PER_SECOND
 
+Observe = Callable[[str, int], None]  # an error in nanoseconds, by which moment: P50 or P90
+P50, P90 = "p50", "p90"
 MAX_FORECASTS = 200  # forecasts of a partition that wait for what comes; the oldest is forgotten
 
 
@@ -25,12 +26,11 @@ class _Remembered:
 
 @dataclass(slots=True)
 class Forecasts:
-    """What was told, and how far off it was until now."""
+    """What was told, and how often it did not hold; ``observe`` hears how far off it was."""
 
+    observe: Observe
     compared: int = 0
     missed: int = 0  # started after the moment that was told for nine of ten
-    error_ns: int = 0  # of the median, all together
-    latest_error_ns: int = 0  # of the moment for nine of ten
     _remembered: dict[str, _Remembered] = field(default_factory=dict)
 
     def remember(
@@ -59,14 +59,17 @@ class Forecasts:
     def _compare(self, told: _Remembered, now_ns: int) -> None:
         self.compared += 1
         self.missed += now_ns > told.latest_ns > 0
-        self.error_ns += abs(now_ns - told.start_ns)
-        self.latest_error_ns += abs(now_ns - (told.latest_ns or told.start_ns))
+        self.observe(P50, abs(now_ns - told.start_ns))
+        if told.latest_ns:
+            self.observe(P90, abs(now_ns - told.latest_ns))
+
+    def forget(self) -> None:
+        """Forget what waits for what comes: its applications are of a partition that is no more."""
+        self._remembered.clear()
 
     def figures(self, name: str) -> dict[str, int | dict[str, int]]:
         """Return them as figures of a partition."""
         return {
             "forecasts_compared_total": {name: self.compared},
             "forecast_missed_total": {name: self.missed},
-            "forecast_error_p50_seconds_total": {name: self.error_ns // NANOS_PER_SECOND},
-            "forecast_error_p90_seconds_total": {name: self.latest_error_ns // NANOS_PER_SECOND},
         }

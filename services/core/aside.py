@@ -1,0 +1,125 @@
+"""A copy of the process that works one answer out while the process itself goes on deciding.
+
+Rule 1: the copy is made by ``fork``: it has everything as it is at that moment, at the cost of the
+        page tables. A page is copied when one of the two writes to it.
+Rule 2: it closes at once every file and connection that it inherited, but its pipe: else the broker
+        would take a core that died for alive for as long as its copy lives. It hears no signal,
+        starts no thread, yields to the process (``NICE``), and is the first to go where memory
+        runs out.
+Rule 3: it ends with its answer, after MOST_SECONDS, or when it is stopped; what it did is gone.
+"""
+
+import gc
+import os
+import pickle
+import signal
+import sys
+import traceback
+import warnings
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import NoReturn
+
+from shared.messages.what_if import Forecast
+
+NICE = 5  # so much more than the process: where they share a core it goes on first
+MOST_SECONDS = 15  # seconds that a copy of the core lives; then it ends without an answer
+CAN_COPY = hasattr(os, "fork")
+ENDED = "the process that worked it out ended without an answer: the core's log may say why"
+_PIECE = 1 << 16
+_FIRST_FILE = 3  # after standard input, output and error
+
+
+class Copy:
+    """One copy at a time (``policies/questions.py``: Aside)."""
+
+    def __init__(self) -> None:
+        self._pid = 0
+        self._pipe = -1
+        self._read = bytearray()
+
+    def start(self, work: Callable[[], Forecast]) -> str:
+        """Have a copy work something out; return why it cannot be, or ""."""
+        self.stop()
+        reads, writes = os.pipe()
+        try:
+            with (
+                warnings.catch_warnings()
+            ):  # of other threads: those of a core hold no lock of ours
+                warnings.simplefilter("ignore", DeprecationWarning)
+                pid = os.fork()
+        except OSError as error:
+            os.close(reads)
+            os.close(writes)
+            return f"no process could be started for it ({error.strerror}): ask again in a moment"
+        if not pid:
+            _work(writes, work)
+        os.close(writes)
+        os.set_blocking(reads, False)
+        self._pid, self._pipe = pid, reads
+        return ""
+
+    def poll(self) -> Forecast | None:
+        """Return the answer, None while there is none."""
+        while True:
+            try:
+                piece = os.read(self._pipe, _PIECE)
+            except BlockingIOError:
+                return None
+            if not piece:
+                break
+            self._read += piece
+        found = bytes(self._read)
+        self.stop()
+        try:
+            answer = pickle.loads(found)  # noqa: S301 - of a copy of this very process
+        except (EOFError, pickle.UnpicklingError):
+            return Forecast(done=False, message=ENDED)
+        assert isinstance(answer, Forecast)
+        return answer
+
+    def stop(self) -> None:
+        """End the copy that there is, and forget what it said."""
+        if not self._pid:
+            return
+        pid, self._pid = self._pid, 0
+        os.close(self._pipe)
+        self._read.clear()
+        with suppress(ProcessLookupError, ChildProcessError):
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+
+    def __del__(self) -> None:
+        self.stop()
+
+
+def _work(pipe: int, work: Callable[[], Forecast]) -> NoReturn:
+    """Work an answer out as the copy, write it, and end."""
+    status = 1
+    try:
+        _set_apart(pipe)
+        answer = memoryview(pickle.dumps(work()))
+        while answer:
+            answer = answer[os.write(pipe, answer) :]
+        status = 0
+    except BaseException:  # noqa: BLE001 - whatever it was, this process ends here
+        traceback.print_exc(file=sys.stderr)
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def _set_apart(pipe: int) -> None:
+    """Keep nothing that is the process's own (rule 2)."""
+    os.closerange(_FIRST_FILE, pipe)
+    os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
+    signal.set_wakeup_fd(-1)
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, signal.SIG_DFL)
+    signal.alarm(MOST_SECONDS)
+    gc.disable()
+    with suppress(OSError):
+        os.nice(NICE)
+    with suppress(OSError):
+        Path("/proc/self/oom_score_adj").write_text("1000")

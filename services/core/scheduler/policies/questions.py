@@ -1,0 +1,143 @@
+"""Questions about what would come (``what_if.py``), answered one at a time.
+
+Rule 1: a question is answered on the partition as a cycle leaves it. Where there is an ``Aside``, a
+        copy of the process works the answer out and decisions go on; else they wait for it.
+Rule 2: while one is being answered the others are refused. So are all of a core that recovers.
+Rule 3: what was told of when applications start is compared with what comes (``forecasts.py``).
+Limit: an answer that takes longer than MOST_NS is given up.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from services.core.scheduler.model.forecasts import Forecasts, Observe
+from services.core.scheduler.model.rows import Application
+from services.core.scheduler.policies import what_if
+from services.core.scheduler.queues.tree import PartitionConfig
+from services.core.scheduler.statement.partition import Partition
+from shared.messages.envelope import Envelope, Outgoing, reply_address
+from shared.messages.what_if import Forecast, WhatIf
+from shared.model.units import milliseconds, seconds
+
+MAX_QUESTIONS = 1
+MOST_NS = seconds(12)  # an asker waits for 15 s
+POLL_NS = milliseconds(10)  # between two looks whether an answer has come
+BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
+RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"
+TOO_LONG = f"it was not answered within {MOST_NS // seconds(1)} s: ask about less"
+
+
+class Aside(Protocol):
+    """What works out one answer at a time on a copy of everything as it is now."""
+
+    def start(self, work: Callable[[], Forecast]) -> str:
+        """Start, and return at once: "" or why it cannot be."""
+
+    def poll(self) -> Forecast | None:
+        """Return the answer, None while there is none."""
+
+    def stop(self) -> None:
+        """Give it up."""
+
+
+@dataclass(slots=True)
+class _Asked:
+    """A question that is being answered: until when, and what waits of whom it asks about."""
+
+    envelope: Envelope
+    due_ns: int
+    waiting: list[tuple[Application, list[str]]]
+
+
+class Questions:
+    """The questions of a partition, and what was told of when applications start."""
+
+    def __init__(
+        self, aside: Aside | None = None, observe: Observe = lambda _which, _ns: None
+    ) -> None:
+        self._aside = aside
+        self._taken: list[tuple[Envelope, PartitionConfig | None]] = []  # of this batch
+        self._asked: _Asked | None = None
+        self.forecasts = Forecasts(observe)
+
+    def take(self, envelope: Envelope, config: PartitionConfig | None) -> None:
+        """Take a question in; ``config`` is the configuration that it asks about."""
+        if envelope.reply_to:
+            self._taken.append((envelope, config))
+
+    def next_due_ns(self, now_ns: int) -> int | None:
+        """Return when to look whether an answer has come, None while none is worked out."""
+        return now_ns + POLL_NS if self._asked is not None else None
+
+    def refused(self, why: str) -> list[Outgoing]:
+        """Return the refusals of all that have been taken in."""
+        taken, self._taken = self._taken, []
+        return [refused(envelope, why) for envelope, _ in taken]
+
+    def answers(self, partition: Partition, *, is_busy: bool) -> list[Outgoing]:
+        """Return the answers there are, after a cycle; ``is_busy``: it was cut."""
+        taken, self._taken = self._taken, []
+        found = self._finished(partition.now_ns)
+        for number, (envelope, config) in enumerate(taken):
+            if is_busy or number >= MAX_QUESTIONS or self._asked is not None:
+                found.append(refused(envelope, BUSY))
+            else:
+                found += self._begun(partition, envelope, config)
+        return found
+
+    def _begun(
+        self, partition: Partition, envelope: Envelope, config: PartitionConfig | None
+    ) -> list[Outgoing]:
+        question = envelope.message
+        assert isinstance(question, WhatIf)
+        named = (partition.applications.get(name) for name in question.when)
+        waiting = [(each, [ask.key for ask in each.asks()]) for each in named if each is not None]
+        asked = _Asked(envelope, partition.now_ns + MOST_NS, waiting)
+        work = partial(what_if.forecast, partition, question, config)
+        if self._aside is None:
+            recorded = len(partition.journal)
+            answer = work()
+            assert len(partition.journal) == recorded
+            return [self._answer(asked, answer)]
+        why = self._aside.start(work)
+        if why:
+            return [refused(envelope, why)]
+        self._asked = asked
+        return []
+
+    def _finished(self, now_ns: int) -> list[Outgoing]:
+        """Return the answer that was worked out, if there is one."""
+        asked, aside = self._asked, self._aside
+        if asked is None or aside is None:
+            return []
+        answer = aside.poll()
+        if answer is None and now_ns < asked.due_ns:
+            return []
+        self._asked = None
+        if answer is None:
+            aside.stop()
+            return [refused(asked.envelope, TOO_LONG)]
+        return [self._answer(asked, answer)]
+
+    def _answer(self, asked: _Asked, answer: Forecast) -> Outgoing:
+        """Answer, and remember what is told of applications that wait."""
+        told = {each.application_id: each for each in answer.applications}
+        for application, keys in asked.waiting:
+            each = told.get(application.id)
+            if each is not None:
+                start_ns, latest_ns = each.expected_start_ns, each.latest_start_ns
+                self.forecasts.remember(application, start_ns, latest_ns, keys)
+        return _answer(asked.envelope, answer)
+
+
+def refused(asked: Envelope, why: str) -> Outgoing:
+    """Return the answer to a question that has none."""
+    return _answer(asked, Forecast(done=False, message=why))
+
+
+def _answer(asked: Envelope, answer: Forecast) -> Outgoing:
+    to = reply_address(asked.reply_to)
+    assert to is not None
+    return Outgoing(to, answer, reply_to=asked.reply_to)
