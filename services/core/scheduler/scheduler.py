@@ -15,13 +15,11 @@ from dataclasses import replace
 from itertools import chain
 
 from services.core.scheduler.actions import (
-    backoff,
     cycle,
     dropped,
     gang,
     live_actions,
     patience,
-    quota_preemption,
     usage_reports,
 )
 from services.core.scheduler.intake import allocations, configurations, nodes, updates
@@ -32,9 +30,8 @@ from services.core.scheduler.model.rows import Application, depth_first
 from services.core.scheduler.model.settings import is_of_the_api, settings_from
 from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.policies import preemption
+from services.core.scheduler.policies import firing, preemption
 from services.core.scheduler.policies.questions import RECOVERING, Questions, refused
-from services.core.scheduler.queues import dynamic_queues
 from services.core.scheduler.queues.tree import PartitionConfig
 from services.core.scheduler.report import placed
 from services.core.scheduler.report.builder import ReportBuilder
@@ -56,9 +53,8 @@ from services.core.scheduler.statement.journal import (
     NotSent,
     PartitionChanged,
     TimePassed,
-    TimerSpent,
 )
-from services.core.scheduler.statement.partition import COMPLETING_TIMEOUT_MS, Partition, timer_name
+from services.core.scheduler.statement.partition import COMPLETING_TIMEOUT_MS, Partition
 from shared.messages.columns import joined
 from shared.messages.envelope import (
     API_ALL,
@@ -71,20 +67,17 @@ from shared.messages.envelope import (
 )
 from shared.messages.interface import (
     ConfigurationResult,
-    TerminationType,
     UpdateConfiguration,
     UpdateRequest,
 )
 from shared.messages.protocol import (
     MAX_EPOCH,
-    PARTITION_TIMER,
     ContinueCycle,
     Heartbeat,
     SyncBegin,
     SyncEnd,
     SyncRequest,
     Tick,
-    TimerFired,
     TimerFirings,
     TimerKind,
     TimerSyncRequest,
@@ -98,7 +91,7 @@ from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
 ASK_AGAIN_NS = seconds(10)
-# What changes nothing that a search for victims looks at; of firings see ``_fire``.
+# What changes nothing that a search for victims looks at; of firings see ``firing``.
 _CHANGING_NOTHING = (
     ContinueCycle,
     Heartbeat,
@@ -491,64 +484,7 @@ class Scheduler:
         if not self.is_synced:
             return
         for fired in firings.fired:
-            self._fire(fired)
-
-    def _fire(self, fired: TimerFired) -> None:
-        """Act on a timer that is armed, if it fires as it stands and when it is due."""
-        partition = self.partition
-        application = partition.applications.get(fired.application_id)
-        if fired.application_id == PARTITION_TIMER:
-            timers = partition.timers
-        elif application is not None:
-            timers = application.timers
-        else:
-            return
-        armed = timers.get(fired.timer_id)
-        if armed is None or not partition.fires_as_ordered(armed, fired):
-            return
-        del timers[fired.timer_id]
-        partition.journal.record(TimerSpent(fired.timer_id))
-        if fired.kind is not TimerKind.PREEMPTION:
-            partition.fruitless.changed()
-        if application is None:
-            self._fire_own(fired.kind)
-        else:
-            self._fire_of(application, fired)
-
-    def _fire_own(self, kind: TimerKind) -> None:
-        """Act on a timer of the partition itself."""
-        partition = self.partition
-        if kind is TimerKind.CLEANER:
-            dropped.fail_all(partition)
-            dynamic_queues.clean_up(partition)
-        elif kind is TimerKind.RESERVATION:
-            partition.check_old_asks()
-        elif kind is TimerKind.PREEMPTION:
-            preemption.begin_pass(partition)
-        elif kind is TimerKind.QUOTA:
-            quota_preemption.enforce(partition)
-
-    def _fire_of(self, application: Application, fired: TimerFired) -> None:
-        """Act on a timer of an application."""
-        match fired.kind:
-            case TimerKind.PLACEHOLDER:
-                gang.placeholder_timeout(self.partition, application)
-            case TimerKind.COMPLETING:
-                gang.completing_timeout(self.partition, application)
-            case TimerKind.BACKOFF:
-                backoff.end(self.partition, application)
-            case TimerKind.EXECUTION if fired.timer_id == timer_name(
-                application, TimerKind.EXECUTION
-            ):
-                gang.execution_timeout(self.partition, application)
-            case TimerKind.EXECUTION:
-                key = fired.timer_id.removeprefix(timer_name(application, TimerKind.EXECUTION, ""))
-                if key in application.allocations and key not in application.released:
-                    self.partition.release(
-                        application, key, TerminationType.TIMEOUT, "execution timeout"
-                    )
-            case _:
-                pass  # the partition's own
+            firing.fire(self.partition, fired)
 
     def _on_timer_sync(self, _: Envelope) -> None:
         if self.is_synced:

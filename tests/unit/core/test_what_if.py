@@ -336,7 +336,7 @@ def test_a_gang_is_expected_when_all_of_it_has_room():
                for at in range(2)]  # fmt: skip
     request = AddApplicationRequest("new", "root.b", placeholder_ask={"vcore": 2})
     gang = WhatIf(applications=(request,), asks=tuple(members))
-    assert start_of(core, gang)[1].endswith("3 running pods had ended")  # behind two of its queue
+    assert start_of(core, gang)[1].endswith("before it has a place")  # behind two of its queue
     free = replace(gang, applications=(replace(request, queue_name="root.a"),))
     assert start_of(busy(10, 20, 30), free) == (20, "")
 
@@ -411,6 +411,40 @@ def test_when_by_stated_times_is_as_stated_until_others_used_less_of_theirs():
     waits(core)
     assert asked_when(core) == ((600, 600, 0), "")
     assert asked_when(history(60, 60, 60, 60, stated=600)) == ((600, 600, 0), "")
+
+
+def test_a_gang_that_gives_up_before_it_has_a_place_has_no_start():
+    core = Core(config_of("{name: a}"), settings=(("gangAdmission", "partial"),))
+    core.node("n0", vcore=2)
+    core.application("old", "root.a")
+    core.asks("old", ["old-0"], {"vcore": 1}, allocation_tags=runs(5_000))
+    core.gang("late", 2, {"vcore": 1}, queue="root.a", placeholder_timeout_milli_seconds=600_000)
+    (start, latest, before), why = asked_when(core)
+    assert (start, latest, before) == (0, 0, 600)
+    assert why.endswith("its placeholders would time out before it has a place")
+
+
+def test_what_a_gang_that_gives_up_holds_is_had_by_others():
+    core = Core(config_of("{name: a}", "{name: b}"), settings=(("gangAdmission", "partial"),))
+    core.node("n0", vcore=2)
+    core.application("old", "root.a")
+    core.asks("old", ["old-0"], {"vcore": 1}, allocation_tags=runs(1_000))
+    core.gang("gang", 2, {"vcore": 1}, queue="root.a", placeholder_timeout_milli_seconds=100_000)
+    assert len(core.partition.applications["gang"].allocations) == 1
+    waits(core)
+    assert asked_when(core) == ((100, 100, 0), "")
+
+
+def test_a_gang_takes_its_placeholders_places_and_runs_once():
+    core = busy(10)
+    core.application("gang", "root.a", placeholder_ask={"vcore": 1})
+    more = {"task_group_name": "tg", "allocation_tags": runs(30)}
+    core.asks("gang", ["ph"], {"vcore": 1}, placeholder=True, **more)
+    core.asks("gang", ["real"], {"vcore": 1}, **more)
+    core.application("late", "root.a")
+    core.asks("late", ["late-0"], {"vcore": 1})
+    assert asked_when(core, "gang") == ((10, 10, 0), "")
+    assert asked_when(core) == ((40, 40, 0), "")
 
 
 def test_when_of_one_that_nobody_knows_or_that_waits_for_nothing():

@@ -4,36 +4,48 @@ Rule 1: a pod ends when its time is up, counted from when it was placed. How lon
         (``model/run_times.py``, rule 4): by what others of its kind ran, and by what it states
         itself (``muster.io/run-seconds``, ``activeDeadlineSeconds``, execution timeouts). Where no
         other has ended yet, what it states counts. One that is being released ends now.
-Rule 2: the clock is moved to the next end, the pods that end then are released, and the cycle runs,
-        as it will. What it places, and for how long that runs is known, ends in its turn. The
-        expected start is when none of an application's asks waits any more.
+Rule 2: the clock is moved to the next end, or to when the placeholders of a gang time out; the pods
+        that end then are released, the timers that are due fire, and the cycle runs, as it will.
+        What it places, and for how long that runs is known, ends in its turn; what it releases is
+        confirmed at once, as a resource manager does. The expected start is when none of an
+        application's asks waits any more; there is none where all of them time out before.
 Rule 3: this is done DRAWS times, each with other run times: told is the median, and when nine of
         ten have started. Where nothing is left to chance it is done once.
 Rule 4: pods of which nothing is known run on. Where that leaves no start, they are counted. Nobody
-        new comes, nobody is preempted, and no timeout of a gang that waits passes.
+        new comes, and no search for victims is made.
 Limits: MAX_ENDS ends, and as many steps as the caller says: an end, or a decision of the cycle.
 Where they are used up, told is the moment before which it does not start ("at least"). Where more
 than MAX_PODS_DRAWN pods would run in all draws together, there are fewer draws, but LEAST_DRAWS.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush, nsmallest
 
 from services.core.scheduler.actions import patience
 from services.core.scheduler.intake import updates
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.run_times import NEVER_NS, chance_of, stated_ns
-from services.core.scheduler.statement.journal import Allocated, RunPlaced
+from services.core.scheduler.policies import firing
+from services.core.scheduler.statement.journal import (
+    Allocated,
+    AllocationReleased,
+    AskReleased,
+    RunPlaced,
+    TimerArmed,
+)
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.tentative import tentative
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
+from shared.messages.protocol import TimerFired, TimerKind, TimerSet
 
 MAX_ENDS = 1_000  # pods whose ends an expected start may wait for; there is none, and it says so
 DRAWS = 15  # of run times, for one expected start
 LEAST_DRAWS = 3
 MAX_PODS_DRAWN = 100_000  # pods that run, in all draws together; more: fewer draws
 _LATEST_PERCENT = 90
+_FIRED = (TimerKind.PLACEHOLDER, TimerKind.COMPLETING, TimerKind.BACKOFF)  # in a forecast
+_GIVEN_UP = "no expected start: its placeholders would time out before it has a place"
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -43,6 +55,15 @@ class _End:
     at_ns: int
     key: str
     application_id: str
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class _Due:
+    """A timer that is armed, by when it is due; one that was armed anew is in it twice."""
+
+    at_ns: int
+    timer_id: str
+    timer: TimerSet = field(compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,6 +130,10 @@ class _Draw:
         self.taken = self.running = self.known = 0
         self.is_by_chance = self.is_cut_short = False
         self._ends = nsmallest(MAX_ENDS, self._of_running())  # in order, so that it is a heap
+        self._timeouts: list[_Due] = []  # heaps: those to which the clock is moved, and others
+        self._due: list[_Due] = []
+        for timer in partition.timer_orders().armed:
+            self._note_timer(timer)
 
     def forward(
         self, waiting: Mapping[Application, Iterable[str]], run: Callable[[], int], most: int
@@ -117,16 +142,16 @@ class _Draw:
         partition, ends = self.partition, self._ends
         found: dict[Application, Start] = {}
         known, passed = len(ends), 0
-        while ends and len(found) < len(waiting) and passed < MAX_ENDS:
+        while (ends or self._timeouts) and len(found) < len(waiting) and passed < MAX_ENDS:
             if self.taken > most:
                 self.is_cut_short = True
                 out = Start(0, _OUT_OF_STEPS, at_least_ns=partition.now_ns)
                 return {application: found.get(application, out) for application in waiting}
-            seen, gone = len(partition.journal), _pass_to_next(partition, ends)
+            seen, gone = len(partition.journal), self._pass_to_next()
             passed += gone
+            self._give_up(waiting, found, seen)
             self.taken += gone + run()
-            for end in self._of_placed(partition.journal.since(seen)):
-                heappush(ends, end)
+            self._read(partition.journal.since(seen))
             for application, keys in waiting.items():
                 if application not in found and application.group_of.keys().isdisjoint(keys):
                     found[application] = Start(partition.now_ns)
@@ -134,18 +159,61 @@ class _Draw:
         none = Start(0, why, at_least_ns=partition.now_ns if passed >= MAX_ENDS else 0)
         return {application: found.get(application, none) for application in waiting}
 
-    def _of_placed(self, entries: list[object]) -> Iterator[_End]:
-        """Yield the ends of what has been placed."""
+    def _pass_to_next(self) -> int:
+        """Let it be the next moment, and end and fire all that is due then; return how much."""
+        partition, ends = self.partition, self._ends
+        at_ns, gone = min(item.at_ns for item in (*ends[:1], *self._timeouts[:1])), 0
+        if at_ns > partition.now_ns:
+            partition.pass_time(at_ns)
+            patience.update(partition)
+            if 0 < partition.reservations_due_ns <= at_ns:
+                partition.check_old_asks()
+        while ends and ends[0].at_ns <= at_ns:
+            _end(partition, heappop(ends))
+            gone += 1
+        for heap in (self._timeouts, self._due):
+            while heap and heap[0].at_ns <= at_ns:
+                timer = heappop(heap).timer
+                generation, owner = timer.generation, timer.application_id
+                firing.fire(partition, TimerFired(timer.timer_id, timer.kind, owner, generation))
+                gone += 1
+        return gone
+
+    def _give_up(
+        self,
+        waiting: Mapping[Application, Iterable[str]],
+        found: dict[Application, Start],
+        seen: int,
+    ) -> None:
+        """Note that those have no start of which a timeout has dropped all that waited."""
+        since = self.partition.journal.since(seen)
+        lost = {e.release.application_id for e in since if isinstance(e, AskReleased)}
+        for application, keys in waiting.items() if lost else ():
+            has_none = application.group_of.keys().isdisjoint(keys)
+            if has_none and application.id in lost and application not in found:
+                found[application] = Start(0, _GIVEN_UP, at_least_ns=self.partition.now_ns)
+
+    def _read(self, entries: list[object]) -> None:
+        """Read when what has been placed ends, what is released, and which timers are armed."""
         for entry in entries:
             placed: Iterable[tuple[Application, Allocation]] = ()
             if isinstance(entry, Allocated):
                 placed = ((entry.application, entry.allocation),)
             elif isinstance(entry, RunPlaced):
                 placed = ((application, allocation) for application, _, allocation in entry.placed)
+            elif isinstance(entry, AllocationReleased):
+                placed = ((entry.application, entry.allocation),)  # it ends now
+            elif isinstance(entry, TimerArmed):
+                self._note_timer(entry.timer)
             for application, allocation in placed:
                 at_ns = self._end_ns(application, allocation)
                 if at_ns:
-                    yield _End(at_ns, allocation.allocation_key, application.id)
+                    heappush(self._ends, _End(at_ns, allocation.allocation_key, application.id))
+
+    def _note_timer(self, timer: TimerSet) -> None:
+        if timer.kind in _FIRED:
+            heap = self._timeouts if timer.kind is TimerKind.PLACEHOLDER else self._due
+            heappush(heap, _Due(timer.due_ns, timer.timer_id, timer))
 
     def _of_running(self) -> Iterator[_End]:
         for application in self.partition.applications.values():
@@ -170,24 +238,14 @@ class _Draw:
         return since_ns + runs_ns if runs_ns else 0
 
 
-def _pass_to_next(partition: Partition, ends: list[_End]) -> int:
-    """Let it be the moment of the next end, and end all that end then; return how many."""
-    at_ns, gone = ends[0].at_ns, 0
-    if at_ns > partition.now_ns:
-        partition.pass_time(at_ns)
-        patience.update(partition)
-        if 0 < partition.reservations_due_ns <= at_ns:
-            partition.check_old_asks()
-    while ends and ends[0].at_ns <= at_ns:
-        end = heappop(ends)
-        application = partition.applications.get(end.application_id)
-        if application is not None and end.key in application.allocations:
-            decided = application.released.get(end.key, TerminationType.STOPPED_BY_RM)
-            why = TerminationType(decided)
-            release = AllocationRelease(application.id, end.key, why, has_succeeded=True)
-            updates.release_allocation(partition, release)
-        gone += 1
-    return gone
+def _end(partition: Partition, end: _End) -> None:
+    """End a pod that is still there, for the reason for which it is being released, if it is."""
+    application = partition.applications.get(end.application_id)
+    if application is not None and end.key in application.allocations:
+        decided = application.released.get(end.key, TerminationType.STOPPED_BY_RM)
+        why = TerminationType(decided)
+        release = AllocationRelease(application.id, end.key, why, has_succeeded=True)
+        updates.release_allocation(partition, release)
 
 
 def _why_none(known: int, running: int) -> str:
