@@ -29,6 +29,7 @@ from tests.property.rigid import Line, bounded_slowdown, drawn, repeated, starts
 from tests.property.wide import micro_row
 from tools.replay.command import measured
 from tools.replay.figures import WIDE
+from tools.replay.forecasts import forecast_line
 from tools.replay.formats import read
 from tools.replay.jobs import MAX_PODS, Job, Trace, in_order
 from tools.replay.run import Replay
@@ -75,6 +76,20 @@ def _kth(settings: dict[str, str]) -> Callable[[Path], str]:
             f"{found['all']['boundedSlowdown']:.0f}; held idle {found['heldIdlePercent']} %; "
             f"{found['cpuSeconds']:.0f} s of CPU"
         )
+
+    return row
+
+
+def _forecasts(jobs: int, every: int) -> Callable[[Path], str]:
+    """Return how the forecasts of those who wait hold, wall times stated."""
+
+    def row(traces: Path) -> str:
+        file = traces / "kth-sp2" / "kth-sp2-first-10000.swf.gz"
+        if not file.exists():
+            return f"{file} is not there"
+        trace = read(file).first(jobs)
+        found = measured(trace, setup_of(trace, "x", scheduler=MUSTER), forecasts=every)[1]
+        return f"{forecast_line(found['forecasts'])}; {found['cpuSeconds']:.0f} s of CPU"
 
     return row
 
@@ -240,6 +255,7 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "log of people who repeat, 32 processors": _log(repeated, 32, 5, *WAYS),
     "log of people who repeat, 64 processors": _log(repeated, 64, 5, "stated", "shortest first"),
     "KTH-SP2, 10,000 jobs, muster": _kth(MUSTER),
+    "KTH-SP2, forecasts": _forecasts(400, 6),
     "GPU month rich in gangs, muster": _month(5),
     "gangs that wait, cost": _waiting((100, 400, 1_600)),
     "philly 75 nodes, muster": _philly(75, MUSTER),
