@@ -8,7 +8,8 @@ from tools.replay.page.page import page_of
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 TITLES = ("Utilisation, %", "Jobs waiting", "Wait by size in GPUs", "Wait by queue",
-          "Fragmentation, %", "Slowdown: how many jobs are at most so slow, %", "Evictions so far")  # fmt: skip
+          "Fragmentation, %", "Slowdown: how many jobs are at most so slow, %", "Evictions so far",
+          "The widest gang")  # fmt: skip
 # What is amiss with the words of pictures: any that stands on another one, or beyond the page.
 AMISS = """() => [...document.querySelectorAll('.picture')].flatMap(picture => {
   const words = [...picture.querySelectorAll('text')].map(

@@ -24,6 +24,20 @@ class Resample(StrEnum):
     WEEKS = "weeks"
 
 
+class Processors(StrEnum):
+    """Which processors a job of the Standard Workload Format has."""
+
+    REQUESTED = "requested"
+    ALLOCATED = "allocated"
+
+
+class Style(StrEnum):
+    """What a gang does whose placeholders time out."""
+
+    SOFT = "Soft"
+    HARD = "Hard"
+
+
 _YEAR = 366 * 86_400
 app = typer.Typer()
 From = Annotated[
@@ -74,6 +88,17 @@ JobsOut = Annotated[
     typer.Option(metavar="FILE", help="Write what became of each job; SWF if it ends in .swf."),
 ]
 
+Counted = Annotated[
+    Processors, typer.Option("--processors", help="Of a log in SWF: what jobs asked for, or got.")
+]
+Timeout = Annotated[
+    int,
+    typer.Option(
+        metavar="SECONDS", help="After so long a gang gives up; 0: never.", min=0, max=_YEAR
+    ),
+]
+GangStyle = Annotated[Style, typer.Option(help="What it does then: its pods one by one, or none.")]
+
 
 def _settings(pairs: list[str] | None) -> dict[str, str]:
     """Return NAME=VALUE as a map, or end with a usage error."""
@@ -120,9 +145,13 @@ def replay(
     columns: Columns = "",
     jobs_out: JobsOut = None,
     forecasts: Forecasts = 0,
+    processors: Counted = Processors.REQUESTED,
+    placeholder_timeout: Timeout = 0,
+    gang_style: GangStyle = Style.SOFT,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Replay a log of jobs: how long they wait."""
+    from shared.messages.interface import GangSchedulingStyle
     from tools.replay.command import Wanted
     from tools.replay.command import replay as run
 
@@ -147,6 +176,9 @@ def replay(
         _columns(columns),
         forecasts,
         tune.value if tune is not None else "",
+        processors is Processors.ALLOCATED,
+        placeholder_timeout,
+        GangSchedulingStyle(gang_style.value),
         resample is not None,
     )
     raise typer.Exit(run(wanted, output))

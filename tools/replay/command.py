@@ -16,6 +16,7 @@ from services.cli.options import Output
 from services.cli.said import complain
 from services.cli.snapshot_file import SnapshotError, read_snapshot
 from services.shim_adapter.queue_file import QueueFile
+from shared.messages.interface import GangSchedulingStyle
 from tools.replay.comparison import compared
 from tools.replay.curves import curves_of
 from tools.replay.figures import Figures, figures_of
@@ -52,6 +53,9 @@ class Wanted:
     columns: Mapping[str, str] = field(default_factory=dict)
     forecasts: int = 0  # every so-many-th job that waits is asked about; 0: none
     tune: str = ""  # the goal by which settings are chosen
+    is_allocated: bool = False  # jobs of SWF have the processors that they got
+    placeholder_timeout_s: int = 0
+    gang_style: GangSchedulingStyle = GangSchedulingStyle.SOFT
     resample: bool = False  # seeds are other months, drawn from the trace
 
     def of_seed(self, trace: Trace, seed: int) -> Trace:
@@ -64,7 +68,7 @@ class Wanted:
 def replay(wanted: Wanted, output: Output) -> int:
     """Replay a trace on one setup, or on several; return the exit status."""
     try:
-        trace = read(wanted.trace, wanted.columns)
+        trace = read(wanted.trace, wanted.columns, is_allocated=wanted.is_allocated)
         trace = trace.first(wanted.jobs) if wanted.jobs else trace
         setups = _setups(trace, wanted)
         for setup in setups:
@@ -113,6 +117,8 @@ def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
             capacity=wanted.capacity,
             queues=read_queues(wanted.queues) if wanted.queues is not None else taken.text,
             scheduler={**taken.settings, **settings, **wanted.scheduler},
+            placeholder_timeout_s=wanted.placeholder_timeout_s,
+            gang_style=wanted.gang_style,
         )
         for name, settings in tried.items()
     ]

@@ -21,15 +21,18 @@ _T95 = (12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228, 2
 _NORMAL95 = 1.959964
 Find = Callable[[Figures], Any]
 # What is compared: its name in the report, and how it is found among a replay's figures.
-COMPARED: tuple[tuple[str, Find], ...] = (
+OF_WAITS: tuple[tuple[str, Find], ...] = (
     ("mean wait s", lambda found: found["all"].get("meanWaitSeconds")),
-    (f"gangs over {WIDE} s", lambda found: _group(found, "bySize", f"over {WIDE}")),
+    (f"mean wait s of sizes over {WIDE}", lambda found: _group(found, "bySize", f"over {WIDE}")),
     ("slowdown", lambda found: found["all"].get("boundedSlowdown")),
+)
+OF_USE: tuple[tuple[str, Find], ...] = (
     ("utilisation %", lambda found: found["utilisationPercent"]),
     ("fragmentation %", lambda found: found["fragmentationPercent"]),
     ("evictions", lambda found: found["evictions"]),
     ("never started", lambda found: found["neverStarted"]),
 )
+COMPARED = (*OF_WAITS, *OF_USE)
 GROUPS = ("bySize", "byQueue")
 Interval = dict[str, float]
 

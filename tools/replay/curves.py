@@ -8,13 +8,15 @@ it, or what holds at its end; sums are whole numbers.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from heapq import nsmallest
 from itertools import pairwise
 
 from shared.model.units import NANOS_PER_SECOND
 from tools.replay.figures import slowdown
-from tools.replay.run import Outcome, Series
+from tools.replay.run import Outcome, Run, Series
 
 POINTS = 240  # parts of a replay's time that are drawn; longer ones are taken together
+MAX_GANGS = 20  # the widest gangs of a replay that are drawn one by one; the others are not drawn
 PERCENTS = 100  # quantiles of the slowdown that are drawn
 
 
@@ -53,11 +55,22 @@ class Course:
 
 
 @dataclass(frozen=True, slots=True)
+class Gang:
+    """A gang as it is drawn; -1: it did not come to it, or has not ended."""
+
+    name: str
+    size: int
+    submitted_ns: int
+    started_ns: int
+    ended_ns: int
+
+
+@dataclass(frozen=True, slots=True)
 class Curves:
     """A replay as it is drawn; used, broken and waiting as in its Series.
 
     ``submitted_ns`` is the last submission; ``slowdowns`` are those of 0, 1, … 100 percent of the
-    jobs that started, none where nobody did.
+    jobs that started, none where nobody did. ``widest`` are the widest gangs by submission.
     """
 
     capacity: int
@@ -67,6 +80,7 @@ class Curves:
     waiting: Course
     evictions: Course
     slowdowns: tuple[float, ...]
+    widest: tuple[Gang, ...] = ()
 
     def widened(self, step_ns: int) -> "Curves":
         """Return it with its courses in parts of that length."""
@@ -94,6 +108,23 @@ def curves_of(outcome: Outcome) -> Curves:
         waiting,
         evictions,
         tuple(slow[last * at // PERCENTS] for at in range(PERCENTS + 1)) if slow else (),
+        _widest(outcome.runs, outcome.trace.size_of),
+    )
+
+
+def _widest(runs: Sequence[Run], size_of: str) -> tuple[Gang, ...]:
+    """Return the widest gangs, of those alike the first that came, in the order they came."""
+    gangs = (run for run in runs if run.job.pods > 1)
+    chosen = nsmallest(MAX_GANGS, gangs, key=lambda run: -run.job.amount(size_of))
+    return tuple(
+        Gang(
+            run.job.name,
+            run.job.amount(size_of),
+            run.job.submitted_ns,
+            run.started_ns,
+            run.ended_ns,
+        )
+        for run in sorted(chosen, key=lambda run: run.job.submitted_ns)
     )
 
 

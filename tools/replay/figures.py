@@ -56,6 +56,7 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
         "neverStartedFor": outcome.waits_for,
         "leftOut": _left_out(outcome),
         "evictions": outcome.evictions,
+        "timedOut": outcome.timed_out,
         "decisions": outcome.decisions,
         "cpuSeconds": round(cpu_seconds, 2),
         "makespanSeconds": max((run.ended_ns for run in started), default=0) // NANOS_PER_SECOND,

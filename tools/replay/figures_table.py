@@ -1,13 +1,17 @@
 """The figures of replays as tables: one replay by size and by queue, several side by side."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from rich.cells import cell_len
+
 from services.cli.answers import table
-from services.cli.table import Column, Row
-from tools.replay.comparison import COMPARED, GROUPS, text_of
+from services.cli.table import GAP, Column, Row
+from tools.replay.comparison import GROUPS, OF_USE, OF_WAITS, text_of
 from tools.replay.figures import Figures, left_out
 from tools.replay.forecasts import forecast_line
+
+MAX_WIDTH = 100  # characters of a line of a table of setups side by side; then there is another
 
 
 def _figure(key: str) -> Callable[[Row], Any]:
@@ -51,6 +55,8 @@ def parts(found: Figures) -> list[Any]:
         f"{found['jainOfUsers']} of users"
     )
     lines: list[Any] = [head, use, fair]
+    if found["timedOut"]:
+        lines.append(f"the placeholders of {found['timedOut']:,} gangs timed out")
     if found["forecasts"]["asked"]:
         lines.append(forecast_line(found["forecasts"]))
     lines += left_out(found)
@@ -69,15 +75,12 @@ def compared_parts(
 
     What did not run, and why, is told of each setup's first seed.
     """
-    columns = [Column(name.upper(), _interval_in(name), is_number=True) for name, _ in COMPARED]
-    setups = [Column("SETUP", lambda row: row["setup"]), *columns]
-    lines: list[Any] = [table(list(rows), setups)]
+    lines: list[Any] = [*_tables_of("SETUP", rows)]
     differences = [
         {"setup": row["setup"], **row["difference"]} for row in rows if "difference" in row
     ]
     if differences:
-        name = f"MORE THAN {rows[0]['setup']}"
-        lines += ["", table(differences, [Column(name, lambda row: row["setup"]), *columns])]
+        lines += ["", *_tables_of(f"MORE THAN {rows[0]['setup']}", differences)]
     firsts = [seeds[0] for seeds in replays]
     left = [f"{found['setup']}: {text}" for found in firsts for text in left_out(found)]
     lines += ["", *left] if left else []
@@ -86,8 +89,44 @@ def compared_parts(
         waits = [{"name": name, "of": [row[groups].get(name) for row in rows]} for name in names]
         by_setup = [Column(row["setup"], _of(at), is_number=True) for at, row in enumerate(rows)]
         if len(names) > 1:
-            lines += ["", table(waits, [Column(head, lambda row: row["name"]), *by_setup])]
+            name = Column(head, lambda row: row["name"])
+            lines += [part for few in _few(waits, name, by_setup) for part in ("", few)]
     return lines
+
+
+def _tables_of(head: str, rows: Sequence[Row]) -> list[Any]:
+    """Return what is compared as two tables: the waits, and how the cluster was used."""
+    first = Column(head, lambda row: row["setup"])
+    tables = [
+        table(
+            list(rows),
+            [first, *(Column(name.upper(), _interval_in(name), is_number=True) for name, _ in few)],
+        )
+        for few in (OF_WAITS, OF_USE)
+    ]
+    return [tables[0], "", tables[1]]
+
+
+def _few(rows: list[Row], first: Column, columns: Sequence[Column]) -> Iterator[Any]:
+    """Yield tables of as many of the columns as MAX_WIDTH has room for, at least one in each."""
+
+    def width(column: Column) -> int:
+        return GAP + max(cell_len(text) for text in (column.name, *map(_plain(column), rows)))
+
+    chosen: list[Column] = []
+    room = MAX_WIDTH - width(first) + GAP
+    left = room
+    for column in columns:
+        if chosen and width(column) > left:
+            yield table(rows, [first, *chosen])
+            chosen, left = [], room
+        chosen.append(column)
+        left -= width(column)
+    yield table(rows, [first, *chosen])
+
+
+def _plain(column: Column) -> Callable[[Row], str]:
+    return lambda row: column.cell(row).plain
 
 
 def _interval_in(key: str) -> Callable[[Row], str]:

@@ -1,32 +1,23 @@
-"""The formats of traces, told apart by their first line: philly, muri, openb, SWF and our own CSV.
+"""The formats of traces, told apart by their first line.
+
+Philly, muri, openb, SWF and our own CSV are here, other published ones in ``published.py``.
 
 Any other table is read as our own CSV where it is said which of its columns is which of ours.
 Lines are judged one by one (`lines.py`); the first that does not hold ends it.
-Limits: MAX_JOBS jobs, MAX_PODS pods a job, MAX_NAME characters of a name of a job or a user.
 """
 
 import re
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import chain, islice
 from pathlib import Path
 
 from services.cli.simulated_nodes import MAX_NODES, PODS_A_NODE
 from services.shim_adapter.records import NodeRecord
 from shared.model.gpus import GPU, GPU_SHARE, WHOLE
-from shared.model.names import QUEUE
 from shared.model.resources import MEMORY, PODS, VCORE, Resource
 from shared.model.units import NANOS_PER_MILLI, NANOS_PER_SECOND
-from tools.replay.jobs import (
-    FOREVER_NS,
-    MAX_JOBS,
-    MAX_PODS,
-    Job,
-    Trace,
-    TraceError,
-    in_order,
-    pods_of,
-)
+from tools.replay.jobs import FOREVER_NS, Job, Trace, TraceError, pods_of
+from tools.replay.judged import GPUS_A_NODE, NO_GPU, NO_RUN_TIME, jobs_of_lines, trace_of
 from tools.replay.lines import (
     MAX_SECONDS,
     NUMBER,
@@ -36,9 +27,8 @@ from tools.replay.lines import (
     numbered,
     opened,
 )
+from tools.replay.published import PAI_COLUMNS, acme, helios, is_pai, pai, philly_json
 
-MAX_NAME = 200  # characters of a name of a job or a user in a trace; a longer one is an error
-GPUS_A_NODE = 8
 PHILLY_NODES, MURI_NODES = 75, 8
 PROCESSOR = 1000  # in vcore
 CSV_COLUMNS = (
@@ -58,9 +48,10 @@ _WHERE_TO_READ = "docs/replay.md has the formats, such as a heading of submit,ru
 Lines = Iterator[tuple[str, str]]
 
 
-def read(file: Path, ours: Mapping[str, str] | None = None) -> Trace:
+def read(file: Path, ours: Mapping[str, str] | None = None, *, is_allocated: bool = False) -> Trace:
     """Return a trace; ``ours`` names columns of a table for those of our own CSV.
 
+    With ``is_allocated`` a job of SWF has the processors that it got, not those that it asked for.
     Raises TraceError.
     """
     with opened(file) as text:
@@ -69,14 +60,26 @@ def read(file: Path, ours: Mapping[str, str] | None = None) -> Trace:
         if not first:
             raise TraceError(f"{file}: there is nothing in it; {_WHERE_TO_READ}")
         if first.startswith(";") or len(first.split()) == len(SWF_FIELDS):
-            return _swf(file, chain([(where, first)], lines))
-        names = columns(where, first)
-        if ours:
-            return _own(file, by_column(_renamed(where, names, ours), lines))
-        for _, known, make in _FORMATS:
-            if set(known) <= set(names):
-                return make(file, by_column(names, lines))
-        raise _no_format(where, names)
+            return _swf(file, chain([(where, first)], lines), is_allocated=is_allocated)
+        if is_allocated:
+            raise TraceError(f"{file}: --processors allocated is of the Standard Workload Format")
+        if first.lstrip().startswith("["):
+            return philly_json(file)
+        return _table(file, chain([(where, first)], lines), ours)
+
+
+def _table(file: Path, lines: Lines, ours: Mapping[str, str] | None) -> Trace:
+    """Return the trace of a table, told by its heading. Raises TraceError."""
+    where, first = next(lines)
+    if is_pai(first):
+        return pai(file, by_column(PAI_COLUMNS, chain([(where, first)], lines)))
+    names = columns(where, first)
+    if ours:
+        return _own(file, by_column(_renamed(where, names, ours), lines))
+    for _, known, make in _FORMATS:
+        if set(known) <= set(names):
+            return make(file, by_column(names, lines))
+    raise _no_format(where, names)
 
 
 def _renamed(where: str, names: tuple[str, ...], ours: Mapping[str, str]) -> tuple[str, ...]:
@@ -109,61 +112,6 @@ def _no_format(where: str, names: tuple[str, ...]) -> TraceError:
     return TraceError(f"{where}: no format has these columns: {more}; {_WHERE_TO_READ}")
 
 
-@dataclass(slots=True)
-class _Jobs:
-    """The jobs of a trace in order, and how many lines are none, by reason."""
-
-    ordered: tuple[Job, ...]
-    left_out: dict[str, int]
-
-
-def _jobs(file: Path, lines: Iterator[Line], job_of: Callable[[int, Line], Job | str]) -> _Jobs:
-    """Return the jobs of all lines; a line that is none says why. Raises TraceError."""
-    jobs: list[Job] = []
-    left_out: dict[str, int] = {}
-    names: set[str] = set()
-    for at, line in enumerate(lines):
-        job = job_of(at, line)
-        if isinstance(job, str):
-            left_out[job] = left_out.get(job, 0) + 1
-            continue
-        _judge(job, line.where)
-        if job.name in names:
-            raise TraceError(f"{line.where}: a second job {job.name!r}")
-        if len(jobs) == MAX_JOBS:
-            raise TraceError(f"{line.where}: at most {MAX_JOBS} jobs a trace")
-        names.add(job.name)
-        jobs.append(job)
-    if not jobs:
-        raise TraceError(f"{file}: there is no job in it")
-    ordered = in_order(jobs)
-    if ordered[-1].submitted_ns > MAX_SECONDS * NANOS_PER_SECOND:
-        raise TraceError(
-            f"{file}: {ordered[-1].name} is submitted more than {MAX_SECONDS} s after "
-            f"{ordered[0].name}, the first"
-        )
-    return _Jobs(ordered, left_out)
-
-
-def _trace(
-    file: Path, jobs: _Jobs, size_of: str, nodes: int = 0, capacity: Resource | None = None
-) -> Trace:
-    return Trace(file.name, jobs.ordered, size_of, nodes, capacity or {}, jobs.left_out)
-
-
-def _judge(job: Job, where: str) -> None:
-    if job.pods > MAX_PODS:
-        raise TraceError(f"{where}: at most {MAX_PODS} pods a job, found {job.pods}")
-    for kind, name in (("job", job.name), ("user", job.user)):
-        if len(name) > MAX_NAME or not name.isprintable():
-            raise TraceError(
-                f"{where}: a {kind} has a name of at most {MAX_NAME} printable characters, "
-                f"found {name[:MAX_NAME]!r}"
-            )
-    if not all(QUEUE.match(part) for part in job.queue.split(".")):
-        raise TraceError(f"{where}: {job.queue[:MAX_NAME]!r} is no name of a queue")
-
-
 # --- formats ------------------------------------------------------------------------------------
 
 
@@ -176,7 +124,7 @@ def _philly(file: Path, lines: Iterator[Line]) -> Trace:
         )
 
     capacity = {GPU: GPUS_A_NODE, PODS: PODS_A_NODE}
-    return _trace(file, _jobs(file, lines, job_of), GPU, PHILLY_NODES, capacity)
+    return trace_of(file, jobs_of_lines(file, lines, job_of), GPU, PHILLY_NODES, capacity)
 
 
 def _muri(file: Path, lines: Iterator[Line]) -> Trace:
@@ -187,7 +135,7 @@ def _muri(file: Path, lines: Iterator[Line]) -> Trace:
         return Job(f"job-{line.text('job_id')}", at_ns, run_ns, "jobs", "user", groups)
 
     capacity = {GPU: GPUS_A_NODE, PODS: PODS_A_NODE}
-    return _trace(file, _jobs(file, lines, job_of), GPU, MURI_NODES, capacity)
+    return trace_of(file, jobs_of_lines(file, lines, job_of), GPU, MURI_NODES, capacity)
 
 
 def _openb(file: Path, lines: Iterator[Line]) -> Trace:
@@ -210,7 +158,7 @@ def _openb(file: Path, lines: Iterator[Line]) -> Trace:
                 raise line.wrong("deletion_time", "a time that is not before creation_time")
         return Job(line.text("name"), at_ns, run_ns, "jobs", "user", ((1, pod),))
 
-    return _trace(file, _jobs(file, lines, job_of), GPU)
+    return trace_of(file, jobs_of_lines(file, lines, job_of), GPU)
 
 
 def read_nodes(file: Path) -> tuple[NodeRecord, ...]:
@@ -252,7 +200,7 @@ def _own(file: Path, lines: Iterator[Line]) -> Trace:
         if line.has("gpus"):
             groups = pods_of(line.count("gpus"), GPUS_A_NODE, GPU)
             if not groups:
-                return "asks for no GPU"
+                return NO_GPU
         elif not asked or not count:
             raise line.wrong("pods", "a pod that asks for something")
         return Job(
@@ -265,17 +213,20 @@ def _own(file: Path, lines: Iterator[Line]) -> Trace:
             line.seconds_ns("stated", "0"),
         )
 
-    jobs = _jobs(file, lines, job_of)
+    jobs = jobs_of_lines(file, lines, job_of)
     has_gpus = any(job.amount(GPU) for job in jobs.ordered)
-    return _trace(file, jobs, GPU if has_gpus else VCORE)
+    return trace_of(file, jobs, GPU if has_gpus else VCORE)
 
 
-def _swf(file: Path, lines: Lines) -> Trace:
+def _swf(file: Path, lines: Lines, *, is_allocated: bool) -> Trace:
     """Read the Standard Workload Format: 18 fields a line, ``;`` before what is said of it all.
 
-    A job's processors are ``Requested`` or else ``Allocated``; one that has neither, or no run
-    time, did not run and is left out. ``Requested Time`` is what its owner states.
+    A job's processors are ``Requested`` or else ``Allocated``, or the other way round; one that has
+    neither, or no run time, did not run and is left out. ``Requested Time`` is what its owner
+    states.
     """
+    processors = ("Requested Number of Processors", "Number of Allocated Processors")
+    first, other = processors[::-1] if is_allocated else processors
     said: dict[str, int] = {}
 
     def a_node() -> int:
@@ -283,13 +234,12 @@ def _swf(file: Path, lines: Lines) -> Trace:
         return max(1, said.get("MaxProcs", 0) // max(1, said.get("MaxNodes", MAX_SECONDS)))
 
     def job_of(_: int, line: Line) -> Job | str:
-        requested = line.known("Requested Number of Processors")
-        count = int(requested or line.known("Number of Allocated Processors") or 0)
+        count = int(line.known(first) or line.known(other) or 0)
         run_s = line.known("Run Time")
         if not count:
             return "asks for no processors"
         if run_s is None:
-            return "has no run time"
+            return NO_RUN_TIME
         queue, user = line.known("Queue Number"), line.known("User ID")
         return Job(
             f"job-{line.text('Job Number')}",
@@ -301,11 +251,11 @@ def _swf(file: Path, lines: Lines) -> Trace:
             round((line.known("Requested Time") or 0) * NANOS_PER_SECOND),
         )
 
-    jobs = _jobs(file, _swf_lines(lines, said), job_of)
+    jobs = jobs_of_lines(file, _swf_lines(lines, said), job_of)
     most = max(job.amount(VCORE) for job in jobs.ordered) // PROCESSOR
     nodes = -(-said.get("MaxProcs", most) // a_node())
     capacity = {VCORE: a_node() * PROCESSOR, PODS: PODS_A_NODE}
-    return _trace(file, jobs, VCORE, nodes, capacity)
+    return trace_of(file, jobs, VCORE, nodes, capacity)
 
 
 def _swf_lines(lines: Lines, said: dict[str, int]) -> Iterator[Line]:
@@ -330,6 +280,9 @@ def _swf_lines(lines: Lines, said: dict[str, int]) -> Iterator[Line]:
 
 _FORMATS: tuple[tuple[str, tuple[str, ...], Callable[[Path, Iterator[Line]], Trace]], ...] = (
     ("philly", ("timestamp", "duration", "num_gpus", "cluster"), _philly),
+    ("helios", ("job_id", "user", "vc", "gpu_num", "submit_time", "duration"), helios),
+    ("acme", ("job_id", "user", "type", "gpu_num", "submit_time", "duration"), acme),
+    ("pai", PAI_COLUMNS, pai),
     ("muri", ("job_id", "num_gpu", "submit_time", "duration"), _muri),
     ("openb", ("name", "cpu_milli", "memory_mib", "num_gpu", "gpu_milli"), _openb),
     ("the CSV of our own", ("submit", "run"), _own),

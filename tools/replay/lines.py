@@ -11,7 +11,7 @@ import re
 import zlib
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from datetime import UTC, datetime
+from datetime import datetime
 from io import TextIOWrapper
 from pathlib import Path
 from typing import TextIO
@@ -26,6 +26,7 @@ MAX_SECONDS = 3_000_000_000  # a time in a trace, some 95 years; a later one is 
 MAX_COUNT = 1000 * MAX_SECONDS  # a whole number in a trace, such as a time in ms; more is an error
 _GZIP = b"\x1f\x8b"
 NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
+_ZONE = re.compile(r"[+-][0-9]{2}:[0-9]{2}$")
 _SHOWN = 60  # characters of what was found
 
 
@@ -54,6 +55,10 @@ class Line:
     def has(self, name: str) -> bool:
         """Return whether there is such a column."""
         return name in self._cells
+
+    def is_set(self, name: str) -> bool:
+        """Return whether something stands in a column."""
+        return bool(self._cells.get(name, "").strip())
 
     def text(self, name: str, otherwise: str | None = None) -> str:
         """Return what stands there, or what is meant where nothing does."""
@@ -91,10 +96,11 @@ class Line:
         return round(self.number(name, otherwise) * NANOS_PER_SECOND)
 
     def moment_ns(self, name: str) -> int:
-        """Return a date with its time as nanoseconds of the epoch."""
+        """Return a date with its time as nanoseconds of the epoch; in UTC if it does not say."""
         text = self.text(name)
+        zone = _ZONE.search(text)
         try:
-            at = datetime.strptime(text, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
+            at = datetime.strptime(text if zone else f"{text}+00:00", "%Y-%m-%d %H:%M:%S%z")
         except ValueError:
             raise self.wrong(name, "a moment like 2017-10-09 07:01:55") from None
         return int(at.timestamp()) * NANOS_PER_SECOND

@@ -6,8 +6,10 @@ Rule 2: a job of one pod is an application with one ask. A job of several is a g
         first; when all have a place the real pods take it, and the job runs from then on.
         A gang that empty nodes could not hold is not submitted (``too_large.py``).
 Rule 3: who is evicted starts again, as a new application of a later submission; what ran is lost.
-Limit: a job waits for as long as the trace goes on: the placeholder timeout is MAX_DURATION_NS,
-        which is never reached: with jobs that would end later a replay is an error.
+Rule 4: where the setup has a placeholder timeout, a gang that has not got all its placeholders by
+        then gives them back: a soft one asks for its pods one by one, a hard one does not run.
+Limit: without one a job waits for as long as the trace goes on: the placeholder timeout is then
+        MAX_DURATION_NS, which is never reached: a replay with jobs that end later is an error.
 """
 
 from array import array
@@ -32,6 +34,7 @@ from shared.messages.interface import (
     NodeInfo,
     RemoveApplicationRequest,
     TerminationType,
+    UpdatedApplication,
     UpdateRequest,
     UpdateResponse,
     UserGroupInformation,
@@ -49,6 +52,7 @@ from shared.messages.protocol import (
 from shared.messages.what_if import Forecast, WhatIf
 from shared.model.names import RUN_SECONDS
 from shared.model.resources import add_into, multiply
+from shared.model.states import ApplicationState
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, NANOS_PER_SECOND
 from tools.replay.jobs import FOREVER_NS, Job, Trace, TraceError
 from tools.replay.setup import Setup
@@ -58,6 +62,7 @@ START_NS = 1_767_225_600 * NANOS_PER_SECOND  # 2026-01-01
 RM_ID = "replay"
 BATCH = 1_000  # nodes in one message
 NEVER_STARTED = "never started"
+TIMED_OUT = "its placeholders timed out, and it is hard"
 Watch = Callable[[int], None]  # told how many jobs have ended since last time
 
 
@@ -125,6 +130,7 @@ class Outcome:
     evictions: int = 0
     decisions: int = 0
     held_idle: int = 0  # what stood idle on the nodes held for the head gang, times ns
+    timed_out: int = 0  # gangs whose placeholders timed out
     waits_for: str = ""  # of the first job that never started, why, in the words of `muster why`
     forecasts: list[Forecasted] = field(default_factory=list)
 
@@ -141,7 +147,7 @@ class Replay:
         self.scheduler = Scheduler(RM_ID, parse_configuration, find_plugin, has_readers=False)
         self.runs = [Run(job, job.name) for job in trace.jobs]
         self.now_ns = 0
-        self.evictions = 0
+        self.evictions = self.timed_out = 0
         self.series = Series()
         self._watch = watch
         self._room = Room(setup.nodes)
@@ -188,7 +194,7 @@ class Replay:
         waits_for = self._why_waiting()
         return Outcome(
             self.trace, self.setup, self.runs, self.series, capacity, self.evictions, decisions,
-            self.scheduler.partition.held_idle.total, waits_for, self.forecasts,
+            self.scheduler.partition.held_idle.total, self.timed_out, waits_for, self.forecasts,
         )  # fmt: skip
 
     def _ask_about(self, came: list[Run]) -> None:
@@ -307,6 +313,8 @@ class Replay:
             self._bind(allocation, answer)
         for release in response.released_allocations:
             self._release(release, answer)
+        for updated in response.updated_applications:
+            self._time_out(updated, answer)
 
     # --- timers ---------------------------------------------------------------------------------
 
@@ -353,10 +361,14 @@ class Replay:
                 f"root.{job.queue}",
                 ugi=UserGroupInformation(job.user),
                 placeholder_ask=wanted,
-                placeholder_timeout_milli_seconds=MAX_DURATION_NS // NANOS_PER_MILLI,
+                placeholder_timeout_milli_seconds=self._timeout_ns() // NANOS_PER_MILLI,
+                gang_scheduling_style=self.setup.gang_style,
             )
         )
         request.asks += self._asks(run, is_placeholder=is_gang)
+
+    def _timeout_ns(self) -> int:
+        return self.setup.placeholder_timeout_s * NANOS_PER_SECOND or MAX_DURATION_NS
 
     def _asks(self, run: Run, *, is_placeholder: bool) -> Iterator[AllocationAsk]:
         job, prefix = run.job, "ph-" if is_placeholder else ""
@@ -435,6 +447,18 @@ class Replay:
             self._count(node, -amount)
         if release.termination_type is TerminationType.PREEMPTED_BY_SCHEDULER:
             self._begin_anew(run, answer)
+
+    def _time_out(self, updated: UpdatedApplication, answer: "_Request") -> None:
+        """Do what a gang does whose placeholders have timed out."""
+        run = self._of.get(updated.application_id)
+        if run is None or not run.is_waiting:
+            return
+        if updated.state == ApplicationState.RESUMING:
+            self.timed_out += 1
+            answer.asks += self._asks(run, is_placeholder=False)
+        elif updated.state in (ApplicationState.FAILING, ApplicationState.FAILED):
+            self.timed_out += 1
+            self._refuse(run.application_id, TIMED_OUT)
 
     def _begin_anew(self, run: Run, answer: "_Request") -> None:
         self.evictions += 1

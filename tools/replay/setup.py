@@ -1,7 +1,8 @@
 """What a trace is replayed on: nodes, queues, the scheduler's settings, each as a user states it.
 
 A file of `--compare` is a map with any of ``nodes`` (a number, or a file), ``capacity``, ``queues``
-(a file, or the configuration itself) and ``scheduler`` (settings by name).
+(a file, or the configuration itself), ``scheduler`` (settings by name), ``placeholderTimeout``
+(seconds; 0: none) and ``gangStyle`` (Soft or Hard).
 """
 
 import reprlib
@@ -22,6 +23,7 @@ from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.queue_file import queue_file
 from services.shim_adapter.records import NodeRecord
+from shared.messages.interface import GangSchedulingStyle
 from shared.model.names import QUEUE
 from shared.model.numbers import INT64_MAX
 from shared.model.scheduler_settings import named
@@ -29,12 +31,15 @@ from shared.queueconfig import QueueConfigError
 from tools.replay.formats import read_nodes
 from tools.replay.jobs import Trace, TraceError
 
+MAX_TIMEOUT_S = 366 * 86_400  # seconds of a replay's placeholder timeout; a longer one is an error
 _SHOWN = 60  # characters of a key
 _EXPECTED = {
     "nodes": "a number of nodes, or the name of their file",
     "capacity": "a list like cpu=64,nvidia.com/gpu=8",
     "queues": "the name of a file, or the configuration itself",
     "scheduler": "a map of settings",
+    "placeholderTimeout": "a number of seconds, 0: none",
+    "gangStyle": "Soft or Hard",
 }
 _KEYS = tuple(_EXPECTED)
 
@@ -51,6 +56,8 @@ class Setup:
     queues: str
     scheduler: Mapping[str, str]
     warnings: tuple[str, ...] = ()
+    placeholder_timeout_s: int = 0  # 0: none
+    gang_style: GangSchedulingStyle = GangSchedulingStyle.SOFT
 
 
 def setup_of(
@@ -61,6 +68,8 @@ def setup_of(
     capacity: str = "",
     queues: str = "",
     scheduler: Mapping[str, str] | None = None,
+    placeholder_timeout_s: int = 0,
+    gang_style: GangSchedulingStyle = GangSchedulingStyle.SOFT,
 ) -> Setup:
     """Return a setup; what is not stated is the trace's own. Raises TraceError."""
     text = queues or default_queues(trace)
@@ -85,7 +94,9 @@ def setup_of(
             f"{name}: the nodes have {in_all} of {trace.size_of} in all, at most {INT64_MAX}: "
             "fewer nodes, or a smaller capacity"
         )
-    return Setup(name, found, text, settings.stated, settings.warnings)
+    return Setup(
+        name, found, text, settings.stated, settings.warnings, placeholder_timeout_s, gang_style
+    )
 
 
 def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRecord, ...]:
@@ -93,7 +104,7 @@ def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRec
     if stated.removesuffix(".gz").endswith(".csv"):
         return read_nodes(Path(stated))
     try:
-        if (not stated or is_count) and not capacity and trace.capacity:
+        if (is_count or (trace.nodes and not stated)) and not capacity and trace.capacity:
             return alike(stated or str(trace.nodes), trace.capacity, {})
         if stated:
             return nodes_of(stated, capacity, 0, "")
@@ -125,7 +136,22 @@ def read_setup(trace: Trace, file: Path, name: str) -> Setup:
         capacity=_text_of(file, "capacity", document.get("capacity")),
         queues=_queues_of(file, document.get("queues")),
         scheduler=_settings_of(file, document.get("scheduler")),
+        placeholder_timeout_s=_timeout_of(file, document.get("placeholderTimeout", 0)),
+        gang_style=_style_of(file, document.get("gangStyle", GangSchedulingStyle.SOFT)),
     )
+
+
+def _timeout_of(file: Path, stated: object) -> int:
+    if not isinstance(stated, int) or not 0 <= stated <= MAX_TIMEOUT_S:
+        raise _wrong(file, "placeholderTimeout", _EXPECTED["placeholderTimeout"], stated)
+    return int(stated)
+
+
+def _style_of(file: Path, stated: object) -> GangSchedulingStyle:
+    try:
+        return GangSchedulingStyle(str(stated))
+    except ValueError:
+        raise _wrong(file, "gangStyle", _EXPECTED["gangStyle"], stated) from None
 
 
 def _nodes_of(file: Path, stated: object) -> str:

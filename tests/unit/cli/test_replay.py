@@ -167,7 +167,7 @@ def test_an_interval_is_that_of_student():
     ]  # fmt: skip
     (row,) = compared([seeds])
     assert row["mean wait s"] == {"mean": 12.0, "plusMinus": 4.969}  # 4.303 * 2 / sqrt(3)
-    assert row["gangs over 8 s"] is None
+    assert row["mean wait s of sizes over 8"] is None
 
 
 # --- formats ------------------------------------------------------------------------------------
@@ -615,6 +615,15 @@ def test_a_gang_that_can_never_fit_keeps_nobody_waiting_for_ever(muster, tmp_pat
         found = json.loads(result.out)
         assert (found["started"], found["leftOut"]) == (1, {"larger than the cluster": 1})
         assert "can never fit" in found["neverStartedFor"]
+
+
+def test_tables_of_setups_side_by_side_have_at_most_a_hundred_columns(muster, tmp_path):
+    jobs = "".join(f"{at},{30 + at},{1 + 2 * (at % 3)},8,q{at % 2}\n" for at in range(12))
+    file = written(tmp_path, f"submit,run,pods,gpu,queue\n{jobs}")
+    on = ("--nodes", "4", "--capacity", "nvidia.com/gpu=8")
+    for more in ((), ("--tune", "wide", "--seeds", "2"), ("--placeholder-timeout", "60")):
+        printed = muster("replay", str(file), *on, *more).out.splitlines()
+        assert max(len(line) for line in printed if "  " in line) <= 100
 
 
 def test_jain_s_index_and_each_queue_s_share():

@@ -13,7 +13,7 @@ from shared.model.units import NANOS_PER_SECOND
 from tests.table import each_row
 from tests.unit.cli.queues import EVICTING
 from tools.replay.comparison import compared, t95
-from tools.replay.curves import POINTS, course_of, curves_of
+from tools.replay.curves import MAX_GANGS, POINTS, course_of, curves_of
 from tools.replay.figures import figures_of
 from tools.replay.jobs import Job, Trace, in_order
 from tools.replay.page import axes
@@ -22,7 +22,8 @@ from tools.replay.run import Replay
 from tools.replay.setup import setup_of
 
 S = NANOS_PER_SECOND
-PICTURES = ("utilisation", "waiting", "bySize", "byQueue", "fragmentation", "slowdown", "evictions")
+PICTURES = ("utilisation", "waiting", "bySize", "byQueue", "fragmentation", "slowdown", "evictions",
+            "gangs")  # fmt: skip
 
 
 def replayed(name="setup", seeds=1, queues="", jobs=()):
@@ -186,6 +187,28 @@ def test_a_queue_that_is_not_drawn_is_said_and_stands_in_the_table():
     assert "q29" not in page.text("text")
 
 
+def test_the_widest_gangs_are_drawn_from_their_submission_to_their_end():
+    jobs = [(at, 10, 1 + at % 2, "a") for at in range(60)] + [(70, 10, 3, "a")]
+    found = replayed(jobs=jobs)
+    widest = found.curves.widest
+    assert (len(widest), widest[-1].name, widest[-1].size) == (MAX_GANGS, "j60", 24)
+    assert widest[-1].started_ns == widest[-1].ended_ns == -1
+    assert [gang.submitted_ns for gang in widest] == sorted(gang.submitted_ns for gang in widest)
+    page = Page(page_of([found], 0))
+    said = page.text("title")
+    assert "j60, setup: never starts" in said
+    first = widest[1]
+    wait_s = (first.started_ns - first.submitted_ns) // S
+    assert f"{first.name}, setup: waits {axes.duration(wait_s)}" in said
+    assert len([line for line in page.all("line") if line["class"] == "bar"]) == MAX_GANGS - 1
+
+
+def test_every_axis_has_its_unit():
+    jobs = [(0, 1_000, 1, "a"), (0, 1_000, 1, "a"), (1, 10, 1, "a")]
+    marks = set(Page(page_of([replayed(jobs=jobs)], 0)).text("text"))
+    assert {"100 %", "10x", "10 min"} <= marks
+
+
 def test_several_setups_are_drawn_side_by_side_with_their_intervals():
     setups = [replayed("one", seeds=3), replayed("two", seeds=3, queues=EVICTING)]
     page = Page(page_of(setups, 30))
@@ -237,7 +260,7 @@ def test_a_difference_is_that_of_each_seed_and_so_is_its_interval():
     assert rows[1]["difference"]["mean wait s"] == {"mean": 2.0, "plusMinus": 2.484}
     assert rows[1]["mean wait s"]["plusMinus"] > 1000
     assert rows[1]["bySize"]["8"] == rows[1]["mean wait s"]
-    assert rows[1]["difference"]["gangs over 8 s"] is None
+    assert rows[1]["difference"]["mean wait s of sizes over 8"] is None
 
 
 @each_row(

@@ -49,10 +49,14 @@ def waits(most: float) -> Axis:
 
 
 def ratios(most: float) -> Axis:
-    """Return a logarithmic axis from 1 on."""
+    """Return a logarithmic axis of factors from 1 on."""
     top = log10(max(most, 10))
     powers = [10**at for at in range(floor(top) + 1)]
-    return _logarithmic(lambda value: 100 * log10(max(value, 1)) / top, powers, "{:,}".format)
+    return _logarithmic(lambda value: 100 * log10(max(value, 1)) / top, powers, _factor)
+
+
+def _factor(value: int) -> str:
+    return f"{value:,}x" if value > 1 else "1"
 
 
 def _logarithmic(

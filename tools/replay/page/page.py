@@ -1,4 +1,4 @@
-"""What stands on a replay's page: the figures, six pictures with their tables, how to read them.
+"""What stands on a replay's page: the figures, the pictures with their tables, how to read them.
 
 Limits: what is drawn over time has curves.POINTS points; MAX_ROWS queues have a row of marks, those
 with the most jobs, and MAX_TABLE a row in the table. So the page of any trace is below 2 MB.
@@ -22,9 +22,9 @@ from tools.replay.comparison import (
     over_seeds,
     text_of,
 )
-from tools.replay.curves import POINTS, Course, Curves
+from tools.replay.curves import POINTS, Course, Curves, Gang
 from tools.replay.figures import Figures, left_out
-from tools.replay.page.axes import amounts, ratios, times, waits
+from tools.replay.page.axes import amounts, duration, ratios, times, waits
 from tools.replay.page.markup import Child, Element, document, el, short
 from tools.replay.page.plots import Line, Mark, key_of, lines, rows
 from tools.replay.setup import Setup
@@ -152,7 +152,7 @@ def _pictures(replays: Sequence[Replayed]) -> list[Element]:
     queues = _busiest_queues(replays)
     pictures = [
         _over_time(replays, "utilisation", "Utilisation, %", f"Of all {unit}, those in use.",
-                   lambda c: _percent(c.used, c.capacity)),
+                   lambda c: _percent(c.used, c.capacity), " %"),
         _over_time(replays, "waiting", "Jobs waiting", "Submitted, and without a place as yet.",
                    lambda c: c.waiting.means()),
         _waits(replays, "bySize", f"Wait by size in {unit}",
@@ -160,10 +160,71 @@ def _pictures(replays: Sequence[Replayed]) -> list[Element]:
         _waits(replays, "byQueue", "Wait by queue", _queues_said(len(queues)), queues),
         _over_time(replays, "fragmentation", "Fragmentation, %",
                    f"Of all {unit}, those free on nodes partly in use.",
-                   lambda c: _percent(c.broken, c.capacity)),
+                   lambda c: _percent(c.broken, c.capacity), " %"),
         _slowdown(replays),
     ]  # fmt: skip
-    return [*pictures, _evictions(replays)]
+    return [*pictures, _evictions(replays), *_gangs(replays)]
+
+
+def _gangs(replays: Sequence[Replayed]) -> list[Element]:
+    """Return a Gantt chart of the widest gangs; [] where there is no gang."""
+    first = replays[0].curves.widest
+    if not first:
+        return []
+    ends = [
+        max(gang.ended_ns, gang.started_ns, gang.submitted_ns)
+        for replayed in replays
+        for gang in replayed.curves.widest
+    ]
+    end_ns = max(*ends, NANOS_PER_SECOND)
+    drawn = [
+        (
+            gang.name,
+            [_gang_mark(at, r, r.curves.widest[row], end_ns) for at, r in enumerate(replays)],
+        )
+        for row, gang in enumerate(first)
+    ]
+    spoken = "; ".join(mark.said for _, marks in drawn for mark in marks)
+    title = "The widest gang" if len(first) == 1 else f"The {len(first)} widest gangs"
+    said = "Thin: it waits. Mark: its first start. Thick: until it has ended."
+    picture = rows("gangs", title, spoken, times(end_ns / NANOS_PER_SECOND), drawn)
+    heads = ["gang", "size"] + [
+        f"{replayed.name}: {word}" if len(replays) > 1 else word
+        for replayed in replays
+        for word in ("submitted", "wait", "ended")
+    ]
+    unit = _divisor(replays[0])
+    cells = [
+        [
+            gang.name,
+            f"{gang.size / unit:,.10g}",
+            *(text for r in replays for text in _gang_cells(r.curves.widest[row])),
+        ]
+        for row, gang in enumerate(first)
+    ]
+    return [_figure(title, said, replays, picture, _table(title, heads, cells))]
+
+
+def _divisor(replayed: Replayed) -> int:
+    """Return how many of what sizes are counted in are one of the unit that is shown."""
+    shown = replayed.seeds[0]["capacity"]
+    return round(replayed.curves.capacity / shown) if shown else 1
+
+
+def _gang_mark(setup: int, replayed: Replayed, gang: Gang, end_ns: int) -> Mark:
+    came, start, end = (
+        (at if at >= 0 else end_ns) / NANOS_PER_SECOND
+        for at in (gang.submitted_ns, gang.started_ns, gang.ended_ns)
+    )
+    waited = f"waits {duration(start - came)}" if gang.started_ns >= 0 else "never starts"
+    said = f"{gang.name}, {replayed.name}: {waited}"
+    return Mark(setup, start, (came, start), said, (start, end) if gang.started_ns >= 0 else None)
+
+
+def _gang_cells(gang: Gang) -> list[str]:
+    waited_ns = gang.started_ns - gang.submitted_ns
+    moments = (gang.submitted_ns, waited_ns if gang.started_ns >= 0 else -1, gang.ended_ns)
+    return [str(timedelta(seconds=at // NANOS_PER_SECOND)) if at >= 0 else "-" for at in moments]
 
 
 def _evictions(replays: Sequence[Replayed]) -> Element:
@@ -195,7 +256,7 @@ def _figure(
 
 def _over_time(
     replays: Sequence[Replayed], name: str, title: str, said: str,
-    values_of: Callable[[Curves], list[float]],
+    values_of: Callable[[Curves], list[float]], unit: str = "",
 ) -> Element:  # fmt: skip
     """Return a figure of what was so over time; all setups in parts of one length."""
     step_ns = max(replayed.curves.used.step_ns for replayed in replays)
@@ -211,7 +272,7 @@ def _over_time(
         f"{replayed.name}: from {min(values):,.1f} to {max(values):,.1f}, at last {values[-1]:,.1f}"
         for replayed, values in zip(replays, found, strict=True)
     )
-    y = amounts(100 if name == "utilisation" else max(map(max, found)))
+    y = amounts(100 if name == "utilisation" else max(map(max, found)), unit)
     last = (curves[0].submitted_ns / NANOS_PER_SECOND, "last submission")
     picture = lines(name, title, spoken, times(max(ends)), y, drawn, last)
     cells = [
@@ -240,7 +301,7 @@ def _slowdown(replays: Sequence[Replayed]) -> Element:
         Line(at, [(value, float(percent)) for percent, value in enumerate(values)])
         for at, values in enumerate(slow)
     ]
-    picture = lines("slowdown", title, spoken, x, amounts(100), drawn)
+    picture = lines("slowdown", title, spoken, x, amounts(100, " %"), drawn)
     cells = [
         [f"{percent} %", *(f"{values[percent]:,.2f}" if values else "-" for values in slow)]
         for percent in range(101)

@@ -36,12 +36,16 @@ class Line:
 
 @dataclass(frozen=True, slots=True)
 class Mark:
-    """A mark of a setup in a row, the span beside it (None: there is none), and what it says."""
+    """A mark of a setup in a row, the span beside it (None: there is none), and what it says.
+
+    ``bar`` is a part of the span that is drawn thick.
+    """
 
     setup: int
     value: float
     span: tuple[float, float] | None
     said: str
+    bar: tuple[float, float] | None = None
 
 
 def lines(
@@ -117,6 +121,9 @@ def _marked(x: Axis, y: int, mark: Mark) -> Element:
     if mark.span is not None:
         low, high = (f"{x.place(value):.2f}%" for value in mark.span)
         group.append(el("line", class_="span", x1=low, x2=high, y1=y, y2=y))
+    if mark.bar is not None:
+        low, high = (f"{x.place(value):.2f}%" for value in mark.bar)
+        group.append(el("line", class_="bar", x1=low, x2=high, y1=y, y2=y))
     at = f"{x.place(mark.value):.2f}%"
     group.append(el("svg", shape_of(mark.setup), x=at, y=y))
     return group
