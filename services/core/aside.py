@@ -5,7 +5,8 @@ Rule 1: the copy is made by ``fork``: it has everything as it is at that moment,
 Rule 2: it closes at once every file and connection that it inherited, but its pipe: else the broker
         would take a core that died for alive for as long as its copy lives. It hears no signal,
         starts no thread, yields to the process (``NICE``), and is the first to go where memory
-        runs out.
+        runs out. It is not made where its container has no room for all that it may write to: a
+        container that runs out of memory may be killed as a whole.
 Rule 3: it ends with its answer, after MOST_SECONDS, or when it is stopped; what it did is gone.
 """
 
@@ -27,6 +28,8 @@ NICE = 5  # so much more than the process: where they share a core it goes on fi
 MOST_SECONDS = 15  # seconds that a copy of the core lives; then it ends without an answer
 CAN_COPY = hasattr(os, "fork")
 ENDED = "the process that worked it out ended without an answer: the core's log may say why"
+_CGROUP = Path("/sys/fs/cgroup")  # of the container, where there is one
+_MIB = 2**20
 _PIECE = 1 << 16
 _FIRST_FILE = 3  # after standard input, output and error
 
@@ -42,6 +45,8 @@ class Copy:
     def start(self, work: Callable[[], Forecast]) -> str:
         """Have a copy work something out; return why it cannot be, or ""."""
         self.stop()
+        if why := _lacks_memory():
+            return why
         reads, writes = os.pipe()
         try:
             with (
@@ -92,6 +97,24 @@ class Copy:
 
     def __del__(self) -> None:
         self.stop()
+
+
+def _lacks_memory() -> str:
+    """Return that the container has no room for a copy of the process, "" where it has."""
+    try:
+        most = (_CGROUP / "memory.max").read_text().strip()
+        used = (_CGROUP / "memory.stat").read_text().split()
+        pages = Path("/proc/self/statm").read_text().split()[1]
+    except OSError:
+        return ""
+    if not most.isdigit() or "anon" not in used:
+        return ""
+    anon, own = int(used[used.index("anon") + 1]), int(pages) * os.sysconf("SC_PAGE_SIZE")
+    if anon + own <= int(most):
+        return ""
+    used_of = f"{anon // _MIB} of {int(most) // _MIB} MiB in use"
+    more = f"a copy of it may need {own // _MIB} more"
+    return f"there is no memory to answer: the core has {used_of}, and {more}"
 
 
 def _work(pipe: int, work: Callable[[], Forecast]) -> NoReturn:

@@ -1,8 +1,9 @@
 """How long a what-if takes, and how long others wait for it: ``make bench-what-if``.
 
 A cluster of nodes with ten pods each, in twenty queues, and as many gangs that wait as there are
-tens of nodes. Per question: CPU milliseconds of the batch that answers it, which is what whoever
-comes behind it waits for, and of the next ask, beside those of an ask that nobody asked before.
+tens of nodes. Per question: CPU milliseconds of the batch that answers it, which is what a copy of
+the process works (``services/core/aside.py``), and of the next ask, beside those of an ask that
+nobody asked before. What decisions wait for is the copy's making, in a row of its own.
 Each at growing sizes, with the growth.
 """
 
@@ -11,9 +12,10 @@ import gc
 import time
 from statistics import median
 
+from services.core.aside import Copy
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import AddApplicationRequest, AllocationAsk, NodeAction, NodeInfo
-from shared.messages.what_if import WhatIf
+from shared.messages.what_if import Forecast, WhatIf
 from shared.model.names import RUN_SECONDS
 from shared.model.resources import multiply
 from tests.builders import Core, config_of
@@ -101,6 +103,16 @@ def one_ask(core: Core, number: int) -> float:
     return 1000 * (time.process_time() - start)
 
 
+def copied() -> float:
+    """Return the CPU milliseconds that making a copy of this process takes it."""
+    copy = Copy()
+    start = time.process_time()
+    copy.start(lambda: Forecast(done=True))
+    took = 1000 * (time.process_time() - start)
+    copy.stop()
+    return took
+
+
 def measured(core: Core, question: WhatIf, placed: int) -> tuple[float, float]:
     """Return what a question takes, and the ask behind it, as medians."""
     took, behind = [], []
@@ -131,6 +143,8 @@ def main() -> None:
         gc.collect()
         alone = median(one_ask(core, next(_numbers)) for _ in range(3 * ROUNDS))
         rows.setdefault("an ask alone", []).append((alone, alone))
+        making = median(copied() for _ in range(ROUNDS))
+        rows.setdefault("a copy is made", []).append((making, alone))
         for name, (question, placed) in questions(nodes).items():
             rows.setdefault(name, []).append(measured(core, question, placed))
     head = "".join(f"{size:>9}{'next ask':>10}" for size in sizes)

@@ -161,24 +161,9 @@ def replay(
         raise typer.BadParameter("--resample is about seeds: --seeds 2 or more was expected")
     others = () if compare is None else (compare, *(more or ()))
     wanted = Wanted(
-        trace,
-        nodes,
-        capacity,
-        queues,
-        _settings(scheduler),
-        others,
-        jobs,
-        seeds,
-        spread,
-        html,
-        snapshot,
-        jobs_out,
-        _columns(columns),
-        forecasts,
-        tune.value if tune is not None else "",
-        processors is Processors.ALLOCATED,
-        placeholder_timeout,
-        GangSchedulingStyle(gang_style.value),
+        trace, nodes, capacity, queues, _settings(scheduler), others, jobs, seeds, spread, html,
+        snapshot, jobs_out, _columns(columns), forecasts, tune.value if tune is not None else "",
+        processors is Processors.ALLOCATED, placeholder_timeout, GangSchedulingStyle(gang_style),
         resample is not None,
-    )
+    )  # fmt: skip
     raise typer.Exit(run(wanted, output))

@@ -626,6 +626,18 @@ def test_tables_of_setups_side_by_side_have_at_most_a_hundred_columns(muster, tm
         assert max(len(line) for line in printed if "  " in line) <= 100
 
 
+def test_forecasts_of_a_replay_are_compared_with_what_came(muster, tmp_path):
+    jobs = "".join(f"{at},100,1,8,100\n" for at in range(3))
+    file = written(tmp_path, f"submit,run,pods,gpu,stated\n{jobs}")
+    on = ("--nodes", "1", "--capacity", "nvidia.com/gpu=8", "--forecasts", "1")
+    printed = muster("replay", str(file), *on).out
+    assert (
+        "forecasts: 2 of 2 were told a start; median error 0.0 % of the wait; 100.0 % started by the "
+        "time told for nine of ten"
+    ) in printed
+    assert json.loads(muster("replay", str(file), *on, "-o", "json").out)["forecasts"]["asked"] == 2
+
+
 def test_jain_s_index_and_each_queue_s_share():
     found = figures_of(
         replayed(trace_of((0, 10, 1, 8, "a"), (0, 10, 1, 8, "b"), (40, 1, 1, 8)))[0], 0

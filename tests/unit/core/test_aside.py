@@ -144,6 +144,20 @@ def test_a_copy_that_is_given_up_is_gone():
         os.kill(pid, 0)
 
 
+def test_a_question_is_refused_where_the_container_has_no_room_for_a_copy(monkeypatch, tmp_path):
+    monkeypatch.setattr(aside, "_CGROUP", tmp_path)
+    core = one_waits(questions=Questions(Copy()))
+    (tmp_path / "memory.stat").write_text("anon 1048576\nfile 9\n")
+    (tmp_path / "memory.max").write_text("2097152\n")
+    (answer,) = ask(core, add_nodes=1)
+    assert answer.message.startswith("there is no memory to answer: the core has 1 of 2 MiB in use")
+    for limit in ("max\n", f"{2**50}\n"):
+        (tmp_path / "memory.max").write_text(limit)
+        assert ask(core, add_nodes=1) == []
+        while not tick(core):
+            time.sleep(0.001)
+
+
 def test_a_question_is_refused_where_no_process_can_be_started(monkeypatch):
     def fork():
         raise BlockingIOError(11, "Resource temporarily unavailable")

@@ -410,7 +410,9 @@ def test_when_by_stated_times_is_as_stated_until_others_used_less_of_theirs():
     core = busy(600)
     waits(core)
     assert asked_when(core) == ((600, 600, 0), "")
-    assert asked_when(history(60, 60, 60, 60, stated=600)) == ((600, 600, 0), "")
+    assert asked_when(history(*[60] * 16, stated=600)) == ((600, 600, 0), "")
+    (start, latest, _), _ = asked_when(history(60, 60, stated=600))  # few: it may take all of it
+    assert 600 <= start <= latest == 6_000
 
 
 def test_a_gang_that_gives_up_before_it_has_a_place_has_no_start():

@@ -9,14 +9,18 @@ Rule 2: what states nothing is predicted to run for the mean of the last two of 
         Where nodes are held for a gang, what is of a kind that nobody has run yet is guessed: as
         the last two of the same queue and user, else of the queue, else of all.
 Rule 3: what has outlived what was stated or predicted ends at now + max(60 s, its age).
-Rule 4: a forecast draws how long pods run: one of the last KEPT that ran longer than the pod has,
-        of the narrowest kind of which ENOUGH have run. Of what states a run time it is the share of
-        it that others used, and never more than is stated.
+Rule 4: a forecast draws how long pods run: one of the last KEPT of the kind that ran longer than
+        the pod has. Of what states a run time it is the share of it that others used, and never
+        more than is stated. Little is known of a kind of which few have run: n of one weigh n to
+        PRIOR against the next wider one, and the widest against what is stated. Of a user's pods
+        half run as the draw has it for the user, as their errors go together.
 Limit: MAX_KEYS kinds are remembered; of more, the one that ended longest ago is forgotten.
 """
 
+from bisect import bisect_right
 from collections.abc import Mapping
 from functools import lru_cache
+from itertools import accumulate
 from zlib import crc32
 
 from services.core.scheduler.model.rows import Application
@@ -29,10 +33,11 @@ MAX_KEYS = 10_000  # kinds of pods of which run times are remembered; the oldest
 LEAST_NS = seconds(60)
 NEVER_NS = 2**62  # an end of which nothing is known
 KEPT = 16  # of each kind the last so many run times are remembered
-ENOUGH = 3  # of a kind as many have run, else a wider kind is drawn from
+PRIOR = 4  # as many of a kind weigh as much as all wider kinds
 _WHOLE = 1_000_000  # parts of a stated run time; numbers that are drawn are below it
 _MIXES = 0x9E3779B1  # an odd number that spreads a checksum over all its bits
 Key = tuple[object, ...]
+_Mixed = tuple[tuple[int, ...], tuple[int, ...]]  # values in order, and the weights up to each
 _said = lru_cache(MAX_KEYS)(parse_uint64)  # read again of every pod on a node whenever one ends
 
 
@@ -57,6 +62,7 @@ class RunTimes:
     def __init__(self) -> None:
         self._last: dict[Key, tuple[tuple[str, int], ...]] = {}
         self._shares: dict[Key, tuple[tuple[str, int], ...]] = {}
+        self._mixed: dict[tuple[bool, tuple[Key, ...]], _Mixed] = {}  # until another has ended
         self.learns = True  # not while pods only end in a forecast
 
     def ended(
@@ -67,6 +73,7 @@ class RunTimes:
         ``stated`` is for how long it said that it would run, in nanoseconds; 0: nothing.
         """
         if self.learns:
+            self._mixed.clear()
             keys = _keys(application, pod)
             _remember(self._last, keys, application.id, run_ns)
             if stated:
@@ -86,18 +93,21 @@ class RunTimes:
         for no longer than it has nothing follows: then it runs on for as long as it did, at the
         median.
         """
-        table, unit = (self._shares, stated) if stated else (self._last, _WHOLE)
-        found: tuple[tuple[str, int], ...] = ()
-        for key in _keys(application, pod):
-            found = table.get(key, ())
-            if len(found) >= ENOUGH:
-                break
-        if not found:
+        keys, unit = _keys(application, pod), stated or _WHOLE
+        mixed = self._mixed.get((bool(stated), keys))
+        if mixed is None:
+            if len(self._mixed) >= MAX_KEYS:
+                self._mixed.clear()
+            mixed = _mixture(self._shares if stated else self._last, keys, is_share=bool(stated))
+            self._mixed[bool(stated), keys] = mixed
+        values, weights = mixed
+        if len(values) <= bool(stated):  # nobody of any kind has run
             return stated
-        runs = sorted(run * unit // _WHOLE for _, run in found)
-        longer = [run for run in runs if run > ran_ns]
-        if longer:
-            drawn = longer[chance * len(longer) // _WHOLE]
+        first = bisect_right(values, ran_ns * _WHOLE // unit)
+        before = weights[first - 1] if first else 0
+        if first < len(values):
+            at = before + chance * (weights[-1] - before) // _WHOLE
+            drawn = values[bisect_right(weights, at)] * unit // _WHOLE
         else:
             drawn = max(ran_ns, LEAST_NS) * _WHOLE // (_WHOLE - chance)
         return min(drawn, stated) if stated > ran_ns else drawn
@@ -129,9 +139,38 @@ def _remember(
         table[key] = last
 
 
-def chance_of(name: str, draw: int) -> int:
-    """Return a number from 0 to below a million, drawn for a name: the same for the same draw."""
-    return (crc32(f"{draw}/{name}".encode()) * _MIXES % 2**32) * _WHOLE // 2**32
+def _mixture(
+    table: Mapping[Key, tuple[tuple[str, int], ...]], keys: tuple[Key, ...], *, is_share: bool
+) -> _Mixed:
+    """Return what has run of all kinds, weighed (rule 4); with shares, the whole of it as well."""
+    found: list[tuple[int, int]] = []
+    left = _WHOLE * _WHOLE
+    for key in keys:
+        last = table.get(key, ())
+        if last:
+            weight = left // (len(last) + PRIOR)
+            found += [(value, weight) for _, value in last]
+            left -= weight * len(last)
+    if is_share:
+        found.append((_WHOLE, left))
+    found.sort()
+    return tuple(value for value, _ in found), tuple(accumulate(weight for _, weight in found))
+
+
+def chance_of(application: Application, key: str, draw: int) -> int:
+    """Return a number from 0 to below a million, drawn for a pod: the same for the same draw.
+
+    The pods of a gang have the same; half of a user's applications have the user's (rule 4).
+    """
+    name = application.id if application.is_gang else key
+    own = _drawn(f"{draw}/{name}")
+    if own % 2:
+        return own
+    return _drawn(f"{draw}/{application.queue.path}/{application.request.ugi.user}")
+
+
+def _drawn(name: str) -> int:
+    return (crc32(name.encode()) * _MIXES % 2**32) * _WHOLE // 2**32
 
 
 def _keys(application: Application, pod: Mapping[str, int]) -> tuple[Key, ...]:

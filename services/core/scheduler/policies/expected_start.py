@@ -162,7 +162,8 @@ class _Draw:
     def _pass_to_next(self) -> int:
         """Let it be the next moment, and end and fire all that is due then; return how much."""
         partition, ends = self.partition, self._ends
-        at_ns, gone = min(item.at_ns for item in (*ends[:1], *self._timeouts[:1])), 0
+        heads = [end.at_ns for end in ends[:1]] + [due.at_ns for due in self._timeouts[:1]]
+        at_ns, gone = min(heads), 0
         if at_ns > partition.now_ns:
             partition.pass_time(at_ns)
             patience.update(partition)
@@ -231,7 +232,7 @@ class _Draw:
         since_ns = application.placed_ns.get(key, now_ns)
         timeout_ms = allocation.exec_timeout_milli_seconds
         stated = stated_ns(application, allocation.allocation_tags, timeout_ms, since_ns)
-        chance = chance_of(application.id if application.is_gang else key, self._number)
+        chance = chance_of(application, key, self._number)
         times, pod = self.partition.run_times, allocation.resource_per_alloc
         runs_ns = times.drawn_ns(application, pod, now_ns - since_ns, stated, chance)
         self.is_by_chance |= runs_ns != stated
