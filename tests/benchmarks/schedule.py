@@ -255,7 +255,7 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "log of people who repeat, 32 processors": _log(repeated, 32, 5, *WAYS),
     "log of people who repeat, 64 processors": _log(repeated, 64, 5, "stated", "shortest first"),
     "KTH-SP2, 10,000 jobs, muster": _kth(MUSTER),
-    "KTH-SP2, forecasts": _forecasts(400, 6),
+    "KTH-SP2, forecasts": _forecasts(900, 7),
     "GPU month rich in gangs, muster": _month(5),
     "gangs that wait, cost": _waiting((100, 400, 1_600)),
     "philly 75 nodes, muster": _philly(75, MUSTER),

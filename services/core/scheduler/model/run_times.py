@@ -33,8 +33,10 @@ MAX_KEYS = 10_000  # kinds of pods of which run times are remembered; the oldest
 LEAST_NS = seconds(60)
 NEVER_NS = 2**62  # an end of which nothing is known
 KEPT = 16  # of each kind the last so many run times are remembered
-PRIOR = 4  # as many of a kind weigh as much as all wider kinds
+PRIOR = 16  # as many of a kind weigh as much as all wider kinds
 _WHOLE = 1_000_000  # parts of a stated run time; numbers that are drawn are below it
+STRATA = 15  # draws that are spread over all there is, for each pod in an order of its own
+_STRIDES = (1, 2, 4, 7, 8, 11, 13, 14)  # that have no factor in common with STRATA
 _MIXES = 0x9E3779B1  # an odd number that spreads a checksum over all its bits
 Key = tuple[object, ...]
 _Mixed = tuple[tuple[int, ...], tuple[int, ...]]  # values in order, and the weights up to each
@@ -160,17 +162,22 @@ def _mixture(
 def chance_of(application: Application, key: str, draw: int) -> int:
     """Return a number from 0 to below a million, drawn for a pod: the same for the same draw.
 
-    The pods of a gang have the same; half of a user's applications have the user's (rule 4).
+    The pods of a gang have the same; half of a user's applications have the user's (rule 4). Of
+    STRATA draws in a row each falls into another part of what there is (a Latin hypercube).
     """
     name = application.id if application.is_gang else key
-    own = _drawn(f"{draw}/{name}")
-    if own % 2:
-        return own
-    return _drawn(f"{draw}/{application.queue.path}/{application.request.ugi.user}")
+    mixed = _mixed_bits(name)
+    if mixed & 1:
+        name = f"{application.queue.path}/{application.request.ugi.user}"
+        mixed = _mixed_bits(name)
+    stride = _STRIDES[(mixed >> 1) % len(_STRIDES)]
+    stratum = ((mixed >> 8) + stride * draw) % STRATA
+    within = _mixed_bits(f"{draw}/{name}") * _WHOLE // 2**32
+    return (stratum * _WHOLE + within) // STRATA
 
 
-def _drawn(name: str) -> int:
-    return (crc32(name.encode()) * _MIXES % 2**32) * _WHOLE // 2**32
+def _mixed_bits(name: str) -> int:
+    return crc32(name.encode()) * _MIXES % 2**32
 
 
 def _keys(application: Application, pod: Mapping[str, int]) -> tuple[Key, ...]:

@@ -25,7 +25,7 @@ from heapq import heappop, heappush, nsmallest
 from services.core.scheduler.actions import patience
 from services.core.scheduler.intake import updates
 from services.core.scheduler.model.rows import Application
-from services.core.scheduler.model.run_times import NEVER_NS, chance_of, stated_ns
+from services.core.scheduler.model.run_times import NEVER_NS, STRATA, chance_of, stated_ns
 from services.core.scheduler.policies import firing
 from services.core.scheduler.statement.journal import (
     Allocated,
@@ -40,7 +40,7 @@ from shared.messages.interface import Allocation, AllocationRelease, Termination
 from shared.messages.protocol import TimerFired, TimerKind, TimerSet
 
 MAX_ENDS = 1_000  # pods whose ends an expected start may wait for; there is none, and it says so
-DRAWS = 15  # of run times, for one expected start
+DRAWS = STRATA  # of run times, for one expected start
 LEAST_DRAWS = 3
 MAX_PODS_DRAWN = 100_000  # pods that run, in all draws together; more: fewer draws
 _LATEST_PERCENT = 90
