@@ -16,9 +16,12 @@ VOLCANO = ("scheduling.volcano.sh/v1beta1", "podgroups", "PodGroup")
 OF_1_35 = ("scheduling.k8s.io/v1alpha1", "workloads", "Workload")
 OF_1_36 = ("scheduling.k8s.io/v1alpha2", "podgroups", "PodGroup")
 OF_1_37 = ("scheduling.k8s.io/v1beta1", "podgroups", "PodGroup")
+ALPHA_OF_1_37 = ("scheduling.k8s.io/v1alpha3", "podgroups", "PodGroup")
+COMPOSITE = ("scheduling.k8s.io/v1alpha3", "compositepodgroups", "CompositePodGroup")
 DEFINITIONS = "/apis/apiextensions.k8s.io/v1/customresourcedefinitions"
 CORE = "podgroups.scheduling.k8s.io"
 WORKLOADS = "workloads.scheduling.k8s.io"
+COMPOSITES = "compositepodgroups.scheduling.k8s.io"
 MAX_PARTS = 8
 _INT32 = range(-(2**31), 2**31)
 _NUMBERS = {
@@ -55,7 +58,7 @@ def definition(path: str, plural: str, kind: str) -> Object:
 
 def prune(served: Served, pod: Object) -> None:
     """Drop the fields of a pod whose feature is off."""
-    if OF_1_36[0] not in served and OF_1_37[0] not in served:
+    if not {OF_1_36[0], OF_1_37[0], ALPHA_OF_1_37[0]} & {*served}:
         pod["spec"].pop("schedulingGroup", None)
     if OF_1_35[0] not in served:
         pod["spec"].pop("workloadRef", None)
@@ -71,12 +74,16 @@ def check(resource: str, obj: Object, before: Object | None = None) -> None:
     for name in _NUMBERS.get(resource, ()):
         if name in spec and (type(spec[name]) is not int or spec[name] not in _INT32):
             raise _invalid(obj, f"spec.{name}", "must be of type integer")
-    if resource == CORE:
-        _check_policy(obj, spec.get("schedulingPolicy"), "spec.schedulingPolicy")
-    if resource == WORKLOADS:
-        _check_parts(obj, spec.get("podGroups") or [])
-    if resource in (CORE, WORKLOADS) and before is not None and spec != before.get("spec"):
+    if resource in _CORE:
+        _CORE[resource](obj, spec)
+    if resource in _CORE and before is not None and _kept(spec) != _kept(before.get("spec") or {}):
         raise _invalid(obj, "spec", "field is immutable")
+
+
+def _kept(spec: Object) -> Object:
+    """Return a spec without what may be changed: how many must start at once, not whether any must."""
+    policy = spec.get("schedulingPolicy") or {}
+    return {**spec, "schedulingPolicy": sorted(policy)}
 
 
 def check_patch(resource: str, how: str) -> None:
@@ -88,26 +95,40 @@ def check_patch(resource: str, how: str) -> None:
 
 def reset_status(resource: str, obj: Object) -> None:
     """Drop a status that comes with a new object: it is written by itself."""
-    if resource in (*_NUMBERS, CORE):
+    if resource in (*_NUMBERS, CORE, COMPOSITES):
         obj.pop("status", None)
 
 
-def _check_parts(obj: Object, parts: list[Object]) -> None:
+def _check_group(obj: Object, spec: Object) -> None:
+    _check_policy(obj, spec.get("schedulingPolicy"), "spec.schedulingPolicy")
+
+
+def _check_composite(obj: Object, spec: Object) -> None:
+    _check_policy(obj, spec.get("schedulingPolicy"), "spec.schedulingPolicy", "minGroupCount")
+    if not spec.get("workloadRef"):
+        raise _invalid(obj, "spec.workloadRef", "Required value")
+
+
+def _check_parts(obj: Object, spec: Object) -> None:
+    parts = spec.get("podGroups") or []
     if not 1 <= len(parts) <= MAX_PARTS:
         raise _invalid(obj, "spec.podGroups", f"must have between 1 and {MAX_PARTS} items")
     for at, part in enumerate(parts):
         _check_policy(obj, part.get("policy"), f"spec.podGroups[{at}].policy")
 
 
-def _check_policy(obj: Object, policy: Any, where: str) -> None:
+def _check_policy(obj: Object, policy: Any, where: str, key: str = "minCount") -> None:
     if not isinstance(policy, dict) or len(policy) != 1 or not {"basic", "gang"} & {*policy}:
         raise _invalid(obj, where, "must specify exactly one of: `basic`, `gang`")
-    least = (policy.get("gang") or {}).get("minCount") if "gang" in policy else 1
+    least = (policy.get("gang") or {}).get(key) if "gang" in policy else 1
     if type(least) is not int or least <= 0:
-        raise _invalid(obj, f"{where}.gang.minCount", "must be greater than 0")
+        raise _invalid(obj, f"{where}.gang.{key}", "must be greater than 0")
 
 
 def _invalid(obj: Object, where: str, why: str) -> ApiFailureError:
     name = obj.get("metadata", {}).get("name", "")
     text = f'PodGroup "{name}" is invalid: {where}: Invalid value: {why}'
     return ApiFailureError(422, "Invalid", text)
+
+
+_CORE = {CORE: _check_group, COMPOSITES: _check_composite, WORKLOADS: _check_parts}

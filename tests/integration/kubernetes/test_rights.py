@@ -31,6 +31,17 @@ async def make_group(kubectl, kind):
     await kubectl.client.request("POST", f"/apis/{path}/namespaces/default/{plural}", body)
 
 
+async def make_circle(kubectl):
+    """Make a group of groups that is in itself."""
+    path, plural, kind = groups.COMPOSITE
+    spec = {
+        "schedulingPolicy": {"basic": {}}, "parentCompositePodGroupName": "c",
+        "workloadRef": {"workloadName": "w", "templateName": "t"},
+    }  # fmt: skip
+    body = {"apiVersion": path, "kind": kind, "metadata": {"name": "c"}, "spec": spec}
+    await kubectl.client.request("POST", f"/apis/{path}/namespaces/default/{plural}", body)
+
+
 def member_of(kind):
     pod = a_pod(f"of-{kind[0].replace('/', '-')}", cpu="1", labels={"queue": "root.a"})
     if kind == groups.COSCHEDULING:
@@ -47,7 +58,8 @@ async def used():
     """Live through everything that asks for a right; return what was asked for."""
     double = Double()
     for kind in (
-        groups.COSCHEDULING, groups.KAI, groups.VOLCANO, groups.OF_1_35, groups.OF_1_36
+        groups.COSCHEDULING, groups.KAI, groups.VOLCANO, groups.OF_1_35, groups.OF_1_36,
+        groups.COMPOSITE,
     ):  # fmt: skip
         double.serve(*kind)
     await double.start()
@@ -91,6 +103,9 @@ async def used():
             await make_group(kubectl, path)
             await kubectl.pod(member_of(path))
             await until(lambda name=name: double.requests.get(name), "the status of a PodGroup")
+        await make_circle(kubectl)
+        name = "PATCH compositepodgroups.scheduling.k8s.io/status"
+        await until(lambda: double.requests.get(name), "the status of a group of groups")
         await muster.kill_shim()
         await until(muster.is_ready, "the next turn")
     await client.close()

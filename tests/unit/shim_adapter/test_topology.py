@@ -138,8 +138,8 @@ def test_a_pod_group_of_core_kubernetes_names_one_label():
     two = {"topology": [{"key": "rack"}, {"key": "block"}]}
     said = pod_group(CORE, schedulingPolicy=gang, schedulingConstraints=two)
     assert said == "spec.schedulingConstraints.topology: one label is expected, as its key"
-    said = pod_group(CORE, schedulingPolicy={"basic": {}}, schedulingConstraints=rack)
-    assert said == "spec.schedulingConstraints: not supported without a gang policy"
+    alone = pod_group(CORE, schedulingPolicy={"basic": {}}, schedulingConstraints=rack)
+    assert (alone.terms.minimum, alone.terms.topology) == (1, found.topology)
 
 
 def test_a_pod_group_of_kai_names_levels_for_itself_and_its_parts():

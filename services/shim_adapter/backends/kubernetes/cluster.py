@@ -321,13 +321,14 @@ class KubernetesCluster:
             self.volumes.forget(view.uid)
             self.held.free(view.uid)
             return self._end_nomination(view.uid)
+        strange = self._on_strange_member(view, now_ns)
         if not (view.is_ours or view.node):
-            return self._nomination_of(view, now_ns)
+            return strange + self._nomination_of(view, now_ns)
         if view.spec is None:
             return []
         if not view.is_ours and view.node in self.world.nodes:
             self.world.end_nomination(view.uid)  # it counts on where it is now, in place of that
-        news = self.volumes.name(view)
+        news = strange + self.volumes.name(view)
         spec, waits = self.volumes.spec_of(view)
         if waits:
             self._hold_back(view, Reason.VOLUMES, waits, now_ns)
@@ -353,6 +354,11 @@ class KubernetesCluster:
     def _end_nomination(self, uid: str) -> list[News]:
         pod = self.world.end_nomination(uid)
         return [] if pod is None else [PodNominated(pod, is_over=True)]
+
+    def _on_strange_member(self, view: PodView, now_ns: int) -> list[News]:
+        """Have the pods of a group wait that a pod of another scheduler names as well."""
+        ref = view.strange_group
+        return [] if ref is None else self.groups.stranger(view.uid, ref, now_ns)
 
     def _on_member(self, view: PodView, now_ns: int) -> list[News]:
         """Let a pod of a PodGroup wait for the others; of what held it back that alone is left."""

@@ -28,12 +28,17 @@ log = structlog.get_logger("muster.kubernetes")
 
 @dataclass(frozen=True, slots=True)
 class OptionalKind:
-    """A kind that may be served: its name here, its API group, versions (best first) and plural."""
+    """A kind that may be served: its name here, its API group, versions (best first) and plural.
+
+    A version that serves the kind ``beside`` as well comes before them ("": none does): its fields
+    are of no other.
+    """
 
     kind: str
     group: str
     versions: tuple[str, ...]
     plural: str
+    beside: str = ""
 
 
 Emit = Callable[[str, str, dict[str, Any]], Awaitable[None]]
@@ -81,12 +86,18 @@ class Discovery:
         }
         for kind in self._kinds:
             paths = [f"{kind.group}/{version}" for version in kind.versions]
-            found = [path for path in paths if path in served and await self._has(path, kind)]
+            found = [
+                path for path in paths if path in served and await self._has(path, kind.plural)
+            ]
+            for path in found if kind.beside else ():
+                if await self._has(path, kind.beside):
+                    found = [path]
+                    break
             await self._watch(kind, found[0] if found else "")
 
-    async def _has(self, path: str, kind: OptionalKind) -> bool:
+    async def _has(self, path: str, plural: str) -> bool:
         resources = (await self._client.request("GET", f"/apis/{path}")).get("resources") or ()
-        return any(resource.get("name") == kind.plural for resource in resources)
+        return any(resource.get("name") == plural for resource in resources)
 
     async def _watch(self, kind: OptionalKind, path: str) -> None:
         """Watch a kind where it is served; "": nowhere."""

@@ -14,10 +14,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.shim_adapter.backends.kubernetes.client import MERGE_PATCH, STRATEGIC_PATCH
-from services.shim_adapter.translation.workloads.pod_groups import CORE, COSCHEDULING, KAI
+from services.shim_adapter.translation.workloads.pod_groups import (
+    COMPOSITE,
+    CORE,
+    COSCHEDULING,
+    KAI,
+)
 from shared.model.units import seconds
 
 PAUSE_SECONDS = 1  # between a change of a PodGroup's gang and its status, which says all since
+INVALID, UNSCHEDULABLE, UNREADABLE = "Invalid", "Unschedulable", "SchedulerError"
 _KAI_POOL = "default"  # the node pool of who has none
 MAX_MESSAGE = 1_024  # characters of a condition's message; what is longer is cut
 
@@ -29,7 +35,8 @@ Status = Mapping[str, Any]
 class Standing:
     """How far a gang is: pods that count, on nodes, running, and done with success.
 
-    ``why`` is what it waits for as a whole, "" where it does not.
+    Of a group of groups ``minimum`` and ``placed`` are of groups. ``why`` is what it waits for as a
+    whole, "" where it does not, and ``reason`` the word for it.
     """
 
     minimum: int
@@ -38,6 +45,7 @@ class Standing:
     running: int
     done: int
     why: str
+    reason: str = UNSCHEDULABLE
 
     @property
     def is_scheduled(self) -> bool:
@@ -119,7 +127,7 @@ class GroupStatuses:
         group, _, plural = path.rpartition("/")
         where = f"{group}/namespaces/{namespace}/{plural}/{own}/status"
         body = {"metadata": {"uid": known[0]}, "status": status}
-        how = STRATEGIC_PATCH if kind == CORE else MERGE_PATCH
+        how = STRATEGIC_PATCH if kind in (CORE, COMPOSITE) else MERGE_PATCH
         self._write(ToWrite(where, namespace, own, body, how))
 
 
@@ -164,13 +172,22 @@ def _core(stands: Standing, before: Status, version: str) -> dict[str, Any] | No
     """Return the condition that says whether it was scheduled; once it was that stays."""
     is_first = version.endswith("/v1alpha2")
     kind = "PodGroupScheduled" if is_first else "PodGroupInitiallyScheduled"
+    return _scheduled(kind, stands, before)
+
+
+def _composite(stands: Standing, before: Status, _: str) -> dict[str, Any] | None:
+    return _scheduled("CompositePodGroupInitiallyScheduled", stands, before)
+
+
+def _scheduled(kind: str, stands: Standing, before: Status) -> dict[str, Any] | None:
+    is_empty = not stands.members and stands.reason != INVALID
     was = [item for item in before.get("conditions") or () if item.get("type") == kind]
-    if not stands.members or any(item.get("status") == "True" for item in was):
+    if is_empty or any(item.get("status") == "True" for item in was):
         return None
     if stands.is_scheduled:
         return {"conditions": [_condition(kind, "True", "Scheduled", "")]}
     message = stands.why[:MAX_MESSAGE]
-    return {"conditions": [_condition(kind, "False", "Unschedulable", message)]}
+    return {"conditions": [_condition(kind, "False", stands.reason, message)]}
 
 
 def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:
@@ -203,4 +220,5 @@ _KINDS: dict[str, Callable[[Standing, Status, str], dict[str, Any] | None]] = {
     COSCHEDULING: _coscheduling,
     KAI: _kai,
     CORE: _core,
+    COMPOSITE: _composite,
 }

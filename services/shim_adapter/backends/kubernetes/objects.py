@@ -93,6 +93,7 @@ class PodView:
     application: tuple[str, str] | None = None  # partition and id, of a pod that has an error
     warnings: tuple[str, ...] = ()  # of what it says, which is taken all the same
     group: GroupRef | None = None  # the PodGroup that it names
+    strange_group: GroupRef | None = None  # of core Kubernetes, of a pod of another scheduler
     subgroup: str = ""
     where: str = ""  # of a pod with a group: where it may be, as its placeholders are to say it
 
@@ -150,6 +151,8 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
     if is_ours:
         view.group = group_of(metadata, spec)
         view.subgroup = "" if view.group is None else subgroup_of(metadata, view.group)
+    elif spec.get("schedulingGroup"):
+        view.strange_group = group_of(metadata, spec)
     if view.phase in ENDED_PHASES:
         return view
     try:

@@ -13,17 +13,29 @@ Rule 6: pods that are too different for a gang are checked again after RETRY_SEC
 No I/O. A pod costs the same whatever the size of its group, but for the letting go.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 
 from services.shim_adapter.backends.kubernetes.gang_of_group import (
+    application_of,
     names_by_shape,
     shape_of,
     task_groups_text,
 )
-from services.shim_adapter.backends.kubernetes.group_status import GroupStatuses, Standing
+from services.shim_adapter.backends.kubernetes.group_status import (
+    INVALID,
+    UNREADABLE,
+    UNSCHEDULABLE,
+    GroupStatuses,
+    Standing,
+)
+from services.shim_adapter.backends.kubernetes.group_trees import (
+    GroupTrees,
+    part_named,
+    pods_of,
+)
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
 from services.shim_adapter.mirror.calls import News, PodGone
@@ -37,7 +49,13 @@ from services.shim_adapter.translation.task_groups import (
     TaskGroupsError,
     task_groups_of,
 )
-from services.shim_adapter.translation.workloads.pod_groups import POD_GROUP, QUEUE_LABEL, GroupRef
+from services.shim_adapter.translation.workloads.pod_groups import (
+    COMPOSITE,
+    CORE,
+    POD_GROUP,
+    QUEUE_LABEL,
+    GroupRef,
+)
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.commands import PodSpec
 from shared.messages.interface import NO_TOPOLOGY
@@ -72,6 +90,7 @@ class _Group:
     wrong: str = ""  # why its pods make no gang, until that is tried again
     refused: str = ""  # why its placeholders were last, where it was not for want of places
     is_reminded: bool = False  # who waits is told why in a moment
+    gang: Gang | None = None  # what its group said when it was let go
 
 
 class PodGroups:
@@ -101,6 +120,9 @@ class PodGroups:
         self._of_object: dict[_Object, dict[GroupRef, None]] = {}
         self._of_pod: dict[str, GroupRef] = {}
         self._claimed: dict[str, GroupRef] = {}  # applications of gangs
+        self._trees = GroupTrees()
+        self._strangers: dict[GroupRef, dict[str, None]] = {}  # pods of other schedulers, by group
+        self._group_of_stranger: dict[str, GroupRef] = {}
         self._due: list[tuple[int, int, GroupRef]] = []  # a heap
         self._numbers = count()
 
@@ -111,28 +133,115 @@ class PodGroups:
         self._statuses.see(seen.name, seen.uid, None if seen.gangs is None else seen.status)
         if self._objects.get(seen.name) == seen.gangs:
             return []  # its status: controllers write that all the time
+        before = self._homes(seen.name)
         if seen.gangs is None:
             del self._objects[seen.name]
         else:
             self._objects[seen.name] = seen.gangs
-        news: list[News] = []
-        for ref in list(self._of_object.get(seen.name, ())):
-            if self._groups[ref].wrong:
-                self._groups[ref].retry_ns = 0
-            news += self._consider(ref, now_ns)
-            self._remind(ref, now_ns)
+        if seen.name[0] in (CORE, COMPOSITE):
+            self._trees.see(seen.name, seen.gangs)
             self._statuses.changed(seen.name, self._now_ns)
+        homes = before | self._homes(seen.name)
+        news: list[News] = []
+        for podgroup in homes:
+            news += self._move(podgroup, before.get(podgroup), now_ns)
+        of_object = self._of_object.get(seen.name, ())
+        for ref in dict.fromkeys((*of_object, *homes.values())):
+            if ref in self._groups:
+                news += self._judge_again(ref, now_ns)
         return news
+
+    def _homes(self, name: _Object) -> dict[_Object, GroupRef]:
+        """Return the gangs of the PodGroups below a group of core Kubernetes, or its own."""
+        if name[0] not in (CORE, COMPOSITE):
+            return {}
+        below = self._trees.pods_groups_in(name)
+        return {each: self._trees.home(GroupRef(*each)) for each in below}
+
+    def _move(self, podgroup: _Object, before: GroupRef | None, now_ns: int) -> list[News]:
+        """Have the pods of a PodGroup that are on no node wait in the gang that they are of now."""
+        own = GroupRef(*podgroup)
+        ref = self._trees.home(own)
+        group = self._groups.get(before or own)
+        if group is None or ref == (before or own):
+            return []
+        part = podgroup[2] if (before or own) != own else ""
+        news = self._take_back(group, part, now_ns)
+        for view in [view for view in group.waiting.values() if view.subgroup == part]:
+            self.gone(view.uid)
+            news += self.on_pod(replace(view, group=own, subgroup=""), now_ns)
+        return news
+
+    def _take_back(self, group: _Group, part: str, now_ns: int) -> list[News]:
+        """Have a gang that was let go, and holds no node, wait as if it had not been."""
+        if group.placed or not group.let_go:
+            return []
+        uids = [uid for uid, view in group.let_go.items() if view and part in ("", view.subgroup)]
+        group.retry_ns = now_ns + 1  # no pause: it was not refused
+        news = self._put_back(group, uids, now_ns)
+        group.retry_ns = 0
+        return news
+
+    def _judge_again(self, ref: GroupRef, now_ns: int) -> list[News]:
+        """Judge who waits by what their group says now; of core Kubernetes', all who wait."""
+        group, gang = self._groups[ref], self._gang(ref)
+        news: list[News] = []
+        is_other = isinstance(gang, Gang) and group.gang not in (None, gang)
+        if is_other and ref.kind in (CORE, COMPOSITE):
+            news += self._take_back(group, "", now_ns)
+        if group.wrong or not group.refused:
+            group.retry_ns = 0
+        news += self._consider(ref, now_ns)
+        self._remind(ref, now_ns)
+        self._changed(ref)
+        return news
+
+    def _changed(self, ref: GroupRef, part: str = "") -> None:
+        """Note that how far a gang is may have changed, and the groups that it is of with it."""
+        name = _object_of(ref)
+        self._statuses.changed(name, self._now_ns)
+        if ref.kind == COMPOSITE:
+            parts = [(CORE, ref.namespace, part)] if part else self._trees.pods_groups_in(name)
+            for each in parts:
+                self._statuses.changed(each, self._now_ns)
+                for above in self._trees.above(each):
+                    self._statuses.changed(above, self._now_ns)
+
+    def stranger(self, uid: str, ref: GroupRef, now_ns: int) -> list[News]:
+        """Take in a pod of another scheduler that names a group: none of ours in it may start."""
+        if uid in self._group_of_stranger:
+            return []
+        self._group_of_stranger[uid] = ref
+        self._strangers.setdefault(ref, {})[uid] = None
+        home = self._trees.home(ref)
+        group = self._groups.get(home)
+        if group is None:
+            return []
+        news = self._take_back(group, "", now_ns)
+        self._remind(home, now_ns)
+        return news
+
+    def _stranger_gone(self, uid: str) -> None:
+        ref = self._group_of_stranger.pop(uid, None)
+        if ref is None:
+            return
+        self._strangers[ref].pop(uid)
+        if not self._strangers[ref]:
+            del self._strangers[ref]
+            home = self._trees.home(ref)
+            if home in self._groups:
+                self._remind(home, self._now_ns)
 
     def on_pod(self, view: PodView, now_ns: int) -> list[News]:
         """Take in a pod that names a group, and is not let go yet."""
+        view = self._homed(view)
         ref = view.group
         assert ref is not None
         if view.gates or (view.is_deleting and not view.node):
             self.gone(view.uid)
             return []
         group = self._member(ref, view)
-        self._statuses.changed(_object_of(ref), self._now_ns)
+        self._changed(ref, view.subgroup)
         if not (self._is_ready and view.node):
             group.waiting[view.uid] = view
             news = self._consider(ref, now_ns)
@@ -147,8 +256,10 @@ class PodGroups:
         if view.phase is not PodPhase.SUCCEEDED or view.group is None:
             self.gone(view.uid)
             return
+        view = self._homed(view)
+        assert view.group is not None
         group = self._member(view.group, view)
-        self._statuses.changed(_object_of(view.group), self._now_ns)
+        self._changed(view.group, view.subgroup)
         group.running.pop(view.uid, None)
         group.placed[view.uid] = group.done[view.uid] = None
         group.waiting.pop(view.uid, None)
@@ -156,11 +267,12 @@ class PodGroups:
 
     def gone(self, uid: str) -> None:
         """Take in that a pod is gone, is going, or has failed; again changes nothing."""
+        self._stranger_gone(uid)
         ref = self._of_pod.pop(uid, None)
         if ref is None:
             return
         group = self._groups[ref]
-        self._statuses.changed(_object_of(ref), self._now_ns)
+        self._changed(ref, group.members[uid])
         for counted in (group.placed, group.running, group.done):
             counted.pop(uid, None)
         subgroup = group.members.pop(uid)
@@ -183,17 +295,33 @@ class PodGroups:
                 group.let_go[uid] = None
             group.failures = 0
             group.placed[uid] = None
-            self._statuses.changed(_object_of(ref), self._now_ns)
+            self._changed(ref, group.members.get(uid, ""))
 
     def runs(self, uid: str) -> None:
         """Take in that a pod runs; again changes nothing."""
         ref = self._of_pod.get(uid)
         if ref is not None and uid not in self._groups[ref].running:
             self._groups[ref].running[uid] = None
-            self._statuses.changed(_object_of(ref), self._now_ns)
+            self._changed(ref, self._groups[ref].members.get(uid, ""))
+
+    def _homed(self, view: PodView) -> PodView:
+        """Return a pod as one of the gang that it is of: that of a whole tree of groups."""
+        own = view.group
+        if own is None or own.kind != CORE:
+            return view
+        ref = self._of_pod.get(view.uid) or self._trees.home(own)
+        if ref == own:
+            return view
+        spec = view.spec
+        if spec is not None and spec.application_id == application_of(own):
+            spec = replace(spec, application_id=application_of(ref))
+        return replace(view, group=ref, subgroup=own.name, spec=spec)
 
     def _standing(self, name: _Object) -> Standing | None:
         """Return how far the gang of an object that has one at most is."""
+        is_core = name[0] in (CORE, COMPOSITE)
+        if is_core and self._trees.home(GroupRef(*name)).kind == COMPOSITE:
+            return self._standing_in_tree(name)
         refs = self._of_object.get(name)
         if not refs:
             return None
@@ -204,9 +332,48 @@ class PodGroups:
         else:
             why = f"application {group.application} waits for room: muster why {group.application}"
         minimum = 0 if isinstance(gang, str) else sum(gang.minima().values())
+        reason = UNREADABLE if isinstance(self._objects.get(name), str) else UNSCHEDULABLE
+        counts = [len(of) for of in (group.members, group.placed, group.running, group.done)]
+        return Standing(minimum, *counts, why, reason)
+
+    def _standing_in_tree(self, name: _Object) -> Standing | None:
+        """Return how far a group is that is a part of a tree, or its root."""
+        if self._trees.is_invalid(name):
+            why = self._trees.why_not(name)
+            gang = self._trees.gang(_object_of(self._trees.root_of(GroupRef(*name))))
+            return Standing(0, 0, 0, 0, 0, why or str(gang), INVALID)
+        ref = self._trees.root_of(GroupRef(*name))
+        group, gang = self._groups.get(ref), self._gang(ref)
+        part = None if isinstance(gang, str) else part_named(gang, name)
+        if group is None or part is None:
+            return None
+        counts = [self._by_part(group, of) for of in (group.members, group.placed, group.running)]
+        members, placed, running = counts
+        done = self._by_part(group, group.done)
+        if group.waiting:
+            why = self._why_not(ref, group, self._now_ns)
+        else:
+            why = f"application {group.application} waits for room: muster why {group.application}"
+        if not part.is_group:
+            found = [each.get(part.name, 0) for each in (members, placed, running, done)]
+            return Standing(part.needed, *found, why)
         return Standing(
-            minimum, len(group.members), len(group.placed), len(group.running), len(group.done), why
+            part.needed,
+            pods_of(part, members),
+            part.count(placed),
+            pods_of(part, running),
+            pods_of(part, done),
+            why,
         )
+
+    @staticmethod
+    def _by_part(group: _Group, pods: Iterable[str]) -> dict[str, int]:
+        """Return how many of some pods are of each part."""
+        found: dict[str, int] = {}
+        for uid in pods:
+            part = group.members.get(uid, "")
+            found[part] = found.get(part, 0) + 1
+        return found
 
     def begin(self, now_ns: int) -> None:
         """Begin to let go: everything is listed. Gangs are taken up where they stand."""
@@ -328,9 +495,14 @@ class PodGroups:
 
     def _gang(self, ref: GroupRef) -> Gang | str:
         """Return a group's gang, or what is wrong with it."""
+        if ref.kind == COMPOSITE:
+            return self._trees.gang(_object_of(ref))
         found = self._objects.get(_object_of(ref), {})
         if isinstance(found, str):
             return f"{ref}: {found}"
+        waits = self._trees.why_not(_object_of(ref)) if ref.kind == CORE else ""
+        if waits:
+            return waits
         return found.get(ref.part) or f"{ref} is not there"
 
     def _why_not(self, ref: GroupRef, group: _Group, now_ns: int) -> str:
@@ -338,6 +510,8 @@ class PodGroups:
         gang = self._gang(ref)
         if isinstance(gang, str):
             return gang
+        if self._has_strangers(ref):
+            return f"{ref}: its pods are of several schedulers, and none of them starts"
         if group.retry_ns > now_ns:
             if group.wrong:
                 return group.wrong
@@ -349,6 +523,15 @@ class PodGroups:
             least = least or f"{gang.minimum} pods"
             return f"{ref}: {least} start at once, and are not all there yet"
         return f"{ref}: it waits for its gang"
+
+    def _has_strangers(self, ref: GroupRef) -> bool:
+        """Return whether pods of another scheduler name a gang, or a part of it."""
+        if not self._strangers:
+            return False
+        if ref.kind != COMPOSITE:
+            return ref in self._strangers
+        below = self._trees.pods_groups_in(_object_of(ref))
+        return any(GroupRef(*each) in self._strangers for each in below)
 
     @staticmethod
     def _lacks(group: _Group, gang: Gang) -> bool:
@@ -373,6 +556,8 @@ class PodGroups:
         is_there = bool(group.let_go or group.text)
         if group.retry_ns > now_ns or (not is_there and self._lacks(group, gang)):
             return []
+        if self._has_strangers(ref):
+            return []
         group.wrong = ""
         if not is_there:
             try:
@@ -396,7 +581,9 @@ class PodGroups:
         first = next(iter(group.waiting.values())).spec
         assert first is not None
         base = first.application_id
-        self._be_gang(ref, group, self._free(base) if text else base, text)
+        is_own = bool(text) or (gang.tree is not None and gang.has_own_class)
+        self._be_gang(ref, group, self._free(base) if is_own else base, text)
+        group.gang = gang
 
     def _shapes(self, ref: GroupRef, group: _Group, gang: Gang) -> str:
         """Return the task groups of the pods that start at once; "": it is one, or none."""
@@ -416,7 +603,7 @@ class PodGroups:
     @staticmethod
     def _first(group: _Group, gang: Gang) -> Iterator[PodView]:
         """Yield as many of those who wait as start at once, by age; who has succeeded counts."""
-        order = sorted(group.waiting.values(), key=lambda view: (view.created_ns, view.name))
+        order = sorted(group.waiting.values(), key=_rank)
         if not gang.subgroups:
             yield from order[: max(0, gang.minimum - len(group.members) + len(group.waiting))]
             return
@@ -447,7 +634,7 @@ class PodGroups:
     def _be_none(self, group: _Group) -> None:
         if group.text:
             self._claimed.pop(group.application, None)
-        group.application, group.text, group.names = "", "", {}
+        group.application, group.text, group.names, group.gang = "", "", {}, None
 
     def _let_go_no_more(self, group: _Group, uid: str) -> None:
         """Take in that a pod is let go no more; the gang is over with the last of them."""
@@ -486,7 +673,7 @@ class PodGroups:
         """Return a pod with what its group says and it does not: queue, priority class."""
         queue = spec.queue_name or spec.labels.get(QUEUE_LABEL) or gang.queue
         known = self._classes.get(gang.priority_class)
-        if not spec.priority_class and known is not None:
+        if known is not None and (gang.has_own_class or not spec.priority_class):
             spec = replace(
                 spec,
                 priority_class=gang.priority_class,
@@ -494,8 +681,18 @@ class PodGroups:
                 allow_preempt_self=spec.allow_preempt_self and known.lets_be_preempted({}),
                 allow_preempt_other=known.lets_preempt({}),
             )
+        if gang.priority is not None:
+            spec = replace(spec, priority=gang.priority)
+        if gang.lets_preempt is not None:
+            spec = replace(spec, allow_preempt_other=gang.lets_preempt)
         may = spec.allow_preempt_self and gang.lets_be_preempted(spec.priority)
         return replace(spec, queue_name=queue, allow_preempt_self=may)
+
+
+def _rank(view: PodView) -> tuple[int, int, str]:
+    """Return what orders the pods of a gang: those of the highest priority first, then by age."""
+    priority = view.spec.priority if view.spec is not None else 0
+    return -priority, view.created_ns, view.name
 
 
 def _object_of(ref: GroupRef) -> _Object:

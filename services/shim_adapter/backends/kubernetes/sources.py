@@ -9,6 +9,7 @@ from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.manifests import priority_class
 from services.shim_adapter.translation.pods import PriorityClass
 from services.shim_adapter.translation.workloads.pod_groups import (
+    COMPOSITE,
     CORE,
     CORE_WORKLOAD,
     COSCHEDULING,
@@ -27,7 +28,10 @@ GROUP_KINDS = (
     OptionalKind(COSCHEDULING, COSCHEDULING, ("v1alpha1",), "podgroups"),
     OptionalKind(KAI, KAI, ("v2alpha2",), "podgroups"),
     OptionalKind(VOLCANO, VOLCANO, ("v1beta1",), "podgroups"),
-    OptionalKind(CORE, CORE, ("v1beta1", "v1alpha3", "v1alpha2"), "podgroups"),
+    OptionalKind(
+        CORE, CORE, ("v1beta1", "v1alpha3", "v1alpha2"), "podgroups", beside="compositepodgroups"
+    ),
+    OptionalKind(COMPOSITE, CORE, ("v1alpha3",), "compositepodgroups"),
     OptionalKind(CORE_WORKLOAD, CORE, ("v1alpha1",), "workloads"),
 )
 

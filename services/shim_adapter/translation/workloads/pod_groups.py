@@ -30,11 +30,13 @@ from services.shim_adapter.translation.workloads.replicas import (
     whole,
 )
 from shared.messages.interface import NO_TOPOLOGY, GangSettings, SubGroup, TopologyConstraint
+from shared.model.numbers import INT32
 
 COSCHEDULING = "scheduling.x-k8s.io"
 KAI = "scheduling.run.ai"
 CORE = "scheduling.k8s.io"
 CORE_WORKLOAD = "Workload.scheduling.k8s.io"
+COMPOSITE = "CompositePodGroup.scheduling.k8s.io"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 KAI_ANNOTATION = "pod-group-name"
 VOLCANO = "scheduling.volcano.sh"
@@ -68,7 +70,8 @@ class GroupRef:
     def __str__(self) -> str:
         """Return it as users read it: what they would search for with kubectl."""
         part = "".join(f"/{item}" for item in (self.part, self.replica) if item)
-        kind = self.kind if self.kind == CORE_WORKLOAD else f"PodGroup.{self.kind}"
+        named = (CORE_WORKLOAD, COMPOSITE)
+        kind = self.kind if self.kind in named else f"PodGroup.{self.kind}"
         return f"{kind} {self.namespace}/{self.name}{part}"
 
 
@@ -301,25 +304,66 @@ def kai_topology(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> Top
 
 
 def core_pod_group(body: Mapping[str, Any], name: str) -> Gang:
-    """Return the gang of a PodGroup of core Kubernetes. Raises ManifestError with the field."""
+    """Return the gang of a PodGroup of core Kubernetes. Raises ManifestError with the field.
+
+    Under ``basic`` each pod is for itself, but for the domain that they are all to be in: the first
+    of them chooses it.
+    """
     spec = mapping(body.get("spec"), "spec")
-    for key in ("resourceClaims", "parentCompositePodGroupName"):
-        if spec.get(key):
-            raise ManifestError(f"spec.{key}", "not supported")
-    minimum = _minimum(inner(spec, "schedulingPolicy"), "spec.schedulingPolicy")
-    topology = _of_constraints(spec)
-    if topology != NO_TOPOLOGY and not minimum:
-        raise ManifestError("spec.schedulingConstraints", "not supported without a gang policy")
+    if spec.get("resourceClaims"):
+        raise ManifestError("spec.resourceClaims", "not supported")
+    gang = _core_gang(body, name, "minCount")
+    if gang.topology == NO_TOPOLOGY or gang.minimum or gang.parent:
+        return gang
+    alone = GangSettings((SubGroup(name, "", 1),), 1, gang.topology)
+    return replace(gang, terms=alone, topology=NO_TOPOLOGY)
+
+
+def composite_pod_group(body: Mapping[str, Any], name: str) -> Gang:
+    """Return what a CompositePodGroup says of the groups in it. Raises ManifestError.
+
+    Its minimum is of groups: 0 under ``basic``, where each of them is for itself.
+    """
+    return _core_gang(body, name, "minGroupCount")
+
+
+def _core_gang(body: Mapping[str, Any], name: str, minimum: str) -> Gang:
+    """Return what groups of pods, and of groups, have in common."""
+    spec = mapping(body.get("spec"), "spec")
     mode = spec.get("disruptionMode") or ""
     is_whole = mode in _ALL_AT_ONCE if isinstance(mode, str) else "all" in mode
+    policy = text(spec, "preemptionPolicy")
     return Gang(
         name,
-        minimum,
+        _minimum(inner(spec, "schedulingPolicy"), "spec.schedulingPolicy", minimum),
         _queue_label(body),
         priority_class=text(spec, "priorityClassName"),
         is_preemptible=not is_whole,
-        topology=topology,
+        topology=_of_constraints(spec),
+        priority=_priority(spec),
+        lets_preempt=policy != "Never" if policy else None,
+        has_own_class=True,
+        parent=text(spec, "parentCompositePodGroupName"),
+        workload=_workload(spec),
     )
+
+
+def _priority(spec: Mapping[str, Any]) -> int | None:
+    """Return the priority that a group has, which its class was resolved to; None: it says none."""
+    value = spec.get("priority")
+    if value is not None and (type(value) is not int or value not in INT32):
+        raise ManifestError("spec.priority", f"a 32-bit whole number, found {value!r}")
+    return value
+
+
+def _workload(spec: Mapping[str, Any]) -> str:
+    """Return the Workload that a group was made of, "" where it does not say."""
+    named = text(inner(spec, "workloadRef"), "workloadName", "spec.workloadRef")
+    if named:
+        return named
+    where = "spec.podGroupTemplateRef"
+    template = inner(inner(spec, "podGroupTemplateRef"), "workload", where)
+    return text(template, "workloadName", f"{where}.workload")
 
 
 def _of_constraints(spec: Mapping[str, Any]) -> TopologyConstraint:
@@ -354,11 +398,11 @@ def core_workload(body: Mapping[str, Any], name: str) -> dict[str, Gang]:
     return found
 
 
-def _minimum(policy: Mapping[str, Any], where: str) -> int:
-    """Return how many must start at once: 0 under ``basic``, where each pod is for itself."""
+def _minimum(policy: Mapping[str, Any], where: str, key: str = "minCount") -> int:
+    """Return how many must start at once: 0 under ``basic``, where each is for itself."""
     if policy.get("gang") is None:
         return 0
-    return whole(inner(policy, "gang", where), "minCount", 1, f"{where}.gang")
+    return whole(inner(policy, "gang", where), key, 1, f"{where}.gang")
 
 
 def _queue_label(body: Mapping[str, Any]) -> str:
@@ -371,4 +415,5 @@ READERS: Mapping[str, Callable[[Mapping[str, Any], str], Gang]] = {
     KAI: kai_pod_group,
     VOLCANO: volcano_pod_group,
     CORE: core_pod_group,
+    COMPOSITE: composite_pod_group,
 }

@@ -45,6 +45,10 @@ class Gang:
 
     One whose ``terms`` have subgroups starts by these, without placeholders; ``minimum`` and
     ``subgroups`` count for nothing then.
+
+    ``priority`` and ``lets_preempt`` are a group's own word, which holds for all its pods (None:
+    they say it themselves). ``parent`` is the group of groups that it is in ("": none),
+    ``workload`` what both are of ("": it does not say).
     """
 
     name: str
@@ -57,6 +61,11 @@ class Gang:
     kept_from: int | None = None
     terms: GangSettings = NO_GANG_SETTINGS
     topology: TopologyConstraint = NO_TOPOLOGY  # of one that has placeholders: all its pods'
+    priority: int | None = None
+    lets_preempt: bool | None = None
+    has_own_class: bool = False  # its priority class comes before that of its pods
+    parent: str = ""
+    workload: str = ""
 
     @property
     def tree(self) -> GangTree | None:

@@ -1,0 +1,188 @@
+"""Groups of groups of core Kubernetes: CompositePodGroups, and the PodGroups that are in them.
+
+Rule 1: what is in one tree is one gang, that of its root; each PodGroup is a part of it.
+Rule 2: nothing of a tree is let go before its root is known: each parent, up to one without.
+Rule 3: a tree whose parents go in a circle, that is deeper than MAX_DEPTH, or of several Workloads,
+        is no gang, and says which rule it breaks.
+Source: the API of scheduling.k8s.io/v1alpha3, and KEP-6012. Pure: no I/O.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+
+from services.shim_adapter.translation.workloads.pod_groups import COMPOSITE, CORE, GroupRef
+from services.shim_adapter.translation.workloads.replicas import Gang
+from shared.messages.gang_tree import Counts, GangTree, tree_of
+from shared.messages.interface import GangSettings, SubGroup
+
+MAX_DEPTH = 4  # levels of groups in one another, that of the pods among them; deeper ones wait
+MAX_PARTS = 1_000  # groups of one tree; one with more waits, and says so
+Object = tuple[str, str, str]  # kind, namespace and name
+Seen = Mapping[str, Gang] | str | None
+
+
+class GroupTrees:
+    """The core groups that there are. A change costs what is below the group that changed."""
+
+    def __init__(self) -> None:
+        self._groups: dict[Object, Gang | str] = {}
+        self._below: dict[Object, dict[Object, None]] = {}  # in the order of their coming
+
+    def see(self, name: Object, seen: Seen) -> None:
+        """Take in that a group was made, has changed or gone (None)."""
+        known = self._groups.pop(name, None)
+        if isinstance(known, Gang) and known.parent:
+            above = _parent(name, known)
+            del self._below[above][name]
+            if not self._below[above]:
+                del self._below[above]
+        if seen is None:
+            return
+        found = seen if isinstance(seen, str) else seen[""]
+        self._groups[name] = found
+        if isinstance(found, Gang) and found.parent:
+            self._below.setdefault(_parent(name, found), {})[name] = None
+
+    def pods_groups_in(self, name: Object) -> list[Object]:
+        """Return the PodGroups below a group, or itself if it is one."""
+        if name[0] == CORE:
+            return [name]
+        return [each for each, _ in self._walk(name) if each[0] == CORE]
+
+    def home(self, ref: GroupRef) -> GroupRef:
+        """Return the gang that a PodGroup's pods are of: its root's, its own where that waits."""
+        at = (ref.kind, ref.namespace, ref.name)
+        root = self._root(at)
+        return replace(ref, kind=COMPOSITE, name=root[2]) if root not in (None, at) else ref
+
+    def why_not(self, name: Object) -> str:
+        """Return why a PodGroup that is in a group of groups is no gang ("": it may be one)."""
+        found = self._groups.get(name)
+        if not isinstance(found, Gang) or not found.parent:
+            return ""
+        seen = {name: None}
+        while found.parent:
+            name = _parent(name, found)
+            if name in seen:
+                return f"{name[0]} {name[1]}/{name[2]}: its parents go in a circle"
+            seen[name] = None
+            above = self._groups.get(name)
+            if above is None:
+                return f"{name[0]} {name[1]}/{name[2]} is not there"
+            if isinstance(above, str):
+                return f"{name[0]} {name[1]}/{name[2]}: {above}"
+            found = above
+        return ""
+
+    def is_invalid(self, name: Object) -> bool:
+        """Return whether a group of groups can never be a gang as it stands."""
+        if name not in self._groups:
+            return False
+        root = self._root(name)
+        if root is None:
+            return "circle" in self.why_not(name)
+        return isinstance(self.gang(root), str)
+
+    def root_of(self, ref: GroupRef) -> GroupRef:
+        """Return the outermost group that is known of those that a group is in, or itself."""
+        found = ref
+        for kind, namespace, name in self.above((ref.kind, ref.namespace, ref.name)):
+            found = GroupRef(kind, namespace, name)
+        return found
+
+    def gang(self, root: Object) -> Gang | str:
+        """Return the gang of a tree by its root, or what is wrong with it."""
+        found = self._groups.get(root)
+        if not isinstance(found, Gang):
+            wrong = "it is not there" if found is None else found
+            return f"{root[0]} {root[1]}/{root[2]}: {wrong}"
+        parts: list[SubGroup] = []
+        workloads = {found.workload: None}
+        is_preemptible = found.is_preemptible
+        for name, depth in self._walk(root):
+            part = self._groups[name]
+            where = f"{name[0]} {name[1]}/{name[2]}"
+            if isinstance(part, str):
+                return f"{where}: {part}"
+            if depth >= MAX_DEPTH:
+                return f"{where}: it is {depth + 1} groups deep, at most {MAX_DEPTH}"
+            if len(parts) == MAX_PARTS:
+                return f"{root[0]} {root[1]}/{root[2]}: more than {MAX_PARTS} groups are in it"
+            workloads[part.workload] = None
+            is_preemptible = is_preemptible and part.is_preemptible
+            parts.append(_part(name, part, root))
+        workloads.pop("", None)
+        if len(workloads) > 1:
+            named = ", ".join(sorted(workloads))
+            return f"{root[0]} {root[1]}/{root[2]}: its groups are of several Workloads: {named}"
+        terms = GangSettings(tuple(parts), found.minimum, found.topology)
+        return replace(found, terms=terms, is_preemptible=is_preemptible)
+
+    def above(self, name: Object) -> Iterator[Object]:
+        """Yield the groups that a group is in, up to its root."""
+        for _ in range(MAX_DEPTH):
+            found = self._groups.get(name)
+            if not isinstance(found, Gang) or not found.parent:
+                return
+            name = _parent(name, found)
+            yield name
+
+    def _root(self, name: Object) -> Object | None:
+        """Return the outermost group that a group is in, None where that is not to be had."""
+        if self.why_not(name):
+            return None
+        found = self._groups.get(name)
+        while isinstance(found, Gang) and found.parent:
+            name = _parent(name, found)
+            found = self._groups.get(name)
+        return name
+
+    def _walk(self, root: Object) -> Iterator[tuple[Object, int]]:
+        """Yield the groups below one and how deep they are, a parent before its children."""
+        seen = {root: None}
+        waiting = [(each, 1) for each in self._below.get(root, ())]
+        while waiting:
+            name, depth = waiting.pop(0)
+            if name in seen:
+                continue
+            seen[name] = None
+            yield name, depth
+            waiting += [(each, depth + 1) for each in self._below.get(name, ())]
+
+
+def part_named(gang: Gang, name: Object) -> GangTree | None:
+    """Return the part of a tree that a group is; None: it is none of it."""
+    tree = tree_of(gang.terms)
+    if tree is None or (name[0] == COMPOSITE and name[2] == gang.name):
+        return tree
+    wanted = name[2] if name[0] == CORE else _composite(name)
+    waiting = list(tree.parts)
+    while waiting:
+        part = waiting.pop()
+        if part.name == wanted:
+            return part
+        waiting += part.parts
+    return None
+
+
+def pods_of(part: GangTree, counts: Counts) -> int:
+    """Return how many pods of the counts are of a part."""
+    return sum(counts.get(name, 0) for name in part.minima())
+
+
+def _part(name: Object, gang: Gang, root: Object) -> SubGroup:
+    above = _parent(name, gang)
+    parent = "" if above == root else _composite(above)
+    if name[0] == CORE:
+        return SubGroup(name[2], parent, max(1, gang.minimum), topology=gang.topology)
+    least = gang.minimum
+    return SubGroup(_composite(name), parent, least, is_group=True, topology=gang.topology)
+
+
+def _composite(name: Object) -> str:
+    """Return what a group of groups is called in a tree: a PodGroup may have the same name."""
+    return f"composite {name[2]}"
+
+
+def _parent(name: Object, gang: Gang) -> Object:
+    return COMPOSITE, name[1], gang.parent
