@@ -55,6 +55,7 @@ BOUND_BY_RBAC = {"muster": RBAC, "muster-admission": ADMISSION}  # by the user a
 FINALIZERS: Right = ("update", "", "pods/finalizers", "")
 VERBS = {"GET": "get", "POST": "create", "PUT": "update", "PATCH": "patch", "DELETE": "delete"}
 PACKED_BYTES, PACKED_LEVEL = 128 * 1024, 4  # answers of so many are packed, and how hard
+_NAMED_BY_USERS = ("pods", "podgroups", "compositepodgroups", "persistentvolume", "resourceclaims")
 UNCONFIRMED = 3  # writes that etcd still took when it went away, and never confirmed
 HELD_SECONDS = 34  # that an API server waits for an etcd that is away (ADR 78)
 _OF_A_LIST = ("apiVersion", "kind")
@@ -322,7 +323,7 @@ class Double:
         if verb == "get" and not name:
             verb = "watch" if request.query.get("watch") else "list"
             name = request.query.get("fieldSelector", "").partition("metadata.name=")[2]
-        if resource.startswith(("pods", "podgroups", "persistentvolume")) or verb == "create":
+        if resource.startswith(_NAMED_BY_USERS) or verb == "create":
             name = ""
         if not self._may(request, (verb, group, resource, name)):
             agent = request.headers.get("User-Agent", "")

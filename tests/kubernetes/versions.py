@@ -46,6 +46,7 @@ _DEVICES = {
 }  # fmt: skip
 _CLUSTER_WIDE = {
     "clusterrolebindings", "clusterroles", "csinodes", "customresourcedefinitions", "deviceclasses",
+    "hypernodes", "topologies",
     "mutatingwebhookconfigurations", "namespaces", "nodes", "persistentvolumes", "priorityclasses",
     "resourceslices", "storageclasses", "validatingwebhookconfigurations",
 }  # fmt: skip

@@ -27,6 +27,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     COSCHEDULING,
     READERS,
     pod_group,
+    without_hyper_nodes,
 )
 from services.shim_adapter.translation.workloads.replicas import (
     Gang,
@@ -269,7 +270,7 @@ def _gang(body: Mapping[str, Any], name: str) -> Gang:
         raise ManifestError(
             "apiVersion", f"PodGroups of {CORE} are read on a cluster: name one of {COSCHEDULING}"
         )
-    return READERS.get(group, pod_group)(body, name)
+    return without_hyper_nodes(READERS.get(group, pod_group)(body, name))
 
 
 def _refuse_lonely_gangs(result: Translation) -> None:

@@ -136,35 +136,40 @@ KUEUE = "kueue.x-k8s.io/podset-"
 _REQUIRED, _PREFERRED = f"{KUEUE}required-topology", f"{KUEUE}preferred-topology"
 _ANYWHERE = f"{KUEUE}unconstrained-topology"
 _SLICE, _SLICE_SIZE = f"{KUEUE}slice-required-topology", f"{KUEUE}slice-size"
-_NESTED, _GROUP = f"{KUEUE}slice-required-topology-constraints", f"{KUEUE}group-name"
-_READ = (_REQUIRED, _PREFERRED, _ANYWHERE, _SLICE, _SLICE_SIZE, _NESTED)
+_NESTED, GROUP_NAME = f"{KUEUE}slice-required-topology-constraints", f"{KUEUE}group-name"
+KUEUE_READ = (_REQUIRED, _PREFERRED, _ANYWHERE, _SLICE, _SLICE_SIZE, _NESTED)
 
 
-def of_kueue(annotations: Mapping[str, str], members: int) -> tuple[TopologyConstraint, str]:
-    """Return what Kueue's annotations of a pod template say, and with which others it goes."""
-    if not any(annotations.get(key) for key in _READ):
+def of_kueue(
+    annotations: Mapping[str, str], members: int, slice_size: int = 0
+) -> tuple[TopologyConstraint, str]:
+    """Return what Kueue's annotations of a pod template say, and with which others it goes.
+
+    ``slice_size`` is that of slices that state none (0: they must).
+    """
+    if not any(annotations.get(key) for key in KUEUE_READ):
         return NO_TOPOLOGY, ""
     try:
-        return _of_kueue(annotations, members), annotations.get(_GROUP, "")
+        return _of_kueue(annotations, members, slice_size), annotations.get(GROUP_NAME, "")
     except _WrongError as error:
         return TopologyConstraint(wrong=str(error)), ""
 
 
-def _of_kueue(annotations: Mapping[str, str], members: int) -> TopologyConstraint:
+def _of_kueue(annotations: Mapping[str, str], members: int, slice_size: int) -> TopologyConstraint:
     stated = [key for key in (_REQUIRED, _PREFERRED, _ANYWHERE) if annotations.get(key)]
     if len(stated) > 1:
         raise _WrongError(f"{stated[0]} and {stated[1]} exclude each other")
     found = TopologyConstraint(
         required=annotations.get(_REQUIRED, ""),
         preferred=annotations.get(_PREFERRED, ""),
-        slices=_kueue_slices(annotations),
+        slices=_kueue_slices(annotations, slice_size),
         is_unconstrained=annotations.get(_ANYWHERE) == "true",
     )
     check(found, members)
     return found
 
 
-def _kueue_slices(annotations: Mapping[str, str]) -> tuple[Slice, ...]:
+def _kueue_slices(annotations: Mapping[str, str], slice_size: int) -> tuple[Slice, ...]:
     level, size, nested = (annotations.get(key, "") for key in (_SLICE, _SLICE_SIZE, _NESTED))
     if nested and (level or size):
         raise _WrongError(f"{_NESTED} and {_SLICE if level else _SLICE_SIZE} exclude each other")
@@ -173,6 +178,8 @@ def _kueue_slices(annotations: Mapping[str, str]) -> tuple[Slice, ...]:
             return _slices(load_json(nested))
         except JsonError as error:
             raise _WrongError(f"{_NESTED}: not JSON: {error}") from error
+    if level and not size and slice_size:
+        size = str(slice_size)
     if bool(level) is not bool(size):
         raise _WrongError(f"{_SLICE} and {_SLICE_SIZE} need each other")
     if not level:

@@ -41,11 +41,13 @@ from services.shim_adapter.backends.kubernetes.observed import (
     PodGroupSeen,
     PodSeen,
     StorageClassSeen,
+    TopologySeen,
     VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.operations import Operation, bind
 from services.shim_adapter.backends.kubernetes.pod_groups import PodGroups
 from services.shim_adapter.backends.kubernetes.pods_with_volumes import PodsWithVolumes
+from services.shim_adapter.backends.kubernetes.topologies import TIER_LABEL, Topologies
 from services.shim_adapter.mirror.calls import (
     GANG_TIMED_OUT,
     BindPod,
@@ -117,6 +119,7 @@ class KubernetesCluster:
         self._notes = Notes(operate, now_text, instance)
         self.budgets, self._failing = Budgets(), Failing()
         self.held = HeldPods()
+        self.topologies = Topologies()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
         self.groups = PodGroups(
             world,
@@ -124,7 +127,9 @@ class KubernetesCluster:
             self._hold_back,
             self._take_in,
             GroupStatuses(self._notes.status, now_text, path_of),
+            topologies=self.topologies,
         )
+        self._has_other_trees = False
         self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
             PodSeen: self._on_pod,
             PodDeleted: self._on_pod_deleted,
@@ -136,6 +141,7 @@ class KubernetesCluster:
             CsiNodeSeen: self.volumes.on_node,
             BudgetSeen: self._on_budget,
             PodGroupSeen: self.groups.see,
+            TopologySeen: self._on_topology,
             EvictionRefused: self._on_eviction_refused,
             Bound: self._on_bound,
             NotBound: self._on_not_bound,
@@ -205,6 +211,8 @@ class KubernetesCluster:
             news += self._handlers[type(observed)](observed, now_ns)
         if len(self._seen) < MAX_SEEN:
             self._has_room.set()
+        if self._has_other_trees:
+            news += self._take_trees(now_ns)
         if self._seen:
             self.has_news.set()
         return news + self.held.advance(now_ns) if self.is_ready else news
@@ -606,6 +614,8 @@ class KubernetesCluster:
                 return []
             del self.world.nodes[known.name]
             return [NodeNews(known, "remove")]
+        if self.topologies.hyper_nodes:
+            self._keep_tiers(record, known)
         if known is None:
             record.volume_limits = self.volumes.limits.get(record.name, {})
             self.world.nodes[record.name] = record
@@ -619,6 +629,41 @@ class KubernetesCluster:
             known.is_cordoned = record.is_cordoned
             news.append(NodeNews(known, "drain" if record.is_cordoned else "undrain"))
         return news
+
+    def _keep_tiers(self, record: NodeRecord, known: NodeRecord | None) -> None:
+        """Have a node that is seen again stay in its HyperNodes, until that is read."""
+        before = {} if known is None else known.labels
+        tiers = {key: value for key, value in before.items() if key.startswith(TIER_LABEL)}
+        record.labels = {**record.labels, **tiers}
+        if known is None or dict(known.labels) != record.labels:
+            self._has_other_trees = True
+
+    def _on_topology(self, seen: TopologySeen, _: int) -> list[News]:
+        if self.topologies.see(seen.kind, seen.name, seen.body):
+            self._has_other_trees = True
+        return []
+
+    def _take_trees(self, now_ns: int) -> list[News]:
+        """Take in what the trees of the cluster are now: of its nodes, its levels, its gangs."""
+        self._has_other_trees = False
+        nodes = self.world.nodes
+        own = {
+            name: {key: text for key, text in node.labels.items() if not key.startswith(TIER_LABEL)}
+            for name, node in sorted(nodes.items())
+        }
+        tiers = self.topologies.tiers_of(own)
+        news: list[News] = []
+        for name, plain in own.items():
+            labels = plain | tiers.get(name, {})
+            if labels != nodes[name].labels:
+                nodes[name].labels = labels
+                news.append(NodeNews(nodes[name], "update"))
+        before = self.configuration.scheduler_settings
+        self.configuration.found_levels = self.topologies.levels
+        if before != self.configuration.scheduler_settings:
+            self.has_news.set()
+        self.topologies.is_set = self.configuration.sets_levels
+        return news + self.groups.trees_changed(now_ns)
 
     def _on_namespace(self, seen: NamespaceSeen, _: int) -> list[News]:
         self.world.set_namespace(seen.name, seen.tags)

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from services.shim_adapter.backends.kubernetes.bodies import PlaceholderOptions
 from shared.model.names import EVENT_SETTING
 from shared.model.numbers import parse_int64
+from shared.model.scheduler_settings import TOPOLOGY_LEVELS
 from shared.model.texts import parse_truth
 
 DEFAULTS, CONFIGS = "yunikorn-defaults", "yunikorn-configs"
@@ -40,6 +41,7 @@ class Configuration:
         self._taken: tuple[str, dict[str, str]] | None = None
         self._at_start: dict[str, str | None] = {}  # what holds until a restart, once begun
         self._ignored: dict[str, str | None] = {}  # its changes
+        self.found_levels = ""  # the levels of the cluster where the setting names none
 
     def take(self, name: str, data: Mapping[str, str] | None) -> None:
         """Take a ConfigMap in, or that there is none."""
@@ -90,7 +92,13 @@ class Configuration:
     @property
     def scheduler_settings(self) -> dict[str, str]:
         """Return Muster's own scheduler settings, and the events' keys for the API."""
-        return self._with(SETTING, SETTING) | self._with(EVENT_SETTING, "")
+        found = {TOPOLOGY_LEVELS: self.found_levels} if self.found_levels else {}
+        return found | self._with(SETTING, SETTING) | self._with(EVENT_SETTING, "")
+
+    @property
+    def sets_levels(self) -> bool:
+        """Return whether the setting names the levels of the cluster."""
+        return self._message(f"{SETTING}{TOPOLOGY_LEVELS}") is not None
 
     def _with(self, prefix: str, dropped: str) -> dict[str, str]:
         """Return the keys with a prefix, which loses a part."""

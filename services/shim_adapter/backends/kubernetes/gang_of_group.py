@@ -20,7 +20,13 @@ from services.shim_adapter.translation.gpu_shares import annotations_of
 from services.shim_adapter.translation.pods import MAX_APPLICATION_ID, MAX_LABELS
 from services.shim_adapter.translation.task_groups import WHERE, TaskGroupsError
 from services.shim_adapter.translation.topology import written
-from services.shim_adapter.translation.workloads.pod_groups import COMPOSITE, POD_GROUP, GroupRef
+from services.shim_adapter.translation.workloads.pod_groups import (
+    COMPOSITE,
+    JOB,
+    JOBSET,
+    POD_GROUP,
+    GroupRef,
+)
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import Constraints
 from shared.messages.interface import NO_TOPOLOGY, TopologyConstraint
@@ -32,13 +38,13 @@ MAX_SHAPES = 50  # different pods in a PodGroup's gang; with more they wait and 
 MAX_SHAPES_CHARACTERS = 64 * 1024  # of a gang's annotation; beyond it its pods wait and say so
 _SUFFIX = 6
 _BETWEEN = "-podgroup-"
-_BETWEEN_COMPOSITE = "-composite-"
+_BETWEEN_OF = {COMPOSITE: "-composite-", JOB: "-job-", JOBSET: "-jobset-"}
 
 
 def application_of(ref: GroupRef) -> str:
     """Return the application of a PodGroup whose pods name none; no two groups have the same."""
     name = "-".join(filter(None, (ref.name, ref.part, ref.replica)))
-    between = _BETWEEN_COMPOSITE if ref.kind == COMPOSITE else _BETWEEN
+    between = _BETWEEN_OF.get(ref.kind, _BETWEEN)
     text = f"{ref.namespace}{between}{name}"
     is_plain = text.count(between) == 1 and "." not in text and not ref.part
     if is_plain and len(text) <= MAX_APPLICATION_ID:

@@ -95,6 +95,15 @@ class PodGroupSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class TopologySeen:
+    """A Topology, or a HyperNode, has changed; None: it has gone."""
+
+    kind: str
+    name: str
+    body: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
 class EvictionRefused:
     """A pod was not evicted; with ``is_over`` one that was barred may be asked again.
 
@@ -152,6 +161,7 @@ Observed = (
     | CsiNodeSeen
     | BudgetSeen
     | PodGroupSeen
+    | TopologySeen
     | EvictionRefused
     | Bound
     | NotBound

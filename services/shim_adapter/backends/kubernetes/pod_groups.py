@@ -38,6 +38,7 @@ from services.shim_adapter.backends.kubernetes.group_trees import (
 )
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
+from services.shim_adapter.backends.kubernetes.topologies import Topologies
 from services.shim_adapter.mirror.calls import News, PodGone
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import PodPhase, PodRecord
@@ -106,12 +107,15 @@ class PodGroups:
         hold_back: Callable[[PodView, Reason, str, int], None],
         admit: Callable[[PodView, int], list[News]],
         statuses: GroupStatuses,
+        *,
+        topologies: Topologies | None = None,
     ) -> None:
         self._world = world
         self._classes = classes
         self._hold_back = hold_back
         self._admit = admit
         self._statuses = statuses
+        self._topologies = Topologies() if topologies is None else topologies
         statuses.follow(self._standing)
         self._is_ready = False
         self._now_ns = 0
@@ -187,13 +191,23 @@ class PodGroups:
         group, gang = self._groups[ref], self._gang(ref)
         news: list[News] = []
         is_other = isinstance(gang, Gang) and group.gang not in (None, gang)
-        if is_other and ref.kind in (CORE, COMPOSITE):
+        if is_other and (ref.kind in (CORE, COMPOSITE) or gang.names_a_tree):
             news += self._take_back(group, "", now_ns)
         if group.wrong or not group.refused:
             group.retry_ns = 0
         news += self._consider(ref, now_ns)
         self._remind(ref, now_ns)
         self._changed(ref)
+        return news
+
+    def trees_changed(self, now_ns: int) -> list[News]:
+        """Judge again the gangs that name a tree of the cluster: there are others now."""
+        news: list[News] = []
+        for ref in list(self._groups):
+            found = self._objects.get(_object_of(ref))
+            gang = None if found is None or isinstance(found, str) else found.get(ref.part)
+            if gang is not None and gang.names_a_tree:
+                news += self._judge_again(ref, now_ns)
         return news
 
     def _changed(self, ref: GroupRef, part: str = "") -> None:
@@ -333,8 +347,15 @@ class PodGroups:
             why = f"application {group.application} waits for room: muster why {group.application}"
         minimum = 0 if isinstance(gang, str) else sum(gang.minima().values())
         reason = UNREADABLE if isinstance(self._objects.get(name), str) else UNSCHEDULABLE
-        counts = [len(of) for of in (group.members, group.placed, group.running, group.done)]
-        return Standing(minimum, *counts, why, reason)
+        return Standing(
+            minimum,
+            len(group.members),
+            len(group.placed),
+            len(group.running),
+            len(group.done),
+            why,
+            reason,
+        )
 
     def _standing_in_tree(self, name: _Object) -> Standing | None:
         """Return how far a group is that is a part of a tree, or its root."""
@@ -354,9 +375,6 @@ class PodGroups:
             why = self._why_not(ref, group, self._now_ns)
         else:
             why = f"application {group.application} waits for room: muster why {group.application}"
-        if not part.is_group:
-            found = [each.get(part.name, 0) for each in (members, placed, running, done)]
-            return Standing(part.needed, *found, why)
         return Standing(
             part.needed,
             pods_of(part, members),
@@ -503,7 +521,13 @@ class PodGroups:
         waits = self._trees.why_not(_object_of(ref)) if ref.kind == CORE else ""
         if waits:
             return waits
-        return found.get(ref.part) or f"{ref} is not there"
+        gang = found.get(ref.part)
+        if gang is None:
+            return f"{ref} is not there"
+        if not gang.names_a_tree:
+            return gang
+        resolved = self._topologies.resolved(gang)
+        return f"{ref}: {resolved}" if isinstance(resolved, str) else resolved
 
     def _why_not(self, ref: GroupRef, group: _Group, now_ns: int) -> str:
         """Return why the pods of a group wait: one sentence for all, however many there are."""

@@ -33,6 +33,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     PodGroupSeen,
     PodSeen,
     StorageClassSeen,
+    TopologySeen,
     VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.operations import Operation, Operations
@@ -45,6 +46,7 @@ from services.shim_adapter.backends.kubernetes.sources import (
     GROUP_KINDS,
     NAMESPACES,
     PRIORITY_CLASSES,
+    TOPOLOGY_KINDS,
     config_map,
     gangs_of,
     note_class,
@@ -79,6 +81,7 @@ class Session:
         self._clock = clock or SystemClock()
         self.is_warm = is_warm
         self.classes: dict[str, PriorityClass] = {}
+        trees = Discovery(client, TOPOLOGY_KINDS, self._on_topology)
         kinds = Discovery(client, GROUP_KINDS, self._on_pod_group)
         self.cluster = KubernetesCluster(
             World(),
@@ -110,6 +113,7 @@ class Session:
             Reflector(
                 client, Source("budgets", "/apis/policy/v1/poddisruptionbudgets"), self._on_budget
             ),
+            trees,
             kinds,
             Reflector(
                 client, Source("csinodes", "/apis/storage.k8s.io/v1/csinodes"), self._on_csi_node
@@ -279,6 +283,10 @@ class Session:
         uid, status = str(metadata.get("uid") or ""), item.get("status")
         status = status if isinstance(status, dict) else {}
         await self.cluster.see(PodGroupSeen(name, gangs, uid, status))
+
+    async def _on_topology(self, kind: str, change: str, item: dict[str, Any]) -> None:
+        body = None if change == DELETED else item
+        await self.cluster.see(TopologySeen(kind, item["metadata"]["name"], body))
 
     async def _on_csi_node(self, change: str, item: dict[str, Any]) -> None:
         limits = {} if change == DELETED else volume_limits(item)

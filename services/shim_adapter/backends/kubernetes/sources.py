@@ -5,14 +5,22 @@ from typing import Any
 
 from services.shim_adapter.backends.kubernetes.discovery import OptionalKind
 from services.shim_adapter.backends.kubernetes.reflector import DELETED, Source
+from services.shim_adapter.backends.kubernetes.topologies import (
+    HYPER_NODE,
+    KAI_TOPOLOGY,
+    KUEUE_TOPOLOGY,
+)
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.manifests import priority_class
 from services.shim_adapter.translation.pods import PriorityClass
+from services.shim_adapter.translation.workloads.kueue import job_gangs, job_set_gangs
 from services.shim_adapter.translation.workloads.pod_groups import (
     COMPOSITE,
     CORE,
     CORE_WORKLOAD,
     COSCHEDULING,
+    JOB,
+    JOBSET,
     KAI,
     READERS,
     VOLCANO,
@@ -33,13 +41,26 @@ GROUP_KINDS = (
     ),
     OptionalKind(COMPOSITE, CORE, ("v1alpha3",), "compositepodgroups"),
     OptionalKind(CORE_WORKLOAD, CORE, ("v1alpha1",), "workloads"),
+    OptionalKind(JOB, "batch", ("v1",), "jobs"),  # those with Kueue's annotations
+    OptionalKind(JOBSET, "jobset.x-k8s.io", ("v1alpha2",), "jobsets"),
 )
+TOPOLOGY_KINDS = (
+    OptionalKind(KUEUE_TOPOLOGY, "kueue.x-k8s.io", ("v1beta2", "v1beta1"), "topologies"),
+    OptionalKind(KAI_TOPOLOGY, "kai.scheduler", ("v1alpha1",), "topologies"),
+    OptionalKind(HYPER_NODE, "topology.volcano.sh", ("v1alpha1",), "hypernodes"),
+)
+_JOBS = {JOB: job_gangs, JOBSET: job_set_gangs}
 
 
-def gangs_of(kind: str, item: dict[str, Any]) -> Mapping[str, Gang] | str:
-    """Return the gangs of a PodGroup or a Workload by part, or what of it does not hold."""
+def gangs_of(kind: str, item: dict[str, Any]) -> Mapping[str, Gang] | str | None:
+    """Return the gangs of a PodGroup or a Workload by part, or what of it does not hold.
+
+    None: it is a job that is no gang.
+    """
     name = item["metadata"]["name"]
     try:
+        if kind in _JOBS:
+            return _JOBS[kind](item, name)
         if kind == CORE_WORKLOAD:
             return core_workload(item, name)
         return {"": READERS[kind](item, name)}

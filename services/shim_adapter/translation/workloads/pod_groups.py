@@ -22,8 +22,10 @@ from services.shim_adapter.translation.pods import (
     mapping,
 )
 from services.shim_adapter.translation.task_groups import TASK_GROUP_NAME, TASK_GROUPS
+from services.shim_adapter.translation.topology import GROUP_NAME, KUEUE_READ
 from services.shim_adapter.translation.workloads.replicas import (
     Gang,
+    Network,
     inner,
     items,
     text,
@@ -36,6 +38,9 @@ COSCHEDULING = "scheduling.x-k8s.io"
 KAI = "scheduling.run.ai"
 CORE = "scheduling.k8s.io"
 CORE_WORKLOAD = "Workload.scheduling.k8s.io"
+JOB, JOBSET = "Job.batch", "JobSet.jobset.x-k8s.io"
+JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
+REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 COMPOSITE = "CompositePodGroup.scheduling.k8s.io"
 GROUP_LABEL = "scheduling.x-k8s.io/pod-group"
 KAI_ANNOTATION = "pod-group-name"
@@ -54,6 +59,7 @@ KAI_TOPOLOGY = {  # annotations in place of fields
 MAX_SUBGROUPS = 100  # subgroups of one PodGroup; one with more is refused
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _ALL_AT_ONCE = ("PodGroup", "All")
+_ANY_TIER = 2**31 - 1  # in one HyperNode, whichever it is
 _KAI_KEPT_FROM = 100  # the priority from which on a gang that does not say it is not preempted
 
 
@@ -70,7 +76,7 @@ class GroupRef:
     def __str__(self) -> str:
         """Return it as users read it: what they would search for with kubectl."""
         part = "".join(f"/{item}" for item in (self.part, self.replica) if item)
-        named = (CORE_WORKLOAD, COMPOSITE)
+        named = (CORE_WORKLOAD, COMPOSITE, JOB, JOBSET)
         kind = self.kind if self.kind in named else f"PodGroup.{self.kind}"
         return f"{kind} {self.namespace}/{self.name}{part}"
 
@@ -80,7 +86,7 @@ def group_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> GroupRef |
 
     ``metadata`` and ``spec`` are as the API server has them.
     """
-    labels, annotations = _map(metadata, "labels"), _map(metadata, "annotations")
+    annotations = _map(metadata, "annotations")
     if annotations.get(TASK_GROUPS) or annotations.get(TASK_GROUP_NAME):
         return None
     namespace = str(metadata.get("namespace") or "default")
@@ -92,13 +98,40 @@ def group_of(metadata: Mapping[str, Any], spec: Mapping[str, Any]) -> GroupRef |
         part = str(workload.get("podGroup") or "")
         replica = str(workload.get("podGroupReplicaKey") or "")
         return GroupRef(CORE_WORKLOAD, namespace, str(workload["name"]), part, replica)
+    return _of_an_operator(metadata, namespace)
+
+
+def _of_an_operator(metadata: Mapping[str, Any], namespace: str) -> GroupRef | None:
+    """Return the gang that a pod names by a label or an annotation, None where it names none."""
+    labels, annotations = _map(metadata, "labels"), _map(metadata, "annotations")
     if labels.get(GROUP_LABEL):
         return GroupRef(COSCHEDULING, namespace, str(labels[GROUP_LABEL]))
     if annotations.get(KAI_ANNOTATION):
         return GroupRef(KAI, namespace, str(annotations[KAI_ANNOTATION]))
-    for key in VOLCANO_ANNOTATIONS:
-        if annotations.get(key):
-            return GroupRef(VOLCANO, namespace, str(annotations[key]))
+    volcanos = next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
+    if volcanos:
+        return GroupRef(VOLCANO, namespace, str(volcanos))
+    if any(annotations.get(key) for key in KUEUE_READ):
+        return _job_of(metadata, labels, annotations, namespace)
+    return None
+
+
+def _job_of(
+    metadata: Mapping[str, Any],
+    labels: Mapping[str, Any],
+    annotations: Mapping[str, Any],
+    namespace: str,
+) -> GroupRef | None:
+    """Return the Job, or the part of a JobSet, of a pod with Kueue's annotations of topology."""
+    jobset, part = labels.get(JOBSET_LABEL), labels.get(REPLICATED_JOB_LABEL)
+    if jobset and part:
+        part = annotations.get(GROUP_NAME) or part
+        return GroupRef(JOBSET, namespace, str(jobset), str(part))
+    owners = metadata.get("ownerReferences")
+    for owner in owners if isinstance(owners, list) else ():
+        is_job = isinstance(owner, dict) and owner.get("kind") == "Job"
+        if is_job and str(owner.get("apiVersion")).startswith("batch/"):
+            return GroupRef(JOB, namespace, str(owner.get("name")))
     return None
 
 
@@ -161,7 +194,17 @@ def kai_pod_group(body: Mapping[str, Any], name: str) -> Gang:
         is_preemptible=preemptibility != "non-preemptible",
         kept_from=None if preemptibility else _KAI_KEPT_FROM,
         terms=terms,
+        topologies=_topologies(spec, annotations),
     )
+
+
+def _topologies(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> dict[str, str]:
+    """Return the names of the topologies that a KAI group names, by subgroup."""
+    parts = [("", spec), *((str(part["name"]), part) for part in items(spec, "subGroups"))]
+    found = {own: mapping(part.get("topologyConstraint") or {}, own) for own, part in parts}
+    if not found[""]:
+        found[""] = {"topology": annotations.get(KAI_TOPOLOGY["topology"])}
+    return {own: str(stated["topology"]) for own, stated in found.items() if stated.get("topology")}
 
 
 def _stated(
@@ -249,7 +292,7 @@ def volcano_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     spec = body["spec"]
     if spec.get("subGroupPolicy"):
         raise ManifestError("spec.subGroupPolicy", "not supported")
-    topology = _of_network(spec)
+    topology, network = of_network(spec)
     where = "spec.minTaskMember"
     tasks = mapping(spec.get("minTaskMember") or {}, where)
     least = {str(task): whole(tasks, task, 0, where) for task in tasks}
@@ -260,31 +303,43 @@ def volcano_pod_group(body: Mapping[str, Any], name: str) -> Gang:
         raise ManifestError(where, f"not supported: {total} in all, fewer than minMember")
     queue = "" if gang.queue == VOLCANO_DEFAULT else gang.queue
     subgroups = least if total == gang.minimum else {}
-    return replace(gang, queue=queue, subgroups=subgroups, topology=topology)
+    return replace(gang, queue=queue, subgroups=subgroups, topology=topology, network=network)
 
 
-def _of_network(spec: Mapping[str, Any]) -> TopologyConstraint:
-    """Return what Volcano's ``networkTopology`` says: a tier by its name. Raises ManifestError.
+def of_network(
+    spec: Mapping[str, Any], where: str = "spec.networkTopology"
+) -> tuple[TopologyConstraint, Network | None]:
+    """Return what Volcano's ``networkTopology`` says: a level by name, or a tier.
 
-    A tier by number needs HyperNodes; soft, and without a name, it is no wish.
+    Which levels a tier by number is only HyperNodes say; where there are none, a name is one of the
+    levels of the cluster, and soft without either is no wish. Raises ManifestError.
     """
-    where = "spec.networkTopology"
     stated = mapping(spec.get("networkTopology") or {}, where)
     level, tier = text(stated, "highestTierName", where), stated.get("highestTierAllowed")
     mode = text(stated, "mode", where) or "hard"
     if mode not in ("hard", "soft"):
         raise ManifestError(f"{where}.mode", f"one of hard, soft, found {mode!r}")
     if level and tier is not None:
-        return TopologyConstraint(
-            wrong=f"{where}: highestTierAllowed and highestTierName exclude each other"
-        )
-    if mode == "soft":
-        return TopologyConstraint(preferred=level)
-    if stated and not level:
-        raise ManifestError(
-            where, "not supported: tiers by number need HyperNodes; use highestTierName"
-        )
-    return TopologyConstraint(required=level)
+        wrong = f"{where}: highestTierAllowed and highestTierName exclude each other"
+        return TopologyConstraint(wrong=wrong), None
+    if tier is not None and (type(tier) is not int or tier < 0):
+        raise ManifestError(f"{where}.highestTierAllowed", f"a whole number, found {tier!r}")
+    if not stated:
+        return NO_TOPOLOGY, None
+    is_soft = mode == "soft"
+    wish = TopologyConstraint(preferred=level) if is_soft else TopologyConstraint(required=level)
+    return wish, Network(None if level else _ANY_TIER if tier is None else tier, level, is_soft)
+
+
+def without_hyper_nodes(gang: Gang) -> Gang:
+    """Return a gang for a cluster that has no HyperNodes. Raises ManifestError for a tier."""
+    network = gang.network
+    if network is None or network.is_soft or network.tier is None:
+        return gang
+    raise ManifestError(
+        "spec.networkTopology",
+        "not supported: tiers by number need HyperNodes; use highestTierName",
+    )
 
 
 def kai_topology(spec: Mapping[str, Any], annotations: Mapping[str, Any]) -> TopologyConstraint:

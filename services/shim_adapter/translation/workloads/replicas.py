@@ -36,6 +36,15 @@ class Replicas:
 
 
 @dataclass(frozen=True, slots=True)
+class Network:
+    """Of which tier of HyperNodes a gang is to be in one: by number, or by name (None: by that)."""
+
+    tier: int | None
+    name: str = ""
+    is_soft: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Gang:
     """A PodGroup of the same submission: so many pods at once, in all or by subgroup.
 
@@ -47,7 +56,9 @@ class Gang:
     ``subgroups`` count for nothing then.
 
     ``priority`` and ``lets_preempt`` are a group's own word, which holds for all its pods (None:
-    they say it themselves). ``parent`` is the group of groups that it is in ("": none),
+    they say it themselves). ``network``, ``topologies`` (the names of KAI's, by subgroup, that of
+    the gang under "") and ``is_kueues`` say which tree of the cluster its topology is about, where
+    that is not the setting's. ``parent`` is the group of groups that it is in ("": none),
     ``workload`` what both are of ("": it does not say).
     """
 
@@ -66,6 +77,14 @@ class Gang:
     has_own_class: bool = False  # its priority class comes before that of its pods
     parent: str = ""
     workload: str = ""
+    network: Network | None = None
+    topologies: Mapping[str, str] = field(default_factory=dict)
+    is_kueues: bool = False
+
+    @property
+    def names_a_tree(self) -> bool:
+        """Return whether what its topology means hangs on objects of the cluster."""
+        return bool(self.network or self.topologies or self.is_kueues)
 
     @property
     def tree(self) -> GangTree | None:
