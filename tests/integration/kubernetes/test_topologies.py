@@ -169,14 +169,20 @@ async def volcanos(muster, name, pods, network):
     return [f"{name}{at}" for at in range(pods)]
 
 
+async def until_levels(muster, levels):
+    def is_known():
+        return muster.world.scheduler_settings.get("topologyLevels") == levels
+
+    await until(is_known, f"the levels are {levels}")
+
+
 async def test_hyper_nodes_are_the_tree_of_volcanos_groups_and_change_live(muster):
     await nodes(muster, {f"n{at}": "b/r" for at in range(1, 5)})
     await hyper_node(muster, "s1", 1, "n1", "n2")
     await hyper_node(muster, "s2", 1, "n3", "n4", tierName="switch")
     await hyper_node(muster, "top", 2, "s1", "s2", of="HyperNode")
-    await until(lambda: "topologyLevels" in muster.world.scheduler_settings, "the tree is known")
-    levels = muster.world.scheduler_settings["topologyLevels"]
-    assert levels == "tier-2=topology.volcano.sh/tier-2,switch=topology.volcano.sh/tier-1"
+    levels = "tier-2=topology.volcano.sh/tier-2,switch=topology.volcano.sh/tier-1"
+    await until_levels(muster, levels)
     names = await volcanos(muster, "two", 2, {"mode": "hard", "highestTierAllowed": 1})
     placed = await until_running(muster, *names)
     assert placed in (["n1", "n2"], ["n3", "n4"])
@@ -197,7 +203,8 @@ async def test_a_soft_wish_takes_the_nearest_tier_that_holds_all_and_a_higher_on
     await hyper_node(muster, "s1", 1, "n1", "n2")
     await hyper_node(muster, "s2", 1, "n3", "n4")
     await hyper_node(muster, "top", 2, "s1", "s2", of="HyperNode")
-    await until(lambda: "topologyLevels" in muster.world.scheduler_settings, "the tree is known")
+    levels = "tier-2=topology.volcano.sh/tier-2,tier-1=topology.volcano.sh/tier-1"
+    await until_levels(muster, levels)
     names = await volcanos(muster, "three", 3, {"mode": "soft"})
     await until_running(muster, *names)
     await volcanos(muster, "deep", 1, {"highestTierAllowed": 0})

@@ -19,6 +19,7 @@ from typing import Any
 from services.shim_adapter.backends.base import CommandRefusedError
 from services.shim_adapter.backends.kubernetes import bodies, recover
 from services.shim_adapter.backends.kubernetes.budgets import Budgets
+from services.shim_adapter.backends.kubernetes.claim_objects import GroupClaims
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
 from services.shim_adapter.backends.kubernetes.failing import Failing
 from services.shim_adapter.backends.kubernetes.group_status import GroupStatuses
@@ -30,6 +31,8 @@ from services.shim_adapter.backends.kubernetes.observed import (
     BudgetSeen,
     ClaimSeen,
     CsiNodeSeen,
+    DeviceClaimSeen,
+    DeviceClassSeen,
     EvictionRefused,
     NamespaceSeen,
     NodeSeen,
@@ -40,12 +43,14 @@ from services.shim_adapter.backends.kubernetes.observed import (
     PodDeleted,
     PodGroupSeen,
     PodSeen,
+    SliceSeen,
     StorageClassSeen,
     TopologySeen,
     VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.operations import Operation, bind
 from services.shim_adapter.backends.kubernetes.pod_groups import PodGroups
+from services.shim_adapter.backends.kubernetes.pods_with_claims import PodsWithClaims
 from services.shim_adapter.backends.kubernetes.pods_with_volumes import PodsWithVolumes
 from services.shim_adapter.backends.kubernetes.topologies import TIER_LABEL, Topologies
 from services.shim_adapter.mirror.calls import (
@@ -75,7 +80,8 @@ from services.shim_adapter.mirror.calls import (
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, PodRecord
 from services.shim_adapter.translation.pods import PriorityClass
-from shared.messages.commands import PodName
+from services.shim_adapter.translation.workloads.pod_groups import GroupRef
+from shared.messages.commands import PodName, PodSpec
 from shared.messages.constraints import Toleration
 from shared.messages.find_pod import PodFound
 from shared.messages.interface import TerminationType
@@ -121,6 +127,7 @@ class KubernetesCluster:
         self.held = HeldPods()
         self.topologies = Topologies()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
+        self.claims = PodsWithClaims(world, self._on_new_pod, self._claims_of_group)
         self.groups = PodGroups(
             world,
             {} if classes is None else classes,
@@ -140,7 +147,10 @@ class KubernetesCluster:
             StorageClassSeen: self.volumes.on_class,
             CsiNodeSeen: self.volumes.on_node,
             BudgetSeen: self._on_budget,
-            PodGroupSeen: self.groups.see,
+            PodGroupSeen: self._on_pod_group,
+            SliceSeen: self.claims.on_slice,
+            DeviceClassSeen: self.claims.on_class,
+            DeviceClaimSeen: self.claims.on_claim,
             TopologySeen: self._on_topology,
             EvictionRefused: self._on_eviction_refused,
             Bound: self._on_bound,
@@ -211,6 +221,8 @@ class KubernetesCluster:
             news += self._handlers[type(observed)](observed, now_ns)
         if len(self._seen) < MAX_SEEN:
             self._has_room.set()
+        news += self.claims.advance(now_ns)
+        news += [NodeNews(node, "update") for node in self.claims.renewed()]
         if self._has_other_trees:
             news += self._take_trees(now_ns)
         if self._seen:
@@ -259,6 +271,11 @@ class KubernetesCluster:
         operation = bind(pod, call.node, to_make or ())
         if to_make is None:
             operation.why_not = f"a volume of its claims is not to be had on node {call.node}"
+        devices = self.claims.to_write(pod)
+        if isinstance(devices, str):
+            operation.why_not = operation.why_not or devices
+        else:
+            operation.devices = devices
         self._operate(operation)
 
     def _fail(self, pod: PodRecord, call: FailPod, now_ns: int) -> list[News]:
@@ -327,6 +344,7 @@ class KubernetesCluster:
         if view.phase in ENDED_PHASES:
             self.groups.ended(view)
             self.volumes.forget(view.uid)
+            self.claims.forget(view.uid)
             self.held.free(view.uid)
             return self._end_nomination(view.uid)
         strange = self._on_strange_member(view, now_ns)
@@ -337,9 +355,9 @@ class KubernetesCluster:
         if not view.is_ours and view.node in self.world.nodes:
             self.world.end_nomination(view.uid)  # it counts on where it is now, in place of that
         news = strange + self.volumes.name(view)
-        spec, waits = self.volumes.spec_of(view)
+        spec, reason, waits = self._spec_of(view)
         if waits:
-            self._hold_back(view, Reason.VOLUMES, waits, now_ns)
+            self._hold_back(view, reason, waits, now_ns)
             return news
         if spec is not view.spec:
             view = replace(view, spec=spec)
@@ -362,6 +380,14 @@ class KubernetesCluster:
     def _end_nomination(self, uid: str) -> list[News]:
         pod = self.world.end_nomination(uid)
         return [] if pod is None else [PodNominated(pod, is_over=True)]
+
+    def _spec_of(self, view: PodView) -> tuple[PodSpec, Reason, str]:
+        """Return a pod within what its volumes and its devices allow, and what it waits for."""
+        spec, waits = self.volumes.spec_of(view)
+        if waits:
+            return spec, Reason.VOLUMES, waits
+        spec, waits = self.claims.spec_of(view, spec)
+        return spec, Reason.POD_REFUSED, waits
 
     def _on_strange_member(self, view: PodView, now_ns: int) -> list[News]:
         """Have the pods of a group wait that a pod of another scheduler names as well."""
@@ -438,6 +464,7 @@ class KubernetesCluster:
         self.world.binding.pop(pod.uid, None)
         self.world.drop_pod(pod)
         self.volumes.forget(pod.uid)
+        self.claims.forget(pod.uid)
         self.held.free(pod.uid)
         self.budgets.gone(pod)
 
@@ -468,8 +495,9 @@ class KubernetesCluster:
             self._hold_gated(view, now_ns)
         elif changed:
             self.held.free(pod.uid)
-        if not view.error and dict(pod.spec.resource) != view.resource:
-            self.world.resize(pod, view.resource)
+        resource = self.claims.asked(pod.uid, view.resource)
+        if not view.error and dict(pod.spec.resource) != resource:
+            self.world.resize(pod, resource)
             changed = True
         return [PodChanged(pod)] if changed else []
 
@@ -486,6 +514,7 @@ class KubernetesCluster:
     def _on_pod_deleted(self, seen: PodDeleted, _: int) -> list[News]:
         self._notes.forget(seen.uid)
         self.volumes.forget(seen.uid)
+        self.claims.forget(seen.uid)
         self.groups.gone(seen.uid)
         self.held.free(seen.uid)
         pod = self.world.pods.get(seen.uid)
@@ -515,6 +544,7 @@ class KubernetesCluster:
             return []
         self.world.assign(pod, "")
         self.volumes.not_bound(pod)
+        self.claims.not_bound(pod)
         self._notes.write(
             pod, "FailedScheduling", f"could not be bound: {seen.reason}", is_warning=True
         )
@@ -610,10 +640,12 @@ class KubernetesCluster:
     def _on_node(self, seen: NodeSeen, _: int) -> list[News]:
         record, known = seen.record, self.world.nodes.get(seen.record.name)
         if seen.is_gone:
+            self.claims.node_gone(record.name)
             if known is None:
                 return []
             del self.world.nodes[known.name]
             return [NodeNews(known, "remove")]
+        self.claims.on_node(record)
         if self.topologies.hyper_nodes:
             self._keep_tiers(record, known)
         if known is None:
@@ -628,6 +660,16 @@ class KubernetesCluster:
         if known.is_cordoned != record.is_cordoned:
             known.is_cordoned = record.is_cordoned
             news.append(NodeNews(known, "drain" if record.is_cordoned else "undrain"))
+        return news
+
+    def _claims_of_group(self, ref: GroupRef) -> GroupClaims | None:
+        return self.groups.claims_of(ref)
+
+    def _on_pod_group(self, seen: PodGroupSeen, now_ns: int) -> list[News]:
+        before = self.groups.claims_of(GroupRef(*seen.name))
+        news = self.groups.see(seen, now_ns)
+        if self.groups.claims_of(GroupRef(*seen.name)) != before:
+            news += self.claims.group_changed(now_ns)
         return news
 
     def _keep_tiers(self, record: NodeRecord, known: NodeRecord | None) -> None:

@@ -12,6 +12,11 @@ from functools import lru_cache
 from sys import intern
 from typing import Any, TypeVar
 
+from services.shim_adapter.backends.kubernetes.claim_objects import (
+    NO_CLAIMS,
+    DeviceClaims,
+    device_claims,
+)
 from services.shim_adapter.backends.kubernetes.gang_of_group import (
     application_of,
     where_of,
@@ -95,6 +100,7 @@ class PodView:
     group: GroupRef | None = None  # the PodGroup that it names
     strange_group: GroupRef | None = None  # of core Kubernetes, of a pod of another scheduler
     subgroup: str = ""
+    device_claims: DeviceClaims = NO_CLAIMS
     where: str = ""  # of a pod with a group: where it may be, as its placeholders are to say it
 
 
@@ -204,9 +210,7 @@ def _phase(text: Any) -> PodPhase:
 
 
 def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpec:
-    unsupported = _unsupported(raw["spec"])
-    if unsupported and not view.node:
-        raise ManifestError(*unsupported)
+    view.device_claims = device_claims(raw)
     if view.group is not None:
         reading = replace(reading, application_id=application_of(view.group))
         view.where = where_of(raw["spec"])
@@ -225,19 +229,6 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
         labels=worn_labels(spec.labels, spec.annotations) if is_placeholder else spec.labels,
         placeholder=is_placeholder,
     )
-
-
-def _unsupported(spec: Mapping[str, Any]) -> tuple[str, str] | None:
-    """Return what a pod asks for that would have to be respected and is not, by field."""
-    claims = spec.get("resourceClaims")
-    if claims:
-        why = (
-            f"dynamic resource allocation is not supported, found {len(claims)} claim(s): ask for "
-            "devices as resources of containers (nvidia.com/gpu, say), or leave the pod to "
-            "another scheduler"
-        )
-        return "spec.resourceClaims", why
-    return None
 
 
 def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:

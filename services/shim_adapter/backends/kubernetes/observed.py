@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.shim_adapter.backends.kubernetes.budgets import Budget
+from services.shim_adapter.backends.kubernetes.claim_objects import Claim as DeviceClaim
+from services.shim_adapter.backends.kubernetes.claim_objects import DeviceClass, Slice
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.volumes import Claim, Name, StorageClass, Volume
 from services.shim_adapter.records import NodeRecord, PodRecord
@@ -95,6 +97,30 @@ class PodGroupSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class SliceSeen:
+    """A ResourceSlice has changed; None: it has gone. A text: what of it does not hold."""
+
+    name: str
+    found: Slice | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClassSeen:
+    """A DeviceClass has changed; None: it has gone. A text: what of it does not hold."""
+
+    name: str
+    found: DeviceClass | str | None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceClaimSeen:
+    """A ResourceClaim has changed; None: it has gone."""
+
+    name: Name
+    claim: DeviceClaim | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopologySeen:
     """A Topology, or a HyperNode, has changed; None: it has gone."""
 
@@ -162,6 +188,9 @@ Observed = (
     | BudgetSeen
     | PodGroupSeen
     | TopologySeen
+    | SliceSeen
+    | DeviceClassSeen
+    | DeviceClaimSeen
     | EvictionRefused
     | Bound
     | NotBound

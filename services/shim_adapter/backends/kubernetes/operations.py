@@ -32,6 +32,8 @@ import structlog
 from prometheus_client import Counter
 
 from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes.claim_objects import ClaimToWrite
+from services.shim_adapter.backends.kubernetes.claim_writer import ClaimWriter
 from services.shim_adapter.backends.kubernetes.client import (
     IN_FLIGHT,
     MERGE_PATCH,
@@ -78,6 +80,7 @@ class Operation:
     body: dict[str, Any]
     node: str = ""
     claims: tuple[ToMake, ...] = ()  # of volumes that are to be made on the node first
+    devices: tuple[ClaimToWrite, ...] = ()  # claims that are to be written first
     attempts: int = 0
     started: float = 0.0
     is_cancelled: bool = False
@@ -135,6 +138,7 @@ class Operations:
     def __init__(self, client: ApiClient, report: Callable[[Observed], None]) -> None:
         self._client = client
         self._report = report
+        self._device_claims = ClaimWriter(client)
         self._waiting: dict[str, deque[Operation]] = {}  # by pod; the first is being carried out
         self._ready: asyncio.Queue[str] = asyncio.Queue()  # as many as there are pods at most
         self._pausing: dict[str, asyncio.TimerHandle] = {}  # by pod: its first is tried again
@@ -289,12 +293,18 @@ class Operations:
             return
         if operation.claims and not await self._have_volumes(operation):
             return
+        if operation.devices:
+            refused = await self._device_claims.write(operation.pod, operation.devices)
+            if refused:
+                self._refuse(operation, refused)
+                return
         try:
             await self._client.request("POST", pod_path(operation.pod, "binding"), operation.body)
         except ApiServerError as error:
             if error.code == HTTPStatus.TOO_MANY_REQUESTS or error.is_about_rights:
                 raise
             if not await self._is_bound(operation, error):
+                await self._device_claims.give_back(operation.devices)
                 return
         self._refusals.pop(operation.pod.uid, None)
         _DONE.labels("bind", "done").inc()

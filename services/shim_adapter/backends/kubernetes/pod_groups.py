@@ -18,6 +18,7 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 
+from services.shim_adapter.backends.kubernetes.claim_objects import GroupClaims
 from services.shim_adapter.backends.kubernetes.gang_of_group import (
     application_of,
     names_by_shape,
@@ -125,6 +126,7 @@ class PodGroups:
         self._of_pod: dict[str, GroupRef] = {}
         self._claimed: dict[str, GroupRef] = {}  # applications of gangs
         self._trees = GroupTrees()
+        self._claims: dict[_Object, GroupClaims] = {}
         self._strangers: dict[GroupRef, dict[str, None]] = {}  # pods of other schedulers, by group
         self._group_of_stranger: dict[str, GroupRef] = {}
         self._due: list[tuple[int, int, GroupRef]] = []  # a heap
@@ -135,6 +137,7 @@ class PodGroups:
     def see(self, seen: PodGroupSeen, now_ns: int) -> list[News]:
         """Take in that a PodGroup was made, has changed or gone."""
         self._statuses.see(seen.name, seen.uid, None if seen.gangs is None else seen.status)
+        self._note_claims(seen)
         if self._objects.get(seen.name) == seen.gangs:
             return []  # its status: controllers write that all the time
         before = self._homes(seen.name)
@@ -154,6 +157,26 @@ class PodGroups:
             if ref in self._groups:
                 news += self._judge_again(ref, now_ns)
         return news
+
+    def _note_claims(self, seen: PodGroupSeen) -> None:
+        """Know which claims a group has: those that are named, and those that were made for it."""
+        gang = None if seen.gangs is None or isinstance(seen.gangs, str) else seen.gangs.get("")
+        if gang is None or not gang.claims:
+            self._claims.pop(seen.name, None)
+            return
+        made = {
+            each.get("name"): str(each.get("resourceClaimName") or "")
+            for each in seen.status.get("resourceClaimStatuses") or ()
+        }
+        claims = {
+            entry: (named, named if is_claim else made.get(entry, ""))
+            for entry, (named, is_claim) in gang.claims.items()
+        }
+        self._claims[seen.name] = GroupClaims(seen.name[2], seen.uid, claims)
+
+    def claims_of(self, ref: GroupRef) -> GroupClaims | None:
+        """Return the claims on devices that a PodGroup has for its pods; None: it has none."""
+        return self._claims.get(_object_of(ref))
 
     def _homes(self, name: _Object) -> dict[_Object, GroupRef]:
         """Return the gangs of the PodGroups below a group of core Kubernetes, or its own."""
@@ -611,6 +634,8 @@ class PodGroups:
 
     def _shapes(self, ref: GroupRef, group: _Group, gang: Gang) -> str:
         """Return the task groups of the pods that start at once; "": it is one, or none."""
+        if gang.topology.wrong:
+            raise TaskGroupsError(gang.topology.wrong)
         shapes: dict[str, int] = {}
         names: dict[str, str] = {}
         for view in () if gang.tree is not None else self._first(group, gang):

@@ -43,11 +43,13 @@ from services.shim_adapter.backends.kubernetes.reflector import (
     Source,
 )
 from services.shim_adapter.backends.kubernetes.sources import (
+    DEVICE_KINDS,
     GROUP_KINDS,
     NAMESPACES,
     PRIORITY_CLASSES,
     TOPOLOGY_KINDS,
     config_map,
+    device_seen,
     gangs_of,
     note_class,
 )
@@ -114,6 +116,7 @@ class Session:
                 client, Source("budgets", "/apis/policy/v1/poddisruptionbudgets"), self._on_budget
             ),
             trees,
+            Discovery(client, DEVICE_KINDS, self._on_device),
             kinds,
             Reflector(
                 client, Source("csinodes", "/apis/storage.k8s.io/v1/csinodes"), self._on_csi_node
@@ -283,6 +286,9 @@ class Session:
         uid, status = str(metadata.get("uid") or ""), item.get("status")
         status = status if isinstance(status, dict) else {}
         await self.cluster.see(PodGroupSeen(name, gangs, uid, status))
+
+    async def _on_device(self, kind: str, change: str, item: dict[str, Any]) -> None:
+        await self.cluster.see(device_seen(kind, item, is_gone=change == DELETED))
 
     async def _on_topology(self, kind: str, change: str, item: dict[str, Any]) -> None:
         body = None if change == DELETED else item

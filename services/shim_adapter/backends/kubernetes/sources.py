@@ -3,7 +3,14 @@
 from collections.abc import Mapping
 from typing import Any
 
+from services.shim_adapter.backends.kubernetes.claim_objects import claim_of, class_of, slice_of
 from services.shim_adapter.backends.kubernetes.discovery import OptionalKind
+from services.shim_adapter.backends.kubernetes.observed import (
+    DeviceClaimSeen,
+    DeviceClassSeen,
+    Observed,
+    SliceSeen,
+)
 from services.shim_adapter.backends.kubernetes.reflector import DELETED, Source
 from services.shim_adapter.backends.kubernetes.topologies import (
     HYPER_NODE,
@@ -49,6 +56,11 @@ TOPOLOGY_KINDS = (
     OptionalKind(KAI_TOPOLOGY, "kai.scheduler", ("v1alpha1",), "topologies"),
     OptionalKind(HYPER_NODE, "topology.volcano.sh", ("v1alpha1",), "hypernodes"),
 )
+DEVICE_KINDS = (
+    OptionalKind("resourceslices", "resource.k8s.io", ("v1",), "resourceslices"),
+    OptionalKind("deviceclasses", "resource.k8s.io", ("v1",), "deviceclasses"),
+    OptionalKind("resourceclaims", "resource.k8s.io", ("v1",), "resourceclaims"),
+)
 _JOBS = {JOB: job_gangs, JOBSET: job_set_gangs}
 
 
@@ -68,6 +80,21 @@ def gangs_of(kind: str, item: dict[str, Any]) -> Mapping[str, Gang] | str | None
         return str(error)
     except (AttributeError, TypeError, KeyError) as error:
         return f"it cannot be read: {error!r}"
+
+
+def device_seen(kind: str, item: dict[str, Any], *, is_gone: bool) -> Observed:
+    """Return what an object of dynamic resource allocation says; a text is what does not hold."""
+    name = item["metadata"]["name"]
+    if kind == "resourceclaims":
+        where = item["metadata"].get("namespace") or "default"
+        return DeviceClaimSeen((where, name), None if is_gone else claim_of(item))
+    try:
+        if kind == "resourceslices":
+            return SliceSeen(name, None if is_gone else slice_of(item))
+        return DeviceClassSeen(name, None if is_gone else class_of(item))
+    except (ManifestError, AttributeError, TypeError, KeyError, ValueError) as error:
+        seen = SliceSeen if kind == "resourceslices" else DeviceClassSeen
+        return seen(name, str(error))
 
 
 def config_map(namespace: str, name: str) -> Source:

@@ -59,6 +59,8 @@ KAI_TOPOLOGY = {  # annotations in place of fields
 MAX_SUBGROUPS = 100  # subgroups of one PodGroup; one with more is refused
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible")
 _ALL_AT_ONCE = ("PodGroup", "All")
+MAX_CLAIMS = 4  # claims of a PodGroup, as the API server has it; one with more is refused
+_HOST = ("kubernetes.io/hostname",)
 _ANY_TIER = 2**31 - 1  # in one HyperNode, whichever it is
 _KAI_KEPT_FROM = 100  # the priority from which on a gang that does not say it is not preempted
 
@@ -364,10 +366,10 @@ def core_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     Under ``basic`` each pod is for itself, but for the domain that they are all to be in: the first
     of them chooses it.
     """
-    spec = mapping(body.get("spec"), "spec")
-    if spec.get("resourceClaims"):
-        raise ManifestError("spec.resourceClaims", "not supported")
     gang = _core_gang(body, name, "minCount")
+    claims = _claims(mapping(body.get("spec"), "spec"))
+    if claims:  # of devices of one node
+        gang = replace(gang, claims=claims, topology=TopologyConstraint(_HOST, required=_HOST[0]))
     if gang.topology == NO_TOPOLOGY or gang.minimum or gang.parent:
         return gang
     alone = GangSettings((SubGroup(name, "", 1),), 1, gang.topology)
@@ -401,6 +403,20 @@ def _core_gang(body: Mapping[str, Any], name: str, minimum: str) -> Gang:
         parent=text(spec, "parentCompositePodGroupName"),
         workload=_workload(spec),
     )
+
+
+def _claims(spec: Mapping[str, Any]) -> dict[str, tuple[str, bool]]:
+    """Return what a group's claims name, by entry, and whether it is a claim, not a template."""
+    found: dict[str, tuple[str, bool]] = {}
+    for at, item in enumerate(items(spec, "resourceClaims")):
+        where = f"spec.resourceClaims[{at}]"
+        entry = mapping(item, where)
+        claim = text(entry, "resourceClaimName", where)
+        named = claim or text(entry, "resourceClaimTemplateName", where)
+        found[text(entry, "name", where)] = named, bool(claim)
+    if len(found) > MAX_CLAIMS:
+        raise ManifestError("spec.resourceClaims", f"{len(found)} of them, at most {MAX_CLAIMS}")
+    return found
 
 
 def _priority(spec: Mapping[str, Any]) -> int | None:

@@ -58,8 +58,9 @@ class Gang:
     ``priority`` and ``lets_preempt`` are a group's own word, which holds for all its pods (None:
     they say it themselves). ``network``, ``topologies`` (the names of KAI's, by subgroup, that of
     the gang under "") and ``is_kueues`` say which tree of the cluster its topology is about, where
-    that is not the setting's. ``parent`` is the group of groups that it is in ("": none),
-    ``workload`` what both are of ("": it does not say).
+    that is not the setting's. ``claims`` are its pods' in common: what each entry names, and
+    whether that is a claim, not a template. ``parent`` is the group of groups that it is in
+    ("": none), ``workload`` what both are of ("": it does not say).
     """
 
     name: str
@@ -80,6 +81,7 @@ class Gang:
     network: Network | None = None
     topologies: Mapping[str, str] = field(default_factory=dict)
     is_kueues: bool = False
+    claims: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
 
     @property
     def names_a_tree(self) -> bool:

@@ -1,0 +1,503 @@
+"""Pods that claim devices: what they wait for, what the core counts of them, which they are given.
+
+Rule 1: a pod is not asked for until all its claims are there, and ask for nothing unsupported.
+Rule 2: of pods that name the same claim the first leads: it asks for the devices. The others wait
+        until the claim is allocated, and then go to its node alone. Who leads one leads all that
+        it names.
+Rule 3: the claims of a PodGroup are its members' together: the first of them asks for the devices,
+        all go to one node (its gang is in one domain of `kubernetes.io/hostname`), and whichever is
+        bound first is given the devices for all.
+Rule 4: devices are chosen when a pod is bound, of those that are free on its node then. Without any
+        the bind is refused, and the core decides again, by what there is now.
+Rule 5: a claim that was allocated before a pod was asked for costs it nothing: it has it.
+Source: docs/kubernetes.md#devices. No I/O.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from services.shim_adapter.backends.kubernetes.claim_objects import (
+    EXTENDED_CLAIM,
+    IMPLICIT,
+    MAX_RESERVED,
+    NO_CLAIMS,
+    Claim,
+    ClaimToWrite,
+    DeviceClass,
+    GroupClaims,
+    Key,
+    Request,
+    Results,
+    Slice,
+)
+from services.shim_adapter.backends.kubernetes.devices import Devices
+from services.shim_adapter.backends.kubernetes.objects import PodView
+from services.shim_adapter.backends.kubernetes.observed import (
+    DeviceClaimSeen,
+    DeviceClassSeen,
+    SliceSeen,
+)
+from services.shim_adapter.backends.kubernetes.volumes import within
+from services.shim_adapter.mirror.calls import News, PodGone
+from services.shim_adapter.mirror.world import World
+from services.shim_adapter.records import NodeRecord, PodRecord
+from services.shim_adapter.translation.workloads.pod_groups import GroupRef
+from shared.messages.commands import PodSpec
+from shared.messages.constraints import NodeTerm, Requirement
+from shared.model.ids import derived_suffix
+
+
+@dataclass(slots=True)
+class _Pod:
+    """A pod with claims, as it was seen last. ``asks`` are the claims that the core counts."""
+
+    view: PodView
+    keys: tuple[Key, ...] = ()
+    group: GroupClaims | None = None
+    of_group: frozenset[Key] = frozenset()
+    missing: str = ""  # an entry of which there is no claim yet
+    asks: tuple[Key, ...] = ()
+
+    def has(self, key: Key, claim: Claim) -> bool:
+        """Return whether a claim is reserved for the pod, or for its group."""
+        is_groups = key in self.of_group and self.group is not None
+        return (self.group.uid if self.group and is_groups else self.view.uid) in claim.reserved
+
+
+class PodsWithClaims:
+    """``admit`` takes in a pod that waited for its claims; ``group_claims`` are a PodGroup's."""
+
+    def __init__(
+        self,
+        world: World,
+        admit: Callable[[PodView, int], list[News]],
+        group_claims: Callable[[GroupRef], GroupClaims | None],
+    ) -> None:
+        self.devices = Devices()
+        self._world = world
+        self._admit = admit
+        self._group_claims = group_claims
+        self._claims: dict[Key, Claim] = {}
+        self._pods: dict[str, _Pod] = {}
+        self._waiting: dict[str, None] = {}
+        self._named: dict[Key, dict[str, None]] = {}  # pods, by claim
+        self._leads: dict[Key, str] = {}
+        self._again: dict[str, None] = {}  # pods that may lead a claim now
+        self._results: dict[Key, Results] = {}  # that were chosen, until the claim shows them
+        self._allocatable: dict[str, Mapping[str, int]] = {}
+
+    # --- what is seen ---------------------------------------------------------------------------
+
+    def on_slice(self, seen: SliceSeen, _: int) -> list[News]:
+        """Take in a slice of devices."""
+        self.devices.see_slice(seen.name, seen.found if isinstance(seen.found, Slice) else None)
+        return []
+
+    def on_class(self, seen: DeviceClassSeen, now_ns: int) -> list[News]:
+        """Take in a class of devices: what it offers as an extended resource counts from now on."""
+        found = seen.found if isinstance(seen.found, DeviceClass) else None
+        self.devices.see_class(seen.name, found)
+        if found is not None and found.extended:
+            self.devices.count(Request("", seen.name))
+        return self._judge_again(list(self._waiting), now_ns)
+
+    def on_claim(self, seen: DeviceClaimSeen, now_ns: int) -> list[News]:
+        """Take in a claim, and check the pods again that name it."""
+        known = self._claims.pop(seen.name, None)
+        if seen.claim is not None:
+            self._claims[seen.name] = seen.claim
+        self.devices.see_claim(seen.name, seen.claim)
+        if seen.claim is None or seen.claim.is_allocated:
+            self._results.pop(seen.name, None)
+        if known == seen.claim:
+            return []
+        return self._judge_again(list(self._named.get(seen.name, ())), now_ns)
+
+    def group_changed(self, now_ns: int) -> list[News]:
+        """Check the pods again that wait for claims of their groups."""
+        return self._judge_again(list(self._waiting), now_ns)
+
+    def _judge_again(self, uids: Iterable[str], now_ns: int) -> list[News]:
+        news: list[News] = []
+        for uid in uids:
+            known, pod = self._pods.get(uid), self._world.pods.get(uid)
+            if known is None:
+                continue
+            if pod is None and uid in self._waiting:
+                news += self._admit(known.view, now_ns)
+            elif pod is not None and not pod.node and self._is_settled_elsewhere(known):
+                self._world.drop_pod(pod)
+                news.append(PodGone(pod))
+                self._lead_no_more(uid)
+                news += self._admit(known.view, now_ns)
+        return news
+
+    def _is_settled_elsewhere(self, known: _Pod) -> bool:
+        """Return whether a claim that a pod asks for was allocated by another, or has gone."""
+        for key in known.asks:
+            claim = self._claims.get(key)
+            if claim is None or claim.is_allocated:
+                return True
+        return False
+
+    # --- nodes ----------------------------------------------------------------------------------
+
+    def on_node(self, record: NodeRecord) -> None:
+        """Add to what a node has what there is of devices; it is what the API server says now."""
+        self._allocatable[record.name] = record.capacity
+        extra = self.devices.offered(record.name, record.capacity)
+        if extra:
+            record.capacity = {**record.capacity, **extra}
+
+    def node_gone(self, name: str) -> None:
+        """Take in that a node has gone."""
+        self._allocatable.pop(name, None)
+
+    def renewed(self) -> list[NodeRecord]:
+        """Return the nodes that have other numbers of devices than was said."""
+        changed, self.devices.changed = self.devices.changed, {}
+        found: list[NodeRecord] = []
+        for name in changed:
+            node, allocatable = self._world.nodes.get(name), self._allocatable.get(name)
+            if node is None or allocatable is None:
+                continue
+            capacity = {**allocatable, **self.devices.offered(name, allocatable)}
+            if capacity != node.capacity:
+                node.capacity = capacity
+                found.append(node)
+        return found
+
+    # --- pods -----------------------------------------------------------------------------------
+
+    def spec_of(self, view: PodView, spec: PodSpec) -> tuple[PodSpec, str]:
+        """Return a pod's spec with what its claims ask for, and what it waits for ("": nothing)."""
+        wanted = view.device_claims
+        if wanted == NO_CLAIMS:
+            return spec, ""
+        known = self._note(view)
+        for _, _, resource, _, _ in wanted.extended:
+            if resource.startswith(IMPLICIT) and self.devices.class_of(resource):
+                self.devices.count_implicit(resource, self.devices.class_of(resource))
+        if view.node:
+            self._waiting.pop(view.uid, None)
+            return self._on_its_node(known, spec), ""
+        why = self._why_it_waits(known)
+        if why:
+            self._waiting[view.uid] = None
+            return spec, why
+        self._waiting.pop(view.uid, None)
+        return self._asking(known, spec), ""
+
+    def _note(self, view: PodView) -> _Pod:
+        """Know a pod with what it names now: the claims of its group are the group's."""
+        group = None
+        if view.group is not None and view.device_claims.claims:
+            group = self._group_claims(view.group)
+        keys: dict[Key, None] = {}
+        of_group: dict[Key, None] = {}
+        missing = ""
+        for entry in view.device_claims.claims:
+            name, named = entry.claim, entry.template or entry.claim
+            shared = group.claims.get(entry.entry) if group is not None else None
+            if shared is not None and shared[0] == named:
+                name = shared[1]
+                of_group[view.namespace, name] = None
+            keys[view.namespace, name] = None
+            if not name:
+                missing = f"claim {entry.entry}: no ResourceClaim is made of {entry.template} yet"
+        before = self._pods.get(view.uid)
+        for key in () if before is None else before.keys:
+            self._named.get(key, {}).pop(view.uid, None)
+        for key in keys:
+            self._named.setdefault(key, {})[view.uid] = None
+        asks = () if before is None else before.asks
+        found = _Pod(view, tuple(keys), group, frozenset(of_group), missing, asks)
+        self._pods[view.uid] = found
+        return found
+
+    def _why_it_waits(self, known: _Pod) -> str:
+        uid = known.view.uid
+        if known.missing:
+            return known.missing
+        for key in known.keys:
+            claim = self._claims.get(key)
+            why = self._wrong(key, claim, known)
+            if why or claim is None:
+                return why
+            leader = self._leads.get(key, uid)
+            if not claim.is_allocated and leader != uid and key not in known.of_group:
+                first = self._pods[leader].view.name
+                return f"ResourceClaim {key[1]} is allocated with the first of its pods, {first}"
+        return ""
+
+    def _wrong(self, key: Key, claim: Claim | None, known: _Pod) -> str:
+        """Return why a claim cannot be had by a pod as it stands ("": it can)."""
+        name = f"ResourceClaim {key[1]}"
+        if claim is None:
+            return f"{name} is not there"
+        if claim.is_going:
+            return f"{name} is being deleted"
+        if claim.owner and claim.owner != known.view.uid:
+            return f"{name} was made for another pod"
+        if claim.is_allocated:
+            is_full = len(claim.reserved) >= MAX_RESERVED and not known.has(key, claim)
+            return f"{name} is reserved for {len(claim.reserved)} pods, no more" if is_full else ""
+        return f"{name}: {claim.wrong}" if claim.wrong else self._uncounted(name, claim)
+
+    def _uncounted(self, name: str, claim: Claim) -> str:
+        """Return why what a claim asks for cannot be counted ("": it is counted from now on)."""
+        for request in claim.requests:
+            if request.device_class not in self.devices.classes:
+                return f"{name}: there is no DeviceClass {request.device_class}"
+            if not self.devices.count(request):
+                return f"{name}: too many different requests are counted"
+        return ""
+
+    def _asking(self, known: _Pod, spec: PodSpec) -> PodSpec:
+        """Return a pod with the devices that it asks for, or on the node where its claims are."""
+        uid = known.view.uid
+        asks: list[Key] = []
+        for key in known.keys:
+            claim = self._claims[key]
+            if claim.is_allocated:
+                spec = _only_on(spec, claim.node)
+            elif self._leads.setdefault(key, uid) == uid:
+                asks.append(key)
+                spec = self._with_devices(spec, claim)
+        known.asks = tuple(asks)
+        return spec
+
+    def _on_its_node(self, known: _Pod, spec: PodSpec) -> PodSpec:
+        """Return a pod that is on its node with the devices that it was counted for.
+
+        After a restart those are of the pod that a claim was reserved for first.
+        """
+        asks: list[Key] = []
+        for key in known.keys:
+            claim = self._claims.get(key)
+            if claim is None or not claim.is_allocated or claim.wrong:
+                continue
+            consumer = known.view.uid
+            if key in known.of_group:
+                leader = self._leads.setdefault(key, known.view.uid)
+                consumer = claim.reserved[0] if leader == known.view.uid and claim.reserved else ""
+            if claim.reserved[:1] == (consumer,):
+                asks.append(key)
+                spec = self._with_devices(spec, claim)
+                self._leads[key] = known.view.uid
+                self.devices.counts_as(key, self._types_of(claim))
+        known.asks = tuple(asks)
+        made = known.view.device_claims.made
+        if made:
+            self.devices.counts_as((known.view.namespace, made), self._extended_of(known))
+        return spec
+
+    def _with_devices(self, spec: PodSpec, claim: Claim) -> PodSpec:
+        resource = dict(spec.resource)
+        for request in claim.requests:
+            self.devices.count(request)
+            types = request.types(self.devices.type_of(request.device_class))
+            for kind, count in types.items():
+                resource[kind] = resource.get(kind, 0) + count
+        return replace(spec, resource=resource)
+
+    def _types_of(self, claim: Claim) -> frozenset[str]:
+        return frozenset(
+            kind
+            for request in claim.requests
+            for kind in request.types(self.devices.type_of(request.device_class))
+        )
+
+    def asked(self, uid: str, resource: Mapping[str, int]) -> dict[str, int]:
+        """Return what a pod's containers ask for with what its claims ask for."""
+        known = self._pods.get(uid)
+        found = dict(resource)
+        for key in () if known is None else known.asks:
+            claim = self._claims.get(key)
+            for request in () if claim is None else claim.requests:
+                types = request.types(self.devices.type_of(request.device_class))
+                for kind, count in types.items():
+                    found[kind] = found.get(kind, 0) + count
+        return found
+
+    # --- binding --------------------------------------------------------------------------------
+
+    def to_write(self, pod: PodRecord) -> tuple[ClaimToWrite, ...] | str:
+        """Return what is written before a pod is bound, its devices taken; or why it is not."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            return ()
+        extended = self._extended_claim(known, pod)
+        wanted = self._wanted(known, pod)
+        if isinstance(wanted, str):
+            return wanted
+        if extended is not None:
+            wanted += [(extended[0], request) for request in extended[1]]
+        chosen = self.devices.choose(pod.node, wanted) if wanted else {}
+        if chosen is None:
+            return f"the devices that its claims ask for are not free on node {pod.node}"
+        for key, results in chosen.items():
+            self._results[key] = tuple(results)
+            types = self._extended_of(known)
+            if extended is None or key != extended[0]:
+                types = self._types_of(self._claims[key])
+            self.devices.reserve(key, tuple(device for _, device in results), types)
+        writes = [self._write(known, pod, key) for key in known.keys]
+        if extended is not None:
+            writes.append(self._write_extended(known, pod, extended))
+        return tuple(writes)
+
+    def _wanted(self, known: _Pod, pod: PodRecord) -> list[tuple[Key, Request]] | str:
+        """Return the requests of claims that have no devices yet; or why a claim is not there."""
+        wanted: list[tuple[Key, Request]] = []
+        for key in known.keys:
+            claim = self._claims.get(key)
+            if claim is None:
+                return f"ResourceClaim {key[1]} is not there"
+            if claim.is_allocated and claim.node not in ("", pod.node):
+                return f"ResourceClaim {key[1]} is allocated on node {claim.node}"
+            if not claim.is_allocated and key not in self._results:
+                wanted += [(key, request) for request in claim.requests]
+        return wanted
+
+    def _write(self, known: _Pod, pod: PodRecord, key: Key) -> ClaimToWrite:
+        claim = self._claims[key]
+        consumer = {"resource": "pods", "name": pod.spec.name, "uid": pod.uid}
+        if key in known.of_group and known.group is not None:
+            group = known.group
+            consumer = {"apiGroup": "scheduling.k8s.io", "resource": "podgroups"}
+            consumer |= {"name": group.name, "uid": group.uid}
+        config = [
+            {"source": "FromClass", "requests": [request.name], **each}
+            for request in claim.requests
+            for each in self._class_config(request.device_class)
+        ]
+        config += [{"source": "FromClaim", **each} for each in claim.config]
+        results = self._results.get(key, ())
+        return ClaimToWrite(*key, claim.uid, pod.node, results, tuple(config), consumer)
+
+    def _class_config(self, name: str) -> tuple[Mapping[str, Any], ...]:
+        found = self.devices.classes.get(name)
+        return () if found is None else found.config
+
+    def _extended_claim(self, known: _Pod, pod: PodRecord) -> tuple[Key, list[Request]] | None:
+        """Return the claim to be made for a pod's extended resources; None: none is needed.
+
+        Where a device plugin offers a resource on the pod's node it is the plugin's.
+        """
+        plugin = self._allocatable.get(pod.node, {})
+        requests: list[Request] = []
+        for _, at, resource, place, count in known.view.device_claims.extended:
+            device_class = self.devices.class_of(resource)
+            if device_class and not plugin.get(resource):
+                name = f"container-{at}-request-{place}"
+                requests.append(Request(name, device_class, count))
+        if not requests:
+            return None
+        name = known.view.device_claims.made
+        if not name:
+            name = f"{pod.spec.name[:40]}-extended-resources-{derived_suffix(pod.uid, 5)}"
+        return (pod.spec.namespace, name), requests
+
+    def _extended_of(self, known: _Pod) -> frozenset[str]:
+        return frozenset(resource for _, _, resource, _, _ in known.view.device_claims.extended)
+
+    def _write_extended(
+        self, known: _Pod, pod: PodRecord, extended: tuple[Key, list[Request]]
+    ) -> ClaimToWrite:
+        key, requests = extended
+        owner = {
+            "apiVersion": "v1", "kind": "Pod", "name": pod.spec.name, "uid": pod.uid,
+            "controller": True,
+        }  # fmt: skip
+        listed = [
+            {
+                "name": request.name,
+                "exactly": {
+                    "deviceClassName": request.device_class,
+                    "allocationMode": "ExactCount",
+                    "count": request.count,
+                },
+            }
+            for request in requests
+        ]
+        body = {
+            "apiVersion": "resource.k8s.io/v1",
+            "kind": "ResourceClaim",
+            "metadata": {
+                "name": key[1],
+                "namespace": key[0],
+                "annotations": {EXTENDED_CLAIM: "true"},
+                "ownerReferences": [owner],
+            },
+            "spec": {"devices": {"requests": listed}},
+        }
+        names = {request.name for request in requests}
+        containers = tuple(
+            {
+                "containerName": container,
+                "resourceName": resource,
+                "requestName": f"container-{at}-request-{place}",
+            }
+            for container, at, resource, place, _ in known.view.device_claims.extended
+            if f"container-{at}-request-{place}" in names
+        )
+        consumer = {"resource": "pods", "name": pod.spec.name, "uid": pod.uid}
+        results = self._results[key]
+        return ClaimToWrite(*key, "", pod.node, results, (), consumer, body, containers)
+
+    def not_bound(self, pod: PodRecord) -> None:
+        """Take in that a pod does not go where it was to go: what was chosen for it is free."""
+        known = self._pods.get(pod.uid)
+        if known is None:
+            return
+        keys = list(known.keys)
+        extended = self._extended_claim(known, pod) if known.view.device_claims.extended else None
+        keys += [extended[0]] if extended is not None else []
+        for key in keys:
+            claim = self._claims.get(key)
+            if claim is None or not claim.is_allocated:
+                self._results.pop(key, None)
+                self.devices.give_back(key)
+
+    def advance(self, now_ns: int) -> list[News]:
+        """Check the pods again whose claims another led, and which is gone."""
+        again, self._again = self._again, {}
+        return self._judge_again(again, now_ns)
+
+    def forget(self, uid: str) -> None:
+        """Hear no more of a pod's claims: it has ended, or gone. The next may lead them."""
+        known = self._pods.pop(uid, None)
+        self._waiting.pop(uid, None)
+        if known is None:
+            return
+        made = known.view.device_claims.made
+        for key in (*known.asks, *([(known.view.namespace, made)] if made else ())):
+            self.devices.counts_as(key, frozenset())
+        for key in known.keys:
+            self._named.get(key, {}).pop(uid, None)
+            if not self._named.get(key):
+                self._named.pop(key, None)
+        self._again |= dict.fromkeys(self._lead_no_more(uid, known.keys))
+
+    def _lead_no_more(self, uid: str, keys: tuple[Key, ...] | None = None) -> list[str]:
+        """Have another pod lead the claims of one; return who waits for that."""
+        known = self._pods.get(uid)
+        led = keys if keys is not None else (() if known is None else known.keys)
+        others: dict[str, None] = {}
+        for key in led:
+            if self._leads.get(key) == uid:
+                del self._leads[key]
+                others |= dict.fromkeys(self._named.get(key, ()))
+        if known is not None:
+            known.asks = ()
+        return [other for other in others if other != uid]
+
+
+def _only_on(spec: PodSpec, node: str) -> PodSpec:
+    """Return a pod that goes to one node alone ("": to any)."""
+    if not node:
+        return spec
+    term = NodeTerm(fields=(Requirement("metadata.name", "In", (node,)),))
+    return replace(spec, constraints=within(spec.constraints, (term,)))

@@ -1,0 +1,352 @@
+"""Dynamic resource allocation: the cases of claims that one driver's devices on nodes come to."""
+
+import pytest
+
+from services.shim_adapter.backends.kubernetes import discovery, pod_groups
+from services.shim_adapter.backends.kubernetes.claim_writer import FINALIZER
+from tests.integration.kubernetes.test_backend import QUEUES
+from tests.kubernetes import groups
+from tests.kubernetes.double import a_pod
+from tests.kubernetes.harness import muster_over
+from tests.kubernetes.rights import granted
+from tests.patience import until
+
+DRA = "/apis/resource.k8s.io/v1"
+CLAIMS = f"{DRA}/namespaces/default/resourceclaims"
+GROUPS = "/apis/scheduling.k8s.io/v1alpha3/namespaces/default/podgroups"
+QUEUE = {"queue": "root.a"}
+GPU = "gpu.example.com"
+PATIENCE = 60
+
+
+@pytest.fixture
+async def muster(double, server, monkeypatch):
+    await server.needs(34, "dynamic resource allocation")
+    monkeypatch.setattr(discovery, "DISCOVERY_SECONDS", 0.1)
+    monkeypatch.setattr(pod_groups, "TELL_SECONDS", 0)
+    double.serve(*groups.ALPHA_OF_1_37)
+    await server.kubectl.config(QUEUES)
+    await post(server, "deviceclasses", {
+        "metadata": {"name": GPU},
+        "spec": {"selectors": [{"cel": {"expression": f'device.driver == "{GPU}"'}}]},
+    })  # fmt: skip
+    async with muster_over(server.access, server.kubectl) as running:
+        yield running
+
+
+async def post(server, plural, body, path=""):
+    kinds = {
+        "deviceclasses": "DeviceClass", "resourceslices": "ResourceSlice",
+        "resourceclaims": "ResourceClaim",
+    }  # fmt: skip
+    body = {"apiVersion": "resource.k8s.io/v1", "kind": kinds[plural], **body}
+    return await server.kubectl.client.request("POST", path or f"{DRA}/{plural}", body)
+
+
+async def node(muster, name, gpus, *, memory="24Gi", cpu="4", slices=1, generation=1, part=1):
+    """Add a node with so many devices in a slice of its pool."""
+    if name not in muster.kubectl.nodes:
+        await muster.kubectl.node(name, cpu=cpu, memory="8Gi", pods="40")
+    await publish(
+        muster, name, range(gpus), memory=memory, slices=slices, generation=generation, part=part
+    )
+
+
+async def publish(muster, name, gpus, *, memory="24Gi", slices=1, generation=1, part=1):
+    devices = [
+        {
+            "name": f"gpu-{at}",
+            "attributes": {"model": {"string": "A100"}, "index": {"int": at}},
+            "capacity": {"memory": {"value": memory}},
+        }
+        for at in gpus
+    ]
+    pool = {"name": name, "generation": generation, "resourceSliceCount": slices}
+    spec = {"driver": GPU, "pool": pool, "nodeName": name, "devices": devices}
+    await post(muster, "resourceslices", {
+        "metadata": {"name": f"{name}-{generation}-{part}"}, "spec": spec,
+    })  # fmt: skip
+
+
+async def claim(muster, name, count=1, expression="", owner="", **exactly):
+    exactly = {"deviceClassName": GPU, "allocationMode": "ExactCount", "count": count, **exactly}
+    if expression:
+        exactly["selectors"] = [{"cel": {"expression": expression}}]
+    body = {
+        "metadata": {"name": name},
+        "spec": {"devices": {"requests": [{"name": "gpu", "exactly": exactly}]}},
+    }
+    if owner:
+        reference = {"apiVersion": "v1", "kind": "Pod", "name": name, "uid": owner}
+        body["metadata"]["ownerReferences"] = [{**reference, "controller": True}]
+    await post(muster, "resourceclaims", body, CLAIMS)
+
+
+def claiming(name, *claims, cpu="100m", **more):
+    entries = [{"name": f"c{at}", "resourceClaimName": each} for at, each in enumerate(claims)]
+    return a_pod(
+        name, cpu=cpu, labels={"applicationId": name, **QUEUE}, resourceClaims=entries, **more
+    )
+
+
+async def of_template(muster, name, count=1, group="", **more):
+    """Make a pod with a claim from a template, which its controller makes."""
+    entry = {"name": "gpus", "resourceClaimTemplateName": "t"}
+    labels = QUEUE if group else {"applicationId": name, **QUEUE}
+    pod = a_pod(name, cpu="100m", labels=labels, resourceClaims=[entry], **more)
+    if group:
+        pod["spec"]["schedulingGroup"] = {"podGroupName": group}
+    await muster.kubectl.pod(pod)
+    uid = (await muster.kubectl.pods())[name]["metadata"]["uid"]
+    await claim(muster, f"{name}-gpus", count, owner=uid)
+    said = [{"name": "gpus", "resourceClaimName": f"{name}-gpus"}]
+    path = f"/api/v1/namespaces/default/pods/{name}/status"
+    await muster.kubectl.patch(path, {"status": {"resourceClaimStatuses": said}})
+
+
+async def found(muster, name):
+    return await muster.kubectl.get(f"{CLAIMS}/{name}")
+
+
+async def given(muster, name):
+    """Return the devices of a claim, and for how many it is reserved."""
+    status = (await found(muster, name)).get("status") or {}
+    results = ((status.get("allocation") or {}).get("devices") or {}).get("results") or ()
+    return [each["device"] for each in results], len(status.get("reservedFor") or ())
+
+
+async def end(muster, pod, *claims):
+    """Delete a pod, and do for its claims what their controller does."""
+    await muster.kubectl.delete(pod, gracePeriodSeconds=0)
+    for name in claims:
+        status = {"status": {"allocation": None, "reservedFor": None}}
+        await muster.kubectl.patch(f"{CLAIMS}/{name}/status", status)
+
+
+async def until_running(muster, *names):
+    await until(lambda: all(name in muster.kubelets.ran for name in names), f"{names} run")
+
+
+async def until_says(muster, name, words):
+    async def says():
+        pod = (await muster.kubectl.pods())[name]
+        return any(words in item.get("message", "") for item in pod["status"].get("conditions", ()))
+
+    await until(says, f"{name} says {words!r}")
+
+
+async def test_a_claim_is_allocated_reserved_and_its_devices_are_free_again_when_it_is_released(
+    muster,
+):
+    await node(muster, "n1", 2)
+    await claim(muster, "a", 2)
+    await claim(muster, "b", 1)
+    await muster.kubectl.pod(claiming("pa", "a"))
+    await until_running(muster, "pa")
+    whole = await found(muster, "a")
+    assert whole["metadata"]["finalizers"] == [FINALIZER]
+    assert await given(muster, "a") == (["gpu-0", "gpu-1"], 1)
+    selector = whole["status"]["allocation"]["nodeSelector"]["nodeSelectorTerms"][0]
+    assert selector["matchFields"][0]["values"] == ["n1"]
+    await muster.kubectl.pod(claiming("pb", "b"))
+    await until_says(muster, "pb", "deviceclass/gpu.example.com")
+    await end(muster, "pa", "a")
+    await until_running(muster, "pb")
+    assert await given(muster, "b") == (["gpu-0"], 1)
+
+
+async def test_an_incomplete_pool_gives_nothing_and_an_older_generation_is_not_there(muster):
+    await node(muster, "n1", 4, slices=2)  # D1
+    await claim(muster, "a", 1)
+    await muster.kubectl.pod(claiming("pa", "a"))
+    await until_says(muster, "pa", "deviceclass/gpu.example.com")
+    await publish(muster, "n1", range(4, 8), slices=2, part=2)
+    await until_running(muster, "pa")
+    await publish(muster, "n1", range(7), generation=2)  # D2: the eighth is there no more
+    await claim(muster, "b", 7)
+    await muster.kubectl.pod(claiming("pb", "b"))
+    await until_says(muster, "pb", "deviceclass/gpu.example.com")
+    await end(muster, "pa", "a")
+    await until_running(muster, "pb")
+    assert "gpu-7" not in (await given(muster, "b"))[0]
+
+
+async def test_a_selector_counts_the_devices_that_it_leaves(muster):
+    await node(muster, "n1", 4, slices=2)
+    await publish(muster, "n1", range(4, 8), memory="80Gi", slices=2, part=2)
+    large = f'device.capacity["{GPU}"].memory.compareTo(quantity("40Gi")) >= 0'
+    await claim(muster, "five", 5, large)  # D3
+    await muster.kubectl.pod(claiming("p5", "five"))
+    await until_says(muster, "p5", "deviceclass/gpu.example.com.")
+    await claim(muster, "any", 4)
+    await muster.kubectl.pod(claiming("any", "any"))
+    await until_running(muster, "any")
+    assert (await given(muster, "any"))[0] == [f"gpu-{at}" for at in range(4)]  # nobody else's
+    await claim(muster, "four", 4, large)
+    await muster.kubectl.pod(claiming("p4", "four"))
+    await until_running(muster, "p4")
+    assert sorted((await given(muster, "four"))[0]) == [f"gpu-{at}" for at in range(4, 8)]
+
+
+async def test_what_fails_for_a_device_is_no_on_its_node_and_others_are_tried(muster):
+    await node(muster, "n1", 2)  # D18
+    await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="40")
+    devices = [{"name": "gpu-0", "attributes": {"tier": {"int": 1}}}]
+    spec = {"driver": GPU, "pool": {"name": "n2", "generation": 1, "resourceSliceCount": 1}}
+    spec |= {"nodeName": "n2", "devices": devices}
+    await post(muster, "resourceslices", {"metadata": {"name": "n2"}, "spec": spec})
+    await claim(muster, "a", 1, f'device.attributes["{GPU}"].tier >= 1')
+    await muster.kubectl.pod(claiming("pa", "a"))
+    await until_running(muster, "pa")
+    assert muster.kubelets.ran["pa"] == "n2"
+
+
+@pytest.mark.parametrize(
+    ("exactly", "words"),
+    [
+        ({"allocationMode": "All"}, "allocationMode: All is not supported"),
+        ({"adminAccess": True}, "adminAccess: not supported"),
+        ({"expression": "device.attributes.all(k, true)"}, "macro 'all' is not supported"),
+        ({"deviceClassName": "other"}, "there is no DeviceClass other"),
+    ],
+)
+async def test_what_is_not_supported_is_refused_by_name(muster, exactly, words):
+    await node(muster, "n1", 2)
+    await claim(muster, "a", **exactly)
+    await muster.kubectl.pod(claiming("pa", "a"))
+    await until_says(muster, "pa", words)
+
+
+async def test_a_gang_with_claims_of_a_template_starts_whole_or_writes_no_claim(muster):
+    await node(muster, "n1", 4)  # D6
+    await node(muster, "n2", 3)
+    spec = {"schedulingPolicy": {"gang": {"minCount": 4}}}
+    body = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup"}
+    await muster.kubectl.client.request(
+        "POST", GROUPS, {**body, "metadata": {"name": "g"}, "spec": spec}
+    )
+    for at in range(4):
+        await of_template(muster, f"m{at}", 2, "g")
+    await until(lambda: muster.model.application("default-podgroup-g"), "it waits for room")
+    assert not muster.kubelets.ran
+    assert [(await given(muster, f"m{at}-gpus"))[0] for at in range(4)] == [[]] * 4
+    await publish(muster, "n2", range(4), generation=2)
+    await until_running(muster, *(f"m{at}" for at in range(4)))
+    devices = [(await given(muster, f"m{at}-gpus")) for at in range(4)]
+    assert [(len(each), reserved) for each, reserved in devices] == [(2, 1)] * 4
+
+
+async def test_a_claim_that_pods_share_ties_them_to_its_node(muster):
+    await node(muster, "n1", 1, cpu="2")  # D8
+    await claim(muster, "shared")
+    for name in ("p0", "p1", "p2"):
+        await muster.kubectl.pod(claiming(name, "shared", cpu="800m"))
+    await until(lambda: len(muster.kubelets.ran) == 2, "two run")
+    await muster.kubectl.node("n2", cpu="4", memory="8Gi", pods="40")
+    await until_running(muster, await settle(muster))
+    assert {muster.kubelets.ran.get(name) for name in ("p0", "p1", "p2")} == {"n1", None}
+    assert (await given(muster, "shared"))[1] == 2
+
+
+async def settle(muster):
+    await muster.kubectl.pod(a_pod("settled", cpu="1m", labels={"applicationId": "s", **QUEUE}))
+    return "settled"
+
+
+async def test_what_a_refused_bind_has_reserved_is_given_back(muster, double):
+    await node(muster, "n1", 2)  # D10
+    await claim(muster, "c1")
+    await claim(muster, "c2")
+    double.fault(method="PATCH", path="/resourceclaims/c2/status$", code=409, times=1,
+                 reason="Conflict", message="the object has been modified")  # fmt: skip
+    await muster.kubectl.pod(claiming("p1", "c1", "c2"))
+    await muster.kubectl.pod(claiming("p2", "c2", "c1"))
+    await until_running(muster, "p1", "p2")
+    assert [(await given(muster, name))[1] for name in ("c1", "c2")] == [2, 2]
+
+
+async def test_the_claim_of_a_pod_group_is_reserved_for_it_once(muster):
+    await node(muster, "n1", 1)
+    await node(muster, "n2", 1)
+    await claim(muster, "shared")
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": 3}},
+        "resourceClaims": [{"name": "c0", "resourceClaimName": "shared"}],
+    }
+    body = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup"}
+    await muster.kubectl.client.request(
+        "POST", GROUPS, {**body, "metadata": {"name": "g"}, "spec": spec}
+    )
+    for at in range(3):
+        pod = claiming(f"m{at}", "shared")
+        del pod["metadata"]["labels"]["applicationId"]
+        pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+        await muster.kubectl.pod(pod)
+    await until_running(muster, "m0", "m1", "m2")
+    assert len({muster.kubelets.ran[f"m{at}"] for at in range(3)}) == 1
+    status = (await found(muster, "shared"))["status"]
+    assert [(each["resource"], each["name"]) for each in status["reservedFor"]] == [
+        ("podgroups", "g")
+    ]
+
+
+async def test_an_extended_resource_that_a_class_offers_is_claimed_where_no_plugin_has_it(muster):
+    await muster.kubectl.node("n1", cpu="4", memory="8Gi", pods="40", **{"nvidia.com/gpu": "1"})
+    await node(muster, "n2", 2)  # D15
+    offer = {"spec": {"extendedResourceName": "nvidia.com/gpu"}}
+    await muster.kubectl.patch(f"{DRA}/deviceclasses/{GPU}", offer)
+    pod = a_pod("pa", cpu="100m", labels={"applicationId": "a", **QUEUE})
+    resources = pod["spec"]["containers"][0]["resources"]
+    for kind in ("requests", "limits"):
+        resources.setdefault(kind, {})["nvidia.com/gpu"] = "2"
+    await muster.kubectl.pod(pod)
+    await until_running(muster, "pa")
+    assert muster.kubelets.ran["pa"] == "n2"
+    claims = (await muster.kubectl.get(CLAIMS))["items"]
+    (made,) = claims
+    (request,) = made["spec"]["devices"]["requests"]
+    assert (request["name"][:12], request["exactly"]["count"]) == ("container-0-", 2)
+    assert len(made["status"]["allocation"]["devices"]["results"]) == 2
+    status = (await muster.kubectl.pods())["pa"]["status"]["extendedResourceClaimStatus"]
+    assert status["resourceClaimName"] == made["metadata"]["name"]
+    used = lambda: muster.model.application("a").summary.allocated  # noqa: E731
+    await until(lambda: used().get("nvidia.com/gpu") == 2, "its queue counts two")
+
+
+async def test_without_the_right_to_write_claims_the_pod_waits_and_says_which(muster, double):
+    await node(muster, "n1", 1)  # D16
+    right = ("patch", "resource.k8s.io", "resourceclaims/status", "")
+    double.rights["muster"] = granted() - {right}
+    await claim(muster, "a")
+    await muster.kubectl.pod(claiming("pa", "a"))
+    await muster.kubectl.pod(a_pod("other", cpu="1", labels={"applicationId": "o", **QUEUE}))
+    await until_running(muster, "other")
+
+    async def says():
+        events = (await muster.kubectl.get("/apis/events.k8s.io/v1/events"))["items"]
+        return any("resourceclaims/status" in event.get("note", "") for event in events)
+
+    await until(says, "an event says which right is missing")
+    assert "pa" not in muster.kubelets.ran
+    double.rights["muster"] = granted()
+    await until_running(muster, "pa")
+
+
+async def test_a_claim_that_was_written_before_a_restart_is_its_pods(muster, double):
+    await node(muster, "n1", 2)  # D17
+    await claim(muster, "a")
+    double.fault(method="POST", path="/binding$", code=503, times=3)
+    await muster.kubectl.pod(claiming("pa", "a"))
+
+    async def is_written():
+        return (await given(muster, "a"))[1] == 1
+
+    await until(is_written, "the claim is written")
+    before = muster.world
+    await muster.kill_shim()
+    await until(lambda: muster.world is not before and muster.is_ready(), "the next turn")
+    await until_running(muster, "pa")
+    assert len((await given(muster, "a"))[0]) == 1
+    await claim(muster, "b")
+    await muster.kubectl.pod(claiming("pb", "b"))
+    await until_running(muster, "pb")
