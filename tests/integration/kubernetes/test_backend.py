@@ -319,7 +319,7 @@ async def test_a_pod_larger_than_its_placeholder_is_told_and_starts_where_they_w
     await until(lambda: group().timedout == 3, "its placeholders are told of")
 
 
-async def test_what_is_not_supported_is_said_at_the_pod(muster):
+async def test_what_a_pod_waits_for_is_said_at_the_pod(muster):
     """An API server that knows no claims drops them: there is nothing to be respected then."""
     claims = [{"name": "gpu", "resourceClaimName": "gpu"}]
     labels = {"applicationId": "app", "queue": "root.a"}
@@ -330,7 +330,7 @@ async def test_what_is_not_supported_is_said_at_the_pod(muster):
     await until_condition(muster.kubectl, "p", ("False", "SchedulerError"))
     pod = (await muster.kubectl.pods())["p"]
     (condition,) = [c for c in pod["status"]["conditions"] if c["type"] == "PodScheduled"]
-    assert "dynamic resource allocation is not supported" in condition["message"]
+    assert "ResourceClaim gpu is not there" in condition["message"]
     await muster.kubectl.pod(a_pod("other", labels=labels))
     await until(lambda: "other" in muster.kubelets.ran, "others of its application run")
     assert "p" not in muster.kubelets.ran

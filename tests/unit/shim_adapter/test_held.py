@@ -188,9 +188,9 @@ def test_gates_are_named_until_they_are_removed():
 
 def test_a_pod_that_is_refused_says_so_under_the_application_that_it_names():
     whole = Whole()
-    whole.pods("p", resourceClaims=[{"name": "gpu"}])
+    whole.pods("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
     assert whole.why("a")["sentence"].startswith(
-        "application a cannot be scheduled: spec.resourceClaims: dynamic resource allocation is not"
+        "application a cannot be scheduled: claim gpu: no ResourceClaim is made of t yet"
     )
     assert whole.why("a")["reason"] == Reason.POD_REFUSED
     whole.later()
@@ -443,7 +443,7 @@ def test_what_a_pod_costs_does_not_grow_with_those_that_are_held(monkeypatch):
 
 @pytest.mark.parametrize("junk", [{"labels": 7}, {"annotations": ["x"]}, {"labels": {"a": 1}}])
 def test_a_pod_of_any_kind_of_junk_has_an_application(junk):
-    body = raw("p", resourceClaims=[{"name": "gpu"}])
+    body = raw("p", tolerations=[{"operator": "Like"}])
     body["metadata"] |= junk
     view = pod_view(body, READING, lambda _: False)
     assert view.error

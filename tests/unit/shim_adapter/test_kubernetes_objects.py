@@ -13,6 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.shim_adapter.backends.kubernetes import bodies
+from services.shim_adapter.backends.kubernetes.claim_objects import PodClaim
 from services.shim_adapter.backends.kubernetes.configuration import (
     AT_START,
     BUILT_IN,
@@ -238,13 +239,21 @@ def test_a_node_that_is_being_deleted_takes_no_new_pods():
     assert node_record(node).is_cordoned
 
 
-def test_what_would_have_to_be_heeded_and_is_not_is_refused():
-    claims = {"resourceClaims": [{"name": "gpu"}]}
-    seen = view(raw(**claims))
-    assert seen.spec is None
-    assert seen.error.startswith("spec.resourceClaims: ")
-    assert "found 1 claim(s): ask for devices as resources of containers" in seen.error
-    assert view(raw(node="n", **claims)).spec is not None  # it is there already, and counts
+def test_the_claims_of_a_pod_are_those_that_it_names_and_those_that_were_made_for_it():
+    entries = [
+        {"name": "gpu", "resourceClaimName": "mine"},
+        {"name": "nic", "resourceClaimTemplateName": "t"},
+        {"name": "none", "resourceClaimTemplateName": "t"},
+    ]
+    body = raw(resourceClaims=entries)
+    made = [{"name": "nic", "resourceClaimName": "p-nic"}, {"name": "none"}]
+    body["status"] = {"resourceClaimStatuses": made}
+    seen = view(body)
+    assert seen.device_claims.claims == (
+        PodClaim("gpu", "mine"),
+        PodClaim("nic", "p-nic", "t"),
+    )
+    assert seen.spec is not None
 
 
 def test_a_pod_that_is_bound_and_cannot_be_read_still_takes_its_room():

@@ -100,7 +100,7 @@ def test_a_queue_may_stand_in_a_label_of_the_group():
     assert gangs_of(COSCHEDULING, {"metadata": metadata, "spec": {}})[""].queue == "root.b"
 
 
-@pytest.mark.parametrize("key", ["schedulingConstraints.x", "resourceClaims"])
+@pytest.mark.parametrize("key", ["schedulingConstraints.x"])
 def test_what_core_kubernetes_asks_for_and_is_not_heeded_refuses_the_group(key):
     spec = {"schedulingPolicy": {"basic": {}}, key.split(".")[0]: {"x": 1}}
     assert gangs_of(CORE, {"metadata": {"name": "g"}, "spec": spec}) == f"spec.{key}: not supported"

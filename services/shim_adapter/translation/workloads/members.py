@@ -173,7 +173,9 @@ def _as_gang(
 def _task_group(item: Replicas, pod: PodSpec, topology: TopologyConstraint) -> TaskGroupSpec:
     wish, together = topology, "gang"
     if topology == NO_TOPOLOGY:
-        wish, together = of_kueue(pod.annotations, item.minimum)
+        wish, together = of_kueue(pod.annotations, item.minimum, item.slice_size)
+    if wish == NO_TOPOLOGY:
+        wish, together = item.topology, item.together
     return TaskGroupSpec(
         name=item.group,
         min_member=item.minimum,
@@ -222,7 +224,7 @@ def _with_named_gang(workload: Workload, expansion: Expansion) -> Expansion:
 def _for_kueue(item: Replicas) -> Replicas:
     """Return pods with Kueue's annotations of topology as a gang: it admits them as a whole."""
     metadata = item.template.get("metadata") or {}
-    wish, _ = of_kueue(metadata.get("annotations") or {}, len(item.names))
+    wish, _ = of_kueue(metadata.get("annotations") or {}, len(item.names), item.slice_size)
     if wish == NO_TOPOLOGY or item.minimum:
         return item
     return replace(item, minimum=len(item.names), group=item.group or "pods")

@@ -33,6 +33,9 @@ class Replicas:
     minimum: int = 0
     rank: int = 0
     required_nodes: tuple[str, ...] = ()  # of a DaemonSet: one a pod
+    topology: TopologyConstraint = NO_TOPOLOGY  # that its kind asks for
+    together: str = ""  # with which others it goes into one domain
+    slice_size: int = 0  # of slices that its template asks for and states no size of
 
 
 @dataclass(frozen=True, slots=True)

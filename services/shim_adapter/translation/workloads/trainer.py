@@ -120,7 +120,7 @@ def _job_set(
         )
         pod_where = f"{place}.template.spec.template"
         pod_template = mapping(template.get("template"), pod_where)
-        replicas.append(Replicas(name, names, pod_template, pod_where))
+        replicas.append(Replicas(name, names, pod_template, pod_where, slice_size=count))
     if not replicas:
         raise ManifestError(f"{where}.replicatedJobs", "at least one is needed")
     return with_minimum(replicas, None, where)

@@ -4,10 +4,12 @@ Where the tasks state no minimum of their own, those that stand first in the fil
 Volcano's webhook denies is refused here in its words.
 """
 
+from dataclasses import replace
 from typing import Any
 
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
+from services.shim_adapter.translation.workloads.pod_groups import of_network
 from services.shim_adapter.translation.workloads.replicas import (
     Expansion,
     Replicas,
@@ -18,6 +20,7 @@ from services.shim_adapter.translation.workloads.replicas import (
     whole,
     with_minimum,
 )
+from shared.messages.interface import NO_TOPOLOGY, Slice, TopologyConstraint
 
 
 def job(workload: Workload) -> Expansion:
@@ -41,7 +44,48 @@ def job(workload: Workload) -> Expansion:
         )
     stated = sum(task.minimum for task in tasks)
     gang = tuple(tasks) if stated == minimum else with_minimum(tasks, minimum, "spec.minAvailable")
-    return Expansion(gang, queue=text(workload.spec, "queue"))
+    return Expansion(_near(gang, workload.spec), queue=text(workload.spec, "queue"))
+
+
+def _near(tasks: tuple[Replicas, ...], spec: dict[str, Any]) -> tuple[Replicas, ...]:
+    """Return tasks that go where the job's own ``networkTopology`` says, all of them together."""
+    wish = _level(spec, "spec.networkTopology")
+    if wish == NO_TOPOLOGY:
+        return tasks
+    return tuple(
+        replace(task, topology=replace(wish, slices=task.topology.slices), together="job")
+        for task in tasks
+    )
+
+
+def _level(spec: dict[str, Any], where: str) -> TopologyConstraint:
+    """Return the level that ``networkTopology`` names: a tier by number needs HyperNodes."""
+    wish, network = of_network(spec, where)
+    if network is not None and network.tier is not None and not network.is_soft:
+        raise ManifestError(where, "not supported: tiers by number need HyperNodes")
+    return NO_TOPOLOGY if network is None and not wish.wrong else wish
+
+
+def _partitions(spec: dict[str, Any], where: str, count: int) -> tuple[int, TopologyConstraint]:
+    """Return the minimum of a task in partitions, and their slices; (0, none) without any.
+
+    Each partition of ``partitionSize`` pods is in one domain of its level; as many of them as
+    ``minPartitions`` start at once.
+    """
+    place = f"{where}.partitionPolicy"
+    policy = mapping(spec.get("partitionPolicy") or {}, place)
+    if not policy:
+        return 0, NO_TOPOLOGY
+    size, total = (whole(policy, key, 0, place) for key in ("partitionSize", "totalPartitions"))
+    if not size or size * total != count:
+        said = f"totalPartitions times partitionSize, {total * size}, is not replicas, {count}"
+        raise ManifestError(place, said)
+    least = whole(policy, "minPartitions", total, place)
+    if not 0 < least <= total:
+        raise ManifestError(f"{place}.minPartitions", f"1 to {total}, found {least}")
+    wish = _level(policy, f"{place}.networkTopology")
+    slices = (Slice(wish.required, size),) if wish.required else ()
+    return least * size, TopologyConstraint(slices=slices, wrong=wish.wrong)
 
 
 def _task(workload: Workload, value: Any, where: str) -> Replicas:
@@ -54,6 +98,7 @@ def _task(workload: Workload, value: Any, where: str) -> Replicas:
             f"{where}.minAvailable",
             f"'minAvailable' should not be greater than 'replicas' in task {name}",
         )
+    of_partitions, topology = _partitions(spec, where, count)
     template = mapping(spec.get("template"), f"{where}.template")
     pod = mapping(template.get("spec"), f"{where}.template.spec")
     scheduler = pod.get("schedulerName") or workload.spec.get("schedulerName") or "volcano"
@@ -62,5 +107,6 @@ def _task(workload: Workload, value: Any, where: str) -> Replicas:
         names=numbered(f"{workload.name}-{name}", count),
         template={**template, "spec": {**pod, "schedulerName": scheduler}},
         where=f"{where}.template",
-        minimum=least,
+        minimum=least or of_partitions,
+        topology=topology,
     )
