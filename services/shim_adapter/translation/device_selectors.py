@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
 
+from shared.messages.constraints import Taint
 from shared.model.quantity import QuantityError, parse_pod_quantity
 
 MAX_EXPRESSION = 10 * 1024  # characters of a selector of devices; the API server takes no more
@@ -29,7 +30,7 @@ _VERSION = re.compile(
 )
 _REPEATED = re.compile(r"\)[*+?{]|\(\?|\\[1-9]")
 _QUANTIFIERS = re.compile(r"[*+{]")
-_MAX_QUANTIFIERS = 4
+_MAX_QUANTIFIERS = 4  # repetitions in a pattern of `matches`; one with more is refused
 _MACROS = ("all", "exists", "exists_one", "filter", "map")
 
 
@@ -64,6 +65,7 @@ class Device:
     driver: str
     attributes: Mapping[tuple[str, str], Any] = field(default_factory=dict)
     capacity: Mapping[tuple[str, str], Amount] = field(default_factory=dict)
+    taints: tuple[Taint, ...] = ()
 
 
 Evaluate = Callable[[Device, Mapping[str, Any]], Any]

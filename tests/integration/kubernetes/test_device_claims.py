@@ -204,8 +204,7 @@ async def test_what_fails_for_a_device_is_no_on_its_node_and_others_are_tried(mu
 @pytest.mark.parametrize(
     ("exactly", "words"),
     [
-        ({"allocationMode": "All"}, "allocationMode: All is not supported"),
-        ({"adminAccess": True}, "adminAccess: not supported"),
+        ({"capacity": {"requests": {"memory": "1Gi"}}}, "exactly.capacity: not supported"),
         ({"expression": "device.attributes.all(k, true)"}, "macro 'all' is not supported"),
         ({"deviceClassName": "other"}, "there is no DeviceClass other"),
     ],
@@ -215,6 +214,26 @@ async def test_what_is_not_supported_is_refused_by_name(muster, exactly, words):
     await claim(muster, "a", **exactly)
     await muster.kubectl.pod(claiming("pa", "a"))
     await until_says(muster, "pa", words)
+
+
+async def test_all_devices_of_a_node_and_those_of_one_root(muster):
+    await node(muster, "n1", 4)  # D5
+    await claim(muster, "one")
+    await claim(muster, "all", allocationMode="All")
+    await muster.kubectl.pod(claiming("p1", "one"))
+    await until_running(muster, "p1")
+    await muster.kubectl.pod(claiming("pa", "all"))
+    await until_says(muster, "pa", "deviceclass/claim.")
+    await end(muster, "p1", "one")
+    await until_running(muster, "pa")
+    assert len((await given(muster, "all"))[0]) == 4
+    exactly = {"deviceClassName": GPU, "allocationMode": "All", "adminAccess": True}
+    devices = {"requests": [{"name": "gpu", "exactly": exactly}]}
+    body = {"metadata": {"name": "admin"}, "spec": {"devices": devices}}
+    await post(muster, "resourceclaims", body, CLAIMS)
+    await muster.kubectl.pod(claiming("pd", "admin"))
+    await until_running(muster, "pd")
+    assert len((await given(muster, "admin"))[0]) == 4
 
 
 async def test_a_gang_with_claims_of_a_template_starts_whole_or_writes_no_claim(muster):

@@ -31,7 +31,31 @@ async def make_group(kubectl, kind):
     await kubectl.client.request("POST", f"/apis/{path}/namespaces/default/{plural}", body)
 
 
-async def make_circle(kubectl):
+async def make_devices(kubectl):
+    """Offer an extended resource by a class, of which a node has one device."""
+    dra, version = "/apis/resource.k8s.io/v1", {"apiVersion": "resource.k8s.io/v1"}
+    of_class = {"extendedResourceName": "example.com/gpu"}
+    body = {**version, "kind": "DeviceClass", "metadata": {"name": "gpu"}, "spec": of_class}
+    await kubectl.client.request("POST", f"{dra}/deviceclasses", body)
+    pool = {"name": "n3", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": "gpu.example.com", "pool": pool, "nodeName": "n3", "devices": [{"name": "d"}]}
+    body = {**version, "kind": "ResourceSlice", "metadata": {"name": "n3"}, "spec": spec}
+    await kubectl.client.request("POST", f"{dra}/resourceslices", body)
+
+
+async def claim_devices(kubectl, double):
+    """Have a pod claim a device, and its bind be refused once."""
+    await kubectl.node("n3", cpu="4", memory="8Gi", pods="20")
+    await make_devices(kubectl)
+    double.fault(method="POST", path="/pods/offered/binding$", code=400, times=1)
+    offered = a_pod("offered", cpu="100m", labels={"applicationId": "f", "queue": "root.a"})
+    offered["spec"]["containers"][0]["resources"]["requests"]["example.com/gpu"] = "1"
+    await kubectl.pod(offered)
+    deletes = "DELETE resourceclaims.resource.k8s.io"
+    await until(lambda: double.requests.get(deletes), "a claim is given back")
+
+
+async def make_circle(kubectl, double):
     """Make a group of groups that is in itself."""
     path, plural, kind = groups.COMPOSITE
     spec = {
@@ -40,6 +64,8 @@ async def make_circle(kubectl):
     }  # fmt: skip
     body = {"apiVersion": path, "kind": kind, "metadata": {"name": "c"}, "spec": spec}
     await kubectl.client.request("POST", f"/apis/{path}/namespaces/default/{plural}", body)
+    name = "PATCH compositepodgroups.scheduling.k8s.io/status"
+    await until(lambda: double.requests.get(name), "the status of a group of groups")
 
 
 def member_of(kind):
@@ -103,9 +129,8 @@ async def used():
             await make_group(kubectl, path)
             await kubectl.pod(member_of(path))
             await until(lambda name=name: double.requests.get(name), "the status of a PodGroup")
-        await make_circle(kubectl)
-        name = "PATCH compositepodgroups.scheduling.k8s.io/status"
-        await until(lambda: double.requests.get(name), "the status of a group of groups")
+        await claim_devices(kubectl, double)
+        await make_circle(kubectl, double)
         await muster.kill_shim()
         await until(muster.is_ready, "the next turn")
     await client.close()
@@ -114,4 +139,5 @@ async def used():
 
 
 async def test_the_rights_are_those_that_are_used_no_more_and_no_fewer(used):
-    assert used == granted()
+    of_later_versions = {("update", "resource.k8s.io", "resourceclaims/binding", "")}
+    assert used == granted() - of_later_versions

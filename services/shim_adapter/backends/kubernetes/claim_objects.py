@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from services.shim_adapter.translation.constraints import parse_tolerations
 from services.shim_adapter.translation.device_selectors import (
     Device,
     SelectorUnsupportedError,
@@ -18,17 +19,19 @@ from services.shim_adapter.translation.device_selectors import (
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
 from services.shim_adapter.translation.workloads.replicas import inner, items, text
+from shared.messages.constraints import Taint, Toleration
 from shared.model.ids import derived_suffix
 
 MAX_DEVICES = 128  # devices in a slice, as the API server has it; of a slice with more none counts
 MAX_REQUESTS = 32  # requests of a claim, as there; with more it is refused
 MAX_RESERVED = 256  # pods that a claim is reserved for, as there; the next waits
+MAX_ALTERNATIVES = 8  # alternatives of a request, as there; with more it is refused
 MAX_COUNT = 32  # devices of a claim, as there; with more it is refused
 CLASS_TYPE = "deviceclass/"  # before a class: the resource type of its devices
 IMPLICIT = "deviceclass.resource.kubernetes.io/"  # before a class: an extended resource of it
 Key = tuple[str, str]  # namespace and name
 DeviceId = tuple[str, str, str]  # driver, pool and name
-Results = tuple[tuple[str, DeviceId], ...]  # the name of a request, and a device for it
+Results = tuple[tuple[str, DeviceId, bool], ...]  # a request, a device for it, for an admin or not
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,12 +57,24 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """So many devices of a class, each selected by all of ``selectors``."""
+    """So many devices of a class, each selected by all of ``selectors``.
+
+    ``takes_all``: every device of the node that is selected, at least one. ``is_admin``: whether
+    they are taken does not count, and it takes none. ``name`` is `main/sub` for an alternative.
+    """
 
     name: str
     device_class: str
     count: int = 1
     selectors: tuple[str, ...] = ()
+    takes_all: bool = False
+    is_admin: bool = False
+    tolerations: tuple[Toleration, ...] = ()
+
+    @property
+    def is_plain(self) -> bool:
+        """Return whether the devices of a node that it may have can be counted by themselves."""
+        return not (self.takes_all or self.is_admin or self.tolerations)
 
     def types(self, extended: str) -> dict[str, int]:
         """Return what it asks for as resource types: of its class, and of its own selectors.
@@ -79,14 +94,34 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
+class Constraint:
+    """Of an attribute that all devices of some requests have: one value, or all ``differ``.
+
+    ``requests`` are their names, ("") for all requests of the claim.
+    """
+
+    attribute: tuple[str, str]
+    requests: tuple[str, ...] = ()
+    differ: bool = False
+
+    def is_about(self, request: str) -> bool:
+        """Return whether a request is meant: a main name means its alternatives as well."""
+        named = request in self.requests or request.partition("/")[0] in self.requests
+        return named or not self.requests
+
+
+@dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim. ``wrong`` is what of it is not supported; ``node`` is where it is allocated.
+    """A ResourceClaim. ``choices`` are its requests, each the alternatives of which one is enough.
+
+    ``wrong`` is what of it is not supported; ``node`` is where it is allocated.
 
     ``reserved`` are uids. ``owner`` is the pod that it was made for ("": a user made it).
     """
 
     uid: str
-    requests: tuple[Request, ...] = ()
+    choices: tuple[tuple[Request, ...], ...] = ()
+    constraints: tuple[Constraint, ...] = ()
     wrong: str = ""
     config: tuple[Mapping[str, Any], ...] = ()
     owner: str = ""
@@ -96,6 +131,26 @@ class Claim:
     reserved: tuple[str, ...] = ()
     is_going: bool = False
     is_extended: bool = False
+
+    @property
+    def requests(self) -> tuple[Request, ...]:
+        """Return all its requests, with their alternatives."""
+        return tuple(request for choice in self.choices for request in choice)
+
+    @property
+    def counts(self) -> bool:
+        """Return whether its devices can be counted by class: no more is to be known of a node."""
+        return all(len(choice) == 1 and choice[0].is_plain for choice in self.choices)
+
+    @property
+    def joint(self) -> str:
+        """Return the resource type of nodes that have what it asks for, all at once ("": none).
+
+        So much of it a node has as such claims find devices there.
+        """
+        if self.counts and not self.constraints and len(self.choices) <= 1:
+            return ""
+        return f"{CLASS_TYPE}claim.{derived_suffix(repr((self.choices, self.constraints)), 8)}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,8 +208,14 @@ class ClaimToWrite:
     def allocation(self) -> dict[str, Any]:
         """Return the claim's allocation: its devices, for this node alone."""
         results = [
-            {"request": request, "driver": device[0], "pool": device[1], "device": device[2]}
-            for request, device in self.results
+            {
+                "request": request,
+                "driver": device[0],
+                "pool": device[1],
+                "device": device[2],
+                **({"adminAccess": True} if is_admin else {}),
+            }
+            for request, device, is_admin in self.results
         ]
         on_node = {"key": "metadata.name", "operator": "In", "values": [self.node]}
         return {
@@ -198,9 +259,7 @@ _SPECIAL = (
 
 def _is_plain(device: Mapping[str, Any]) -> bool:
     """Return whether a device may be given whole, to anybody: others are not counted."""
-    taints = device.get("taints") or ()
-    is_tainted = any(taint.get("effect") in ("NoSchedule", "NoExecute") for taint in taints)
-    return not is_tainted and not any(device.get(key) for key in _SPECIAL)
+    return not any(device.get(key) for key in _SPECIAL)
 
 
 def _device(driver: str, body: Mapping[str, Any]) -> Device:
@@ -214,7 +273,12 @@ def _device(driver: str, body: Mapping[str, Any]) -> Device:
         found = amount(value.get("value") if isinstance(value, dict) else value)
         if found is not None:
             capacity[_qualified(driver, key)] = found
-    return Device(driver, attributes, capacity)
+    taints = tuple(
+        Taint(str(each.get("key")), str(each.get("value") or ""), str(each.get("effect")))
+        for each in items(body, "taints", "spec.devices")
+        if mapping(each, "taints").get("effect") in ("NoSchedule", "NoExecute")
+    )
+    return Device(driver, attributes, capacity, taints)
 
 
 def _attribute(value: Mapping[str, Any]) -> Any:
@@ -260,8 +324,12 @@ def claim_of(raw: Mapping[str, Any]) -> Claim:
     )
     try:
         devices = inner(mapping(raw.get("spec") or {}, "spec"), "devices")
-        requests = _requests(devices)
-        return replace(found, requests=requests, config=_config(devices, "spec.devices"))
+        return replace(
+            found,
+            choices=_choices(devices),
+            constraints=_constraints(devices),
+            config=_config(devices, "spec.devices"),
+        )
     except ManifestError as error:
         return replace(found, wrong=str(error))
 
@@ -269,41 +337,76 @@ def claim_of(raw: Mapping[str, Any]) -> Claim:
 EXTENDED_CLAIM = "resource.kubernetes.io/extended-resource-claim"
 
 
-def _requests(devices: Mapping[str, Any]) -> tuple[Request, ...]:
+def _choices(devices: Mapping[str, Any]) -> tuple[tuple[Request, ...], ...]:
     where = "spec.devices"
-    for at, item in enumerate(items(devices, "constraints", where)):
-        kind = next((key for key in mapping(item, where) if key != "requests"), "constraint")
-        raise ManifestError(f"{where}.constraints[{at}].{kind}", "not supported")
     listed = items(devices, "requests", where)
     if len(listed) > MAX_REQUESTS:
         raise ManifestError(f"{where}.requests", f"{len(listed)} of them, at most {MAX_REQUESTS}")
-    found = tuple(_request(item, f"{where}.requests[{at}]") for at, item in enumerate(listed))
-    total = sum(request.count for request in found)
+    found = tuple(_choice(item, f"{where}.requests[{at}]") for at, item in enumerate(listed))
+    total = sum(max(request.count for request in choice) for choice in found)
     if total > MAX_COUNT:
         raise ManifestError(f"{where}.requests", f"{total} devices, at most {MAX_COUNT}")
     return found
 
 
-def _request(value: Any, where: str) -> Request:
+def _choice(value: Any, where: str) -> tuple[Request, ...]:
+    """Return the alternatives of a request, the best first."""
     request = mapping(value, where)
     name = text(request, "name", where)
-    if request.get("firstAvailable"):
-        raise ManifestError(f"{where}.firstAvailable", "not supported")
-    where = f"{where}.exactly"
-    exactly = mapping(request.get("exactly"), where)
-    for key in ("adminAccess", "capacity", "tolerations"):
-        if exactly.get(key):
-            raise ManifestError(f"{where}.{key}", "not supported")
+    first = items(request, "firstAvailable", where)
+    if not first:
+        place = f"{where}.exactly"
+        return (_request(mapping(request.get("exactly"), place), name, place),)
+    if len(first) > MAX_ALTERNATIVES:
+        said = f"{len(first)} of them, at most {MAX_ALTERNATIVES}"
+        raise ManifestError(f"{where}.firstAvailable", said)
+    found = []
+    for at, item in enumerate(first):
+        place = f"{where}.firstAvailable[{at}]"
+        sub = mapping(item, place)
+        found.append(_request(sub, f"{name}/{text(sub, 'name', place)}", place))
+    return tuple(found)
+
+
+def _request(exactly: Mapping[str, Any], name: str, where: str) -> Request:
+    if exactly.get("capacity"):
+        raise ManifestError(f"{where}.capacity", "not supported")
     mode = text(exactly, "allocationMode", where) or "ExactCount"
-    if mode != "ExactCount":
+    if mode not in ("ExactCount", "All"):
         raise ManifestError(f"{where}.allocationMode", f"{mode} is not supported")
-    count = exactly.get("count", 1)
+    count = exactly.get("count") or 1
     if type(count) is not int or not 1 <= count <= MAX_COUNT:
         raise ManifestError(f"{where}.count", f"1 to {MAX_COUNT}, found {count!r}")
     device_class = text(exactly, "deviceClassName", where)
     if not device_class:
         raise ManifestError(f"{where}.deviceClassName", "a class is needed")
-    return Request(name, device_class, count, _selectors(exactly, where))
+    return Request(
+        name,
+        device_class,
+        count,
+        _selectors(exactly, where),
+        takes_all=mode == "All",
+        is_admin=bool(exactly.get("adminAccess")),
+        tolerations=parse_tolerations(exactly.get("tolerations"), f"{where}.tolerations"),
+    )
+
+
+def _constraints(devices: Mapping[str, Any]) -> tuple[Constraint, ...]:
+    where = "spec.devices.constraints"
+    listed = items(devices, "constraints", "spec.devices")
+    if len(listed) > MAX_REQUESTS:
+        raise ManifestError(where, f"{len(listed)} of them, at most {MAX_REQUESTS}")
+    found = []
+    for at, item in enumerate(listed):
+        constraint = mapping(item, f"{where}[{at}]")
+        kinds = [key for key in constraint if key != "requests"]
+        kind = kinds[0] if len(kinds) == 1 else "constraint"
+        if kind not in ("matchAttribute", "distinctAttribute"):
+            raise ManifestError(f"{where}[{at}].{kind}", "not supported")
+        domain, _, name = text(constraint, kind, f"{where}[{at}]").rpartition("/")
+        requests = tuple(str(each) for each in items(constraint, "requests", f"{where}[{at}]"))
+        found.append(Constraint((domain, name), requests, kind == "distinctAttribute"))
+    return tuple(found)
 
 
 def _selectors(spec: Mapping[str, Any], where: str) -> tuple[str, ...]:

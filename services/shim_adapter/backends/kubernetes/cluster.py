@@ -137,7 +137,10 @@ class KubernetesCluster:
             topologies=self.topologies,
         )
         self._has_other_trees = False
-        self._handlers: dict[type, Callable[[Any, int], list[News]]] = {
+        self._handlers = self._handlers_by_type()
+
+    def _handlers_by_type(self) -> dict[type, Callable[[Any, int], list[News]]]:
+        return {
             PodSeen: self._on_pod,
             PodDeleted: self._on_pod_deleted,
             NodeSeen: self._on_node,

@@ -17,16 +17,24 @@ from services.shim_adapter.backends.kubernetes.claim_objects import (
     CLASS_TYPE,
     IMPLICIT,
     Claim,
+    Constraint,
     DeviceClass,
     DeviceId,
     Key,
     Request,
+    Results,
     Slice,
 )
 from services.shim_adapter.translation.device_selectors import Device, SelectorError, selects
+from shared.messages.selectors import tolerates
 
 MAX_STEPS = 1_000  # of a search for devices that all requests of a pod want; then there are none
+MAX_LIKE = 16  # claims like one that a node is tried for at once; more come when these have gone
+MAX_ADMINS = 10_000  # claims for administrators that a node takes; the next waits
 MAX_TYPES = 1_000  # different requests that are counted; a pod with another one waits
+
+
+_NONE_USED: Mapping[DeviceId, None] = {}
 
 
 @dataclass(slots=True)
@@ -51,6 +59,7 @@ class Devices:
     _taken: dict[Key, _Taken] = field(default_factory=dict)
     _by: dict[DeviceId, Key] = field(default_factory=dict)
     _types: dict[str, Request] = field(default_factory=dict)  # that are counted
+    _joints: dict[str, Claim] = field(default_factory=dict)  # the same, of claims that are tried
 
     # --- what there is --------------------------------------------------------------------------
 
@@ -134,6 +143,27 @@ class Devices:
             self.changed |= dict.fromkeys(self._on)
         return True
 
+    def count_joint(self, claim: Claim) -> bool:
+        """Count the nodes that have all that a claim asks for from now on; False: too many are."""
+        kind = claim.joint
+        if kind and kind not in self._joints:
+            if len(self._joints) >= MAX_TYPES:
+                return False
+            self._joints[kind] = claim
+            self.changed |= dict.fromkeys(self._on)
+        return True
+
+    def types_of(self, claim: Claim) -> dict[str, int]:
+        """Return what a claim asks for as resource types.
+
+        Of one whose requests cannot be counted by themselves it is one node that has it all.
+        """
+        found: dict[str, int] = {}
+        for request in claim.requests if claim.counts else ():
+            for kind, count in request.types(self.type_of(request.device_class)).items():
+                found[kind] = found.get(kind, 0) + count
+        return {**found, claim.joint: 1} if claim.joint else found
+
     def count_implicit(self, kind: str, device_class: str) -> None:
         """Count the devices of a class as an extended resource of another name as well."""
         if kind not in self._types and len(self._types) < MAX_TYPES:
@@ -157,6 +187,8 @@ class Devices:
             except SelectorError:
                 continue
             found[kind] = sum(self._counts(each, kind) for each in of_type)
+        for kind, claim in self._joints.items():
+            found[kind] = self._claims_as(node, kind) + self._how_often(node, claim)
         return {kind: count for kind, count in found.items() if count}
 
     def _counts(self, device: DeviceId, kind: str) -> bool:
@@ -168,6 +200,8 @@ class Devices:
         """Return whether a request wants a device. Raises SelectorError."""
         of_class = self.classes.get(request.device_class)
         if of_class is None:
+            return False
+        if not all(tolerates(request.tolerations, taint) for taint in device.taints):
             return False
         return all(selects(each, device) for each in (*of_class.selectors, *request.selectors))
 
@@ -220,36 +254,56 @@ class Devices:
         taken = self._taken.get(key)
         return () if taken is None else taken.devices
 
+    def _claims_as(self, node: str, kind: str) -> int:
+        """Return how many claims have devices of a node and count as a type."""
+        keys = {self._by[each]: None for each in self._on[node] if each in self._by}
+        return sum(kind in self._taken[key].types for key in keys)
+
+    def _how_often(self, node: str, claim: Claim) -> int:
+        """Return how many claims like one would find devices on a node, up to MAX_LIKE."""
+        if all(request.is_admin for request in claim.requests):
+            return MAX_ADMINS if self.choose(node, [(("", ""), claim)]) is not None else 0
+        used: dict[DeviceId, None] = {}
+        for count in range(MAX_LIKE):
+            found = self.choose(node, [(("", ""), claim)], used)
+            if found is None:
+                return count
+            used |= {device: None for _, device, is_admin in found["", ""] if not is_admin}
+        return MAX_LIKE
+
     def choose(
-        self, node: str, wanted: list[tuple[Key, Request]]
-    ) -> dict[Key, list[tuple[str, DeviceId]]] | None:
-        """Return devices of a node for all requests, by claim with the request's name.
+        self, node: str, wanted: list[tuple[Key, Claim]], used: Mapping[DeviceId, None] = _NONE_USED
+    ) -> dict[Key, Results] | None:
+        """Return devices of a node for all that claims ask for, by claim, but those ``used``.
 
         None: there are none that all of them want. Devices that fewer types want go first. Nothing
         is taken by that: ``reserve`` does.
         """
-        free = {
-            each: device
-            for each, device in self._on.get(node, {}).items()
-            if each not in self._by
-        }  # fmt: skip
-        options: list[tuple[Key, str, list[DeviceId]]] = []
-        for key, request in wanted:
-            try:
-                fit = [each for each, device in free.items() if self._is(request, device)]
-            except SelectorError:
-                return None
-            fit.sort(key=lambda each: (self._wanted_by(free[each]), each))
-            options += [(key, request.name, fit)] * request.count
-        order = sorted(range(len(options)), key=lambda at: (len(options[at][2]), at))
-        chosen = _search([options[at][2] for at in order])
-        if chosen is None:
+        requests = [(key, claim, choice) for key, claim in wanted for choice in claim.choices]
+        try:
+            given = _Search(self, node, dict(used), requests).run()
+        except SelectorError:
             return None
-        given = dict(zip(order, chosen, strict=True))
-        found: dict[Key, list[tuple[str, DeviceId]]] = {key: [] for key, _ in wanted}
-        for at, (key, name, _) in enumerate(options):
-            found[key].append((name, given[at]))
-        return found
+        if given is None:
+            return None
+        found: dict[Key, list[tuple[str, DeviceId, bool]]] = {key: [] for key, _ in wanted}
+        for key, request, device in given:
+            found[key].append((request.name, device, request.is_admin))
+        return {key: tuple(results) for key, results in found.items()}
+
+    def devices_on(self, node: str) -> Mapping[DeviceId, Device]:
+        """Return the devices of a node that count."""
+        return self._on.get(node, {})
+
+    def is_taken(self, device: DeviceId) -> bool:
+        """Return whether a claim has a device."""
+        return device in self._by
+
+    def fitting(self, node: str, request: Request) -> list[DeviceId]:
+        """Return the devices of a node that a request wants, taken or not. Raises SelectorError."""
+        devices = self.devices_on(node)
+        fit = [each for each, device in devices.items() if self._is(request, device)]
+        return sorted(fit, key=lambda each: (self._wanted_by(devices[each]), each))
 
     def _wanted_by(self, device: Device) -> int:
         """Return by how many types a device is wanted."""
@@ -266,30 +320,82 @@ class Devices:
         self._take(key, _Taken(devices, types))
 
 
-def _search(options: list[list[DeviceId]]) -> list[DeviceId] | None:
-    """Return one device of each list, no device twice; None: there is none, or MAX_STEPS were made.
+@dataclass(slots=True)
+class _Search:
+    """A search for devices, depth first: the last choice is taken back where the next finds none.
 
-    Depth first; the last choice is taken back where nothing is left for the next.
+    It ends after MAX_STEPS, with none.
     """
-    chosen: list[DeviceId] = []
-    ats = [0]
-    used: dict[DeviceId, None] = {}
-    for _ in range(MAX_STEPS):
-        depth = len(chosen)
-        if depth == len(options):
-            return chosen
-        found = next(
-            (at for at in range(ats[depth], len(options[depth])) if options[depth][at] not in used),
-            -1,
+
+    devices: Devices
+    node: str
+    used: dict[DeviceId, None]
+    requests: list[tuple[Key, Claim, tuple[Request, ...]]]
+    given: list[tuple[Key, Request, DeviceId]] = field(default_factory=list)
+    steps: int = 0
+
+    def run(self) -> list[tuple[Key, Request, DeviceId]] | None:
+        """Return a device for each that is asked for; None: there are none."""
+        return self.given if self._choose(0) else None
+
+    def _choose(self, at: int) -> bool:
+        """Find devices for the request at a place, by its first alternative that works, and on."""
+        if at == len(self.requests):
+            return True
+        return any(self._try(at, request) for request in self.requests[at][2])
+
+    def _try(self, at: int, request: Request) -> bool:
+        fit = self.devices.fitting(self.node, request)
+        if not request.takes_all:
+            free = [each for each in fit if request.is_admin or self._is_free(each)]
+            return self._pick(at, request, free, request.count)
+        if not fit or not (request.is_admin or all(self._is_free(each) for each in fit)):
+            return False
+        return self._pick(at, request, fit, len(fit))
+
+    def _is_free(self, device: DeviceId) -> bool:
+        return device not in self.used and not self.devices.is_taken(device)
+
+    def _pick(self, at: int, request: Request, free: list[DeviceId], left: int) -> bool:
+        """Give so many of the free devices to a request, and go on with the next one."""
+        if not left:
+            return self._choose(at + 1)
+        key, claim, _ = self.requests[at]
+        for place in range(len(free) - left + 1):
+            self.steps += 1
+            if self.steps > MAX_STEPS:
+                return False
+            device = free[place]
+            if not self._holds(key, claim, request, device):
+                continue
+            self.given.append((key, request, device))
+            if not request.is_admin:
+                self.used[device] = None
+            if self._pick(at, request, free[place + 1 :], left - 1):
+                return True
+            self.given.pop()
+            if not request.is_admin:
+                del self.used[device]
+        return False
+
+    def _holds(self, key: Key, claim: Claim, request: Request, device: DeviceId) -> bool:
+        """Return whether a device may be beside those that the claim's constraints are about."""
+        return all(
+            self._agrees(key, constraint, device)
+            for constraint in claim.constraints
+            if constraint.is_about(request.name)
         )
-        if found >= 0:
-            ats[depth] = found + 1
-            ats.append(0)
-            chosen.append(options[depth][found])
-            used[chosen[-1]] = None
-            continue
-        if not chosen:
-            return None
-        ats.pop()
-        del used[chosen.pop()]
-    return None
+
+    def _agrees(self, key: Key, constraint: Constraint, device: DeviceId) -> bool:
+        on = self.devices.devices_on(self.node)
+        value = on[device].attributes.get(constraint.attribute)
+        if value is None:
+            return False
+        for other_key, request, other in self.given:
+            if other_key != key or not constraint.is_about(request.name):
+                continue
+            known = on[other].attributes.get(constraint.attribute)
+            is_same = type(known) is type(value) and known == value
+            if is_same is constraint.differ:
+                return False
+        return True

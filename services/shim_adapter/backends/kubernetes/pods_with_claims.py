@@ -250,8 +250,10 @@ class PodsWithClaims:
         for request in claim.requests:
             if request.device_class not in self.devices.classes:
                 return f"{name}: there is no DeviceClass {request.device_class}"
-            if not self.devices.count(request):
+            if request.is_plain and not self.devices.count(request):
                 return f"{name}: too many different requests are counted"
+        if not self.devices.count_joint(claim):
+            return f"{name}: too many different requests are counted"
         return ""
 
     def _asking(self, known: _Pod, spec: PodSpec) -> PodSpec:
@@ -294,20 +296,14 @@ class PodsWithClaims:
         return spec
 
     def _with_devices(self, spec: PodSpec, claim: Claim) -> PodSpec:
+        self._uncounted("", claim)
         resource = dict(spec.resource)
-        for request in claim.requests:
-            self.devices.count(request)
-            types = request.types(self.devices.type_of(request.device_class))
-            for kind, count in types.items():
-                resource[kind] = resource.get(kind, 0) + count
+        for kind, count in self.devices.types_of(claim).items():
+            resource[kind] = resource.get(kind, 0) + count
         return replace(spec, resource=resource)
 
     def _types_of(self, claim: Claim) -> frozenset[str]:
-        return frozenset(
-            kind
-            for request in claim.requests
-            for kind in request.types(self.devices.type_of(request.device_class))
-        )
+        return frozenset(self.devices.types_of(claim))
 
     def asked(self, uid: str, resource: Mapping[str, int]) -> dict[str, int]:
         """Return what a pod's containers ask for with what its claims ask for."""
@@ -315,10 +311,8 @@ class PodsWithClaims:
         found = dict(resource)
         for key in () if known is None else known.asks:
             claim = self._claims.get(key)
-            for request in () if claim is None else claim.requests:
-                types = request.types(self.devices.type_of(request.device_class))
-                for kind, count in types.items():
-                    found[kind] = found.get(kind, 0) + count
+            for kind, count in () if claim is None else self.devices.types_of(claim).items():
+                found[kind] = found.get(kind, 0) + count
         return found
 
     # --- binding --------------------------------------------------------------------------------
@@ -333,24 +327,26 @@ class PodsWithClaims:
         if isinstance(wanted, str):
             return wanted
         if extended is not None:
-            wanted += [(extended[0], request) for request in extended[1]]
+            choices = tuple((request,) for request in extended[1])
+            wanted.append((extended[0], Claim("", choices)))
         chosen = self.devices.choose(pod.node, wanted) if wanted else {}
         if chosen is None:
             return f"the devices that its claims ask for are not free on node {pod.node}"
         for key, results in chosen.items():
-            self._results[key] = tuple(results)
+            self._results[key] = results
             types = self._extended_of(known)
             if extended is None or key != extended[0]:
                 types = self._types_of(self._claims[key])
-            self.devices.reserve(key, tuple(device for _, device in results), types)
+            taken = tuple(device for _, device, is_admin in results if not is_admin)
+            self.devices.reserve(key, taken, types)
         writes = [self._write(known, pod, key) for key in known.keys]
         if extended is not None:
             writes.append(self._write_extended(known, pod, extended))
         return tuple(writes)
 
-    def _wanted(self, known: _Pod, pod: PodRecord) -> list[tuple[Key, Request]] | str:
-        """Return the requests of claims that have no devices yet; or why a claim is not there."""
-        wanted: list[tuple[Key, Request]] = []
+    def _wanted(self, known: _Pod, pod: PodRecord) -> list[tuple[Key, Claim]] | str:
+        """Return the claims of a pod that have no devices yet; or why one is not there."""
+        wanted: list[tuple[Key, Claim]] = []
         for key in known.keys:
             claim = self._claims.get(key)
             if claim is None:
@@ -358,7 +354,7 @@ class PodsWithClaims:
             if claim.is_allocated and claim.node not in ("", pod.node):
                 return f"ResourceClaim {key[1]} is allocated on node {claim.node}"
             if not claim.is_allocated and key not in self._results:
-                wanted += [(key, request) for request in claim.requests]
+                wanted.append((key, claim))
         return wanted
 
     def _write(self, known: _Pod, pod: PodRecord, key: Key) -> ClaimToWrite:
