@@ -450,8 +450,9 @@ def _text(value: Any) -> str:
 def _compare(one: Any, other: Any) -> int:
     if type(one) is not type(other) or not isinstance(one, Version | Amount):
         raise TypeError(f"{one!r} and {other!r} do not compare")
-    left, right = (one.milli, other.milli) if isinstance(one, Amount) else (one, other)
-    return (left > right) - (left < right)
+    if isinstance(one, Amount):
+        return int(one.milli > other.milli) - int(one.milli < other.milli)
+    return int(one > other) - int(one < other)
 
 
 def _needed(found: Any, text: Any, what: str) -> Any:

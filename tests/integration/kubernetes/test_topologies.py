@@ -91,6 +91,8 @@ async def test_a_job_with_kueues_annotations_is_in_one_rack_of_its_topology(must
 async def test_preferred_unconstrained_and_wrong_annotations_of_a_job(muster):
     await topology(muster, groups.KUEUE_TOPOLOGY, "default", "block", "rack")
     await nodes(muster, {"n1": "b1/r1", "n2": "b2/r1", "n3": "b2/r2"})
+    await job(muster, "none", 1, {f"{KUEUE}required-topology": "row"})
+    await until_one_waits(muster, "there is no topology level row: the levels are block, rack")
     names = await job(muster, "near", 2, {f"{KUEUE}preferred-topology": "rack"})
     assert await until_running(muster, *names) == ["n2", "n3"]
     names = await job(muster, "any", 1, {f"{KUEUE}unconstrained-topology": "true"})
@@ -98,8 +100,6 @@ async def test_preferred_unconstrained_and_wrong_annotations_of_a_job(muster):
     both = {f"{KUEUE}required-topology": "rack", f"{KUEUE}preferred-topology": "rack"}
     await job(muster, "both", 1, both)
     await until_one_waits(muster, "exclude each other")
-    await job(muster, "none", 1, {f"{KUEUE}required-topology": "row"})
-    await until_one_waits(muster, "there is no topology level row: the levels are block, rack")
 
 
 async def test_a_topology_that_comes_later_lets_the_job_start(muster):

@@ -5,9 +5,16 @@ import json
 import pytest
 
 from services.shim_adapter.backends.kubernetes.sources import gangs_of
+from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.task_groups import task_groups_of
 from services.shim_adapter.translation.topology import layout_of, of_kueue, topology_of, written
-from services.shim_adapter.translation.workloads.pod_groups import CORE, KAI, VOLCANO
+from services.shim_adapter.translation.workloads.pod_groups import (
+    CORE,
+    KAI,
+    VOLCANO,
+    without_hyper_nodes,
+)
+from services.shim_adapter.translation.workloads.replicas import Network
 from shared.messages.commands import TaskGroupSpec
 from shared.messages.interface import NO_TOPOLOGY, Slice, SubGroup, TopologyConstraint
 
@@ -157,6 +164,10 @@ def test_volcano_s_network_topology_names_a_tier():
     soft = {"mode": "soft", "highestTierName": "rack"}
     assert pod_group(VOLCANO, networkTopology=soft).topology == near(preferred="rack")
     assert pod_group(VOLCANO, networkTopology={"mode": "soft"}).topology == NO_TOPOLOGY
+    assert pod_group(VOLCANO, networkTopology=soft).network == Network(None, "rack", is_soft=True)
     both = {"highestTierName": "rack", "highestTierAllowed": 1}
     assert "exclude each other" in pod_group(VOLCANO, networkTopology=both).topology.wrong
-    assert "need HyperNodes" in pod_group(VOLCANO, networkTopology={"highestTierAllowed": 1})
+    by_number = pod_group(VOLCANO, networkTopology={"highestTierAllowed": 1})
+    assert by_number.network == Network(1)
+    with pytest.raises(ManifestError, match="need HyperNodes"):
+        without_hyper_nodes(by_number)

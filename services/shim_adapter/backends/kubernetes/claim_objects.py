@@ -430,7 +430,7 @@ def _node_of(chosen: Mapping[str, Any]) -> str:
     """Return the one node that an allocation is for, "" where it is for others as well."""
     for term in chosen.get("nodeSelectorTerms") or ():
         fields, labels = term.get("matchFields") or (), term.get("matchExpressions") or ()
-        for requirement in (*fields, *labels):
+        for requirement in [*fields, *labels]:
             is_name = requirement.get("key") in ("metadata.name", "kubernetes.io/hostname")
             values = requirement.get("values") or ()
             if is_name and requirement.get("operator") == "In" and len(values) == 1:

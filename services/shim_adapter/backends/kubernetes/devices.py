@@ -66,7 +66,7 @@ class Devices:
     def see_slice(self, name: str, found: Slice | None) -> None:
         """Take in that a slice was published, has changed or gone (None)."""
         known = self._slices.pop(name, None)
-        pools = {}
+        pools: dict[tuple[str, str], None] = {}
         if known is not None:
             pools[known.driver, known.pool] = None
             self._pools[known.driver, known.pool].pop(name)
@@ -78,9 +78,9 @@ class Devices:
             self._read_pool(pool)
 
     def _read_pool(self, pool: tuple[str, str]) -> None:
-        for device in [device for device in self._node_of if device[:2] == pool]:
-            node = self._node_of.pop(device)
-            del self._on[node][device]
+        for known in [known for known in self._node_of if known[:2] == pool]:
+            node = self._node_of.pop(known)
+            del self._on[node][known]
             self.changed[node] = None
         if not self._pools[pool]:
             del self._pools[pool]

@@ -213,8 +213,10 @@ class PodGroups:
         """Judge who waits by what their group says now; of core Kubernetes', all who wait."""
         group, gang = self._groups[ref], self._gang(ref)
         news: list[News] = []
-        is_other = isinstance(gang, Gang) and group.gang not in (None, gang)
-        if is_other and (ref.kind in (CORE, COMPOSITE) or gang.names_a_tree):
+        is_judged = isinstance(gang, Gang) and (
+            ref.kind in (CORE, COMPOSITE) or gang.names_a_tree
+        )  # fmt: skip
+        if is_judged and group.gang not in (None, gang):
             news += self._take_back(group, "", now_ns)
         if group.wrong or not group.refused:
             group.retry_ns = 0

@@ -137,9 +137,10 @@ class Topologies:
                 found = hyper_node_of(body) if kind == HYPER_NODE else topology_of(body)
             except ManifestError as error:
                 found = str(error)
-        known: dict[str, Any] = {
+        kinds: dict[str, dict[str, Any]] = {
             KUEUE_TOPOLOGY: self.kueue, KAI_TOPOLOGY: self.kai, HYPER_NODE: self.hyper_nodes,
-        }[kind]  # fmt: skip
+        }  # fmt: skip
+        known = kinds[kind]
         if known.get(name) == found:
             return False
         if found is None:

@@ -4,6 +4,7 @@ Where the tasks state no minimum of their own, those that stand first in the fil
 Volcano's webhook denies is refused here in its words.
 """
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +48,7 @@ def job(workload: Workload) -> Expansion:
     return Expansion(_near(gang, workload.spec), queue=text(workload.spec, "queue"))
 
 
-def _near(tasks: tuple[Replicas, ...], spec: dict[str, Any]) -> tuple[Replicas, ...]:
+def _near(tasks: tuple[Replicas, ...], spec: Mapping[str, Any]) -> tuple[Replicas, ...]:
     """Return tasks that go where the job's own ``networkTopology`` says, all of them together."""
     wish = _level(spec, "spec.networkTopology")
     if wish == NO_TOPOLOGY:
@@ -58,7 +59,7 @@ def _near(tasks: tuple[Replicas, ...], spec: dict[str, Any]) -> tuple[Replicas, 
     )
 
 
-def _level(spec: dict[str, Any], where: str) -> TopologyConstraint:
+def _level(spec: Mapping[str, Any], where: str) -> TopologyConstraint:
     """Return the level that ``networkTopology`` names: a tier by number needs HyperNodes."""
     wish, network = of_network(spec, where)
     if network is not None and network.tier is not None and not network.is_soft:
@@ -66,7 +67,7 @@ def _level(spec: dict[str, Any], where: str) -> TopologyConstraint:
     return NO_TOPOLOGY if network is None and not wish.wrong else wish
 
 
-def _partitions(spec: dict[str, Any], where: str, count: int) -> tuple[int, TopologyConstraint]:
+def _partitions(spec: Mapping[str, Any], where: str, count: int) -> tuple[int, TopologyConstraint]:
     """Return the minimum of a task in partitions, and their slices; (0, none) without any.
 
     Each partition of ``partitionSize`` pods is in one domain of its level; as many of them as
