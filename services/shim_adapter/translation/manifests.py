@@ -6,7 +6,7 @@ come with them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.shim_adapter.records import NodeRecord
@@ -24,8 +24,8 @@ from services.shim_adapter.translation.workloads import EXPANDERS
 from services.shim_adapter.translation.workloads.members import groups_named, pods_of
 from services.shim_adapter.translation.workloads.pod_groups import (
     CORE,
-    COSCHEDULING,
     READERS,
+    core_pod_group,
     pod_group,
     without_hyper_nodes,
 )
@@ -36,6 +36,7 @@ from services.shim_adapter.translation.workloads.replicas import (
 )
 from services.shim_adapter.translation.workloads.trainer import RUNTIME_KINDS
 from shared.messages.commands import ManifestDocument, PodSpec
+from shared.messages.interface import NO_TOPOLOGY, GangSettings, SubGroup
 from shared.model.names import DNS_SUBDOMAIN_ERROR, is_dns_subdomain
 from shared.model.numbers import INT32
 from shared.model.texts import JsonError, load_json
@@ -264,13 +265,29 @@ def _gangs(bodies: Bodies) -> dict[str, Gang | ManifestError]:
 
 
 def _gang(body: Mapping[str, Any], name: str) -> Gang:
-    """Return a PodGroup's gang. Raises ManifestError: that of core Kubernetes needs a cluster."""
-    group = str(body.get("apiVersion") or "").rpartition("/")[0]
+    """Return a PodGroup's gang. Raises ManifestError."""
+    group = _api_group(body)
     if group == CORE:
-        raise ManifestError(
-            "apiVersion", f"PodGroups of {CORE} are read on a cluster: name one of {COSCHEDULING}"
-        )
+        return _core_gang(core_pod_group(body, name))
     return without_hyper_nodes(READERS.get(group, pod_group)(body, name))
+
+
+def _core_gang(gang: Gang) -> Gang:
+    """Return a gang of core Kubernetes without placeholders: its pods may be several documents."""
+    for key, value in (
+        ("parentCompositePodGroupName", gang.parent),
+        ("resourceClaims", gang.claims),
+    ):
+        if value:
+            raise ManifestError(f"spec.{key}", "it is read on a cluster alone")
+    if gang.tree is not None or not gang.minimum:
+        return gang
+    part = SubGroup(gang.name, "", gang.minimum)
+    return replace(gang, terms=GangSettings((part,), 1, gang.topology), topology=NO_TOPOLOGY)
+
+
+def _api_group(body: Mapping[str, Any]) -> str:
+    return str(body.get("apiVersion") or "").rpartition("/")[0]
 
 
 def _refuse_lonely_gangs(result: Translation) -> None:
@@ -282,7 +299,8 @@ def _refuse_lonely_gangs(result: Translation) -> None:
         for name in groups_named(pod.labels, pod.annotations)
     }
     for taken in [item for item in result.taken if item.kind == "PodGroup"]:
-        if taken.name not in named:
+        is_core = _api_group(load_json(taken.document.body)) == CORE  # whose pods may come later
+        if taken.name not in named and not is_core:
             result.taken.remove(taken)
             error = ManifestError(
                 "metadata.name",

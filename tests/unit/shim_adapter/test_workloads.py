@@ -430,7 +430,7 @@ def test_a_priority_class_says_what_its_pods_do_not():
         (doc("batch.volcano.sh/v1alpha1", "Job"), "spec.tasks", "No task specified"),
         (doc("batch.volcano.sh/v1alpha1", "Job", tasks=[{"name": "a", "replicas": 1, "minAvailable": 2, "template": template()}]), "spec.tasks[0].minAvailable", "should not be greater"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": "a", "parent": "b"}]), "spec.subGroups[a].parent", "no subgroup"),
-        (doc("scheduling.k8s.io/v1alpha2", "PodGroup", schedulingPolicy={"gang": {"minCount": 2}}), "apiVersion", "are read on a cluster: name one of scheduling.x-k8s.io"),
+        (doc("scheduling.k8s.io/v1alpha3", "PodGroup", schedulingPolicy={"basic": {}}, parentCompositePodGroupName="c"), "spec.parentCompositePodGroupName", "read on a cluster alone"),
         (doc("scheduling.x-k8s.io/v1alpha1", "PodGroup", scheduleTimeoutSeconds="1"), "spec.scheduleTimeoutSeconds", "whole number"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", subGroups=[{"name": f"s{at}"} for at in range(101)]), "spec.subGroups", "101 of them, at most 100"),
         (doc("scheduling.run.ai/v2alpha2", "PodGroup", preemptibility="sometimes"), "spec.preemptibility", "one of preemptible"),

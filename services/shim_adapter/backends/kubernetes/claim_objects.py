@@ -432,7 +432,7 @@ def _node_of(chosen: Mapping[str, Any]) -> str:
         fields, labels = term.get("matchFields") or (), term.get("matchExpressions") or ()
         for requirement in [*fields, *labels]:
             is_name = requirement.get("key") in ("metadata.name", "kubernetes.io/hostname")
-            values = requirement.get("values") or ()
+            values: list[Any] = list(requirement.get("values") or ())
             if is_name and requirement.get("operator") == "In" and len(values) == 1:
                 return str(values[0])
     return ""

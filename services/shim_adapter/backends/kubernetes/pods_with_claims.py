@@ -83,6 +83,7 @@ class PodsWithClaims:
         self._waiting: dict[str, None] = {}
         self._named: dict[Key, dict[str, None]] = {}  # pods, by claim
         self._leads: dict[Key, str] = {}
+        self._wrong_classes: dict[str, str] = {}  # and what of them is not supported
         self._again: dict[str, None] = {}  # pods that may lead a claim now
         self._results: dict[Key, Results] = {}  # that were chosen, until the claim shows them
         self._allocatable: dict[str, Mapping[str, int]] = {}
@@ -97,6 +98,9 @@ class PodsWithClaims:
     def on_class(self, seen: DeviceClassSeen, now_ns: int) -> list[News]:
         """Take in a class of devices: what it offers as an extended resource counts from now on."""
         found = seen.found if isinstance(seen.found, DeviceClass) else None
+        self._wrong_classes.pop(seen.name, None)
+        if isinstance(seen.found, str):
+            self._wrong_classes[seen.name] = seen.found
         self.devices.see_class(seen.name, found)
         if found is not None and found.extended:
             self.devices.count(Request("", seen.name))
@@ -249,6 +253,9 @@ class PodsWithClaims:
         """Return why what a claim asks for cannot be counted ("": it is counted from now on)."""
         for request in claim.requests:
             if request.device_class not in self.devices.classes:
+                wrong = self._wrong_classes.get(request.device_class)
+                if wrong:
+                    return f"{name}: DeviceClass {request.device_class}: {wrong}"
                 return f"{name}: there is no DeviceClass {request.device_class}"
             if request.is_plain and not self.devices.count(request):
                 return f"{name}: too many different requests are counted"

@@ -137,6 +137,8 @@ def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
     spec, gang = item.template["spec"], _gang_of(workload, item)
     if gang is not None and not spec.get("priorityClassName"):
         spec = {**spec, "priorityClassName": gang.priority_class}
+    if gang is not None and gang.has_own_class:
+        spec = _as_its_group(spec, gang)
     template = {
         **item.template,
         "spec": spec,
@@ -154,6 +156,19 @@ def _read(workload: Workload, item: Replicas, reading: Reading) -> PodSpec:
         return pod
     may = pod.allow_preempt_self and gang.lets_be_preempted(pod.priority)
     return replace(pod, allow_preempt_self=may)
+
+
+def _as_its_group(spec: Mapping[str, Any], gang: Gang) -> dict[str, Any]:
+    """Return a pod's spec with the priority of its group, and its right to preempt."""
+    found = {**spec}
+    if gang.priority_class:
+        found |= {"priorityClassName": gang.priority_class}
+        found.pop("priority", None)
+    if gang.priority is not None:
+        found["priority"] = gang.priority
+    if gang.lets_preempt is not None:
+        found["preemptionPolicy"] = "PreemptLowerPriority" if gang.lets_preempt else "Never"
+    return found
 
 
 def _as_gang(
@@ -250,8 +265,11 @@ def _least(gang: Gang, item: Replicas, where: str) -> int:
 
 
 def _gang_of(workload: Workload, item: Replicas) -> Gang | None:
-    metadata = item.template.get("metadata") or {}
+    metadata, spec = item.template.get("metadata") or {}, item.template.get("spec")
     names = groups_named(metadata.get("labels") or {}, metadata.get("annotations") or {})
+    of_core = spec.get("schedulingGroup") if isinstance(spec, dict) else None
+    if isinstance(of_core, dict):
+        names = (str(of_core.get("podGroupName")), *names)
     gangs = workload.submission.gangs
     name = next((name for name in names if name in gangs), None)
     gang = None if name is None else gangs[name]
