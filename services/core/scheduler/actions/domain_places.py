@@ -52,6 +52,19 @@ def find(
     return kept + found
 
 
+def why_not(
+    trial: Tentative, application: Application, stuck: Refusal, *, backfill: bool = False
+) -> Refusal:
+    """Return what a gang lacks in its domains, where the nodes together lack room for it.
+
+    It is ``stuck``, the refusal for want of that room, where each of its parts has a domain.
+    """
+    if stuck.fact is None:
+        return stuck
+    found = _InDomains(trial, application, backfill=backfill).why(stuck.fact)
+    return stuck if found.fact == stuck.fact else found
+
+
 class _InDomains:
     """Places the pods of a gang on the nodes' ledgers."""
 

@@ -295,6 +295,11 @@ def _find_next(
     if (bound := _bound(partition, application)) is not None:
         return bound, None
     over = _over_headroom(application, gang_places.amount(application))
+    if over is not None and application.has_topology and over[0].reason is Reason.GANG_PLACES:
+        with Tentative(partition.nodes) as trial:
+            backfill = partition.settings.backfill
+            why = domain_places.why_not(trial, application, over[0], backfill=backfill)
+        return NoPlaces(why, {}), over[1]
     if over is not None:
         return NoPlaces(over[0], {}), over[1]
     with Tentative(partition.nodes) as trial:
