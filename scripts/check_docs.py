@@ -40,6 +40,7 @@ _ROOM = re.compile(r"^ {4}(\w+)/ ", re.MULTILINE)
 MADE_BY_USERS = {
     "job.yaml",
     "si/node-partition",
+    "deviceclass/NAME",
     "queues.yaml",
     "gpu_nodes.py",
     ".github/workflows/policy.yaml",

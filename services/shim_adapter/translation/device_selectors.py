@@ -190,9 +190,13 @@ class _Parser:
         return _compared(operator, left, self._unary()) if operator else left
 
     def _unary(self) -> Evaluate:
-        if self._take("!"):
+        nots = 0
+        while self._take("!"):
+            nots += 1
+        if nots:
             inner = self._unary()
-            return lambda device, names: not _truth(inner(device, names))
+            is_odd = bool(nots % 2)
+            return lambda device, names: _truth(inner(device, names)) is not is_odd
         if self._take("-"):
             kind, text = self._peek()
             if kind != "number":
@@ -226,14 +230,21 @@ class _Parser:
         if self._take("("):
             if name in _MACROS:
                 raise SelectorUnsupportedError(f"macro {name!r} is not supported")
-            arguments = self._arguments()
+            arguments = [self._pattern()] if name == "matches" else self._arguments()
             method = _METHODS.get(name)
             if method is None or is_optional:
                 raise SelectorUnsupportedError(f"the function {name!r} is not supported")
-            if name == "matches":
-                arguments = [_pattern(arguments)]
             return _called(name, method, [value, *arguments])
         return _field(value, name, is_optional=is_optional)
+
+    def _pattern(self) -> Evaluate:
+        """Return the pattern of `matches`: a text as it stands, of the part that is safe."""
+        kind, text = self._peek()
+        if kind != "text":
+            raise SelectorUnsupportedError(f"matches: a text as it stands, found {text!r}")
+        self._at += 1
+        self._need(")")
+        return _constant(_checked(_said(text)))
 
     def _arguments(self) -> list[Evaluate]:
         found: list[Evaluate] = []
@@ -254,8 +265,7 @@ class _Parser:
                 raise SelectorUnsupportedError(f"{text} is too large")
             return lambda _device, _names: value
         if kind == "text":
-            said = re.sub(r"\\(.)", r"\1", text[1:-1])
-            return _constant(said)
+            return _constant(_said(text))
         if kind == "name":
             return self._named(text)
         if text == "(":
@@ -424,21 +434,22 @@ def _called(name: str, function: Callable[..., Any], arguments: list[Evaluate]) 
     return evaluate
 
 
-def _pattern(arguments: list[Evaluate]) -> Evaluate:
-    """Return the pattern of `matches`, which is to be a text of the part that is safe."""
+def _said(token: str) -> str:
+    """Return what a text in quotes says."""
+    return re.sub(r"\\(.)", r"\1", token[1:-1])
+
+
+def _checked(pattern: str) -> str:
+    """Return a pattern. Raises SelectorUnsupportedError for one that may hold up everybody."""
+    if len(pattern) > MAX_PATTERN:
+        raise SelectorUnsupportedError(f"matches: {len(pattern)} characters, at most {MAX_PATTERN}")
+    if _REPEATED.search(pattern) or len(_QUANTIFIERS.findall(pattern)) > _MAX_QUANTIFIERS:
+        raise SelectorUnsupportedError(f"matches: the pattern {pattern[:60]!r} is not supported")
     try:
-        text = arguments[0](Device(""), {}) if len(arguments) == 1 else None
-    except (SelectorError, KeyError):
-        text = None
-    if not isinstance(text, str) or len(text) > MAX_PATTERN:
-        raise SelectorUnsupportedError(f"matches: a text of at most {MAX_PATTERN} is expected")
-    if _REPEATED.search(text) or len(_QUANTIFIERS.findall(text)) > _MAX_QUANTIFIERS:
-        raise SelectorUnsupportedError(f"matches: the pattern {text[:60]!r} is not supported")
-    try:
-        re.compile(text)
+        re.compile(pattern)
     except re.error as error:
         raise SelectorUnsupportedError(f"matches: {error}") from error
-    return _constant(text)
+    return pattern
 
 
 def _text(value: Any) -> str:

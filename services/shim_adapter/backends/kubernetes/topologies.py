@@ -215,7 +215,13 @@ class Topologies:
             return self._with_tier(gang, gang.network)
         if gang.topologies:
             return self._of_kai(gang)
-        return replace(gang, topology=self._of_kueue(gang.topology)) if gang.is_kueues else gang
+        if not gang.is_kueues:
+            return gang
+        wish = self._of_kueue(gang.topology)
+        wrong = [name for name in sorted(self.kueue) if isinstance(self.kueue[name], str)]
+        if wrong and not (wish.levels or self.is_set):
+            return f"{KUEUE_TOPOLOGY} {wrong[0]}: {self.kueue[wrong[0]]}"
+        return replace(gang, topology=wish)
 
     def _of_kai(self, gang: Gang) -> Gang | str:
         for name in gang.topologies.values():
