@@ -146,6 +146,7 @@ class GangSettings:
     ``staleness_grace_ns`` is for how long it may run below its minimum: negative for ever, None as
     the scheduler's settings have it. ``layout`` is the tree of a gang that has placeholders, as far
     as topology is asked of parts of it; it holds for its pods even when the gang was given up.
+    ``starts_whole``: its placeholders start with places for all, whatever ``gangAdmission`` is.
     """
 
     subgroups: tuple[SubGroup, ...] = ()
@@ -154,6 +155,7 @@ class GangSettings:
     preemption_delay_ns: int = 0
     staleness_grace_ns: int | None = None
     layout: tuple[SubGroup, ...] = ()
+    starts_whole: bool = False
 
 
 NO_GANG_SETTINGS = GangSettings()

@@ -224,3 +224,19 @@ async def test_a_group_that_cannot_be_read_has_the_reason_scheduler_error(muster
     await pods(muster, "g", "p0")
     kind = "PodGroupInitiallyScheduled"
     await until_condition(muster, GROUPS, "g", kind, "False", "SchedulerError")
+
+
+async def test_less_than_the_minimum_holds_no_place_whatever_gang_admission_is(muster):
+    await nodes(muster, {"a1": "a", "a2": "a", "a3": "a", "a4": "a"})
+    for name in ("g", "h"):
+        await make(muster, GROUPS, name, 3)
+        await pods(muster, name, *(f"{name}{at}" for at in range(3)))
+        if name == "g":
+            await until_running(muster, "g0", "g1", "g2")
+    await until(lambda: muster.model.application("default-podgroup-h"), "it waits for room")
+    await settled(muster)
+    placeholders = [pod for pod in muster.world.all_pods() if pod.spec.placeholder]
+    assert len(placeholders) == 3
+    assert not any(pod.node for pod in placeholders)
+    await muster.kubectl.pod(a_pod("alone", cpu="800m", labels={"applicationId": "x", **QUEUE}))
+    await until_running(muster, "alone")

@@ -132,8 +132,8 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
         queue,
         partition.next_sequence(),
         request.submission_time_ns or partition.now_ns,
-        starts_in_part=way == PARTIAL_GANG,
-        starts_placed=way == CLUSTER_GANG,
+        starts_in_part=way == PARTIAL_GANG and not request.gang.starts_whole,
+        starts_placed=way == CLUSTER_GANG or request.gang.starts_whole,
         enforces_minimum=(
             partition.settings.enforces_minimum
             if not is_zero(request.placeholder_ask)

@@ -44,6 +44,7 @@ from services.shim_adapter.translation.task_groups import (
     TASK_GROUPS,
 )
 from services.shim_adapter.translation.workloads.pod_groups import (
+    CORE,
     POD_GROUP,
     GroupRef,
     group_of,
@@ -60,6 +61,7 @@ from shared.model.texts import parse_truth
 from shared.model.units import NANOS_PER_SECOND
 
 UNSCHEDULABLE = "Unschedulable"
+_OF_CORE = f"PodGroup.{CORE} "  # how the annotation of a placeholder of such a group begins
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
 MAX_SHARED = 10_000  # labels and amounts of pods that are kept once; beyond it the oldest again
 MAX_NODE_ANNOTATIONS = 4_000  # characters of a node's muster.io/ annotations; of more none is read
@@ -218,6 +220,9 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
     kept = [key for key in _KEPT_ANNOTATIONS if key in spec.annotations]
     annotations = {key: intern(spec.annotations[key]) for key in kept}
     is_placeholder = bool(parse_truth(annotations.get(PLACEHOLDER, "")) and spec.task_group_name)
+    gang = spec.gang
+    if is_placeholder and annotations.get(POD_GROUP, "").startswith(_OF_CORE):
+        gang = replace(gang, starts_whole=True)
     if not is_placeholder:
         view.warnings = conflicting_names(spec.labels, spec.annotations)
     return replace(
@@ -228,6 +233,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
         claims=claim_names(raw["spec"], view.name),
         labels=worn_labels(spec.labels, spec.annotations) if is_placeholder else spec.labels,
         placeholder=is_placeholder,
+        gang=gang,
     )
 
 

@@ -709,6 +709,8 @@ class PodGroups:
         if isinstance(gang, Gang) and gang.timeout_seconds:
             timeout = max(gang.timeout_seconds, MIN_TIMEOUT_SECONDS)
         name = group.names.get(shape_of(spec, view.where, view.subgroup, ref), "")
+        if ref.kind == CORE:  # whose rule is that less than its minimum holds nothing
+            spec = replace(spec, gang=replace(spec.gang, starts_whole=True))
         policy = f"placeholderTimeoutInSeconds={timeout} gangSchedulingStyle=Hard"
         annotations |= {TASK_GROUPS: group.text, TASK_GROUP_NAME: name, POLICY_PARAMETERS: policy}
         return replace(
