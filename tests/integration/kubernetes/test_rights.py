@@ -85,7 +85,7 @@ async def used():
     double = Double()
     for kind in (
         groups.COSCHEDULING, groups.KAI, groups.VOLCANO, groups.OF_1_35, groups.OF_1_36,
-        groups.COMPOSITE, groups.JOBSET, groups.KUEUE_TOPOLOGY, groups.KAI_TOPOLOGY, groups.HYPER_NODE,
+        groups.COMPOSITE, groups.JOBSET, groups.GROVE, groups.KUEUE_TOPOLOGY, groups.KAI_TOPOLOGY, groups.HYPER_NODE,
     ):  # fmt: skip
         double.serve(*kind)
     await double.start()

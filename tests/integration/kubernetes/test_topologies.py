@@ -158,6 +158,24 @@ async def test_kais_topology_is_named_by_its_group_and_waited_for(muster):
     assert await until_running(muster, "h0", "h1") == ["n2", "n3"]
 
 
+async def test_the_groups_of_a_pod_gang_of_grove_start_together_each_where_it_says(muster, double):
+    double.serve(*groups.GROVE)
+    await nodes(muster, {"n1": "b1/r1", "n2": "b2/r1", "n3": "b2/r1", "n4": "b2/r2"})
+    rack = {"topologyConstraint": {"packConstraint": {"required": "rack"}}}
+    parts = [{"name": "w", "minReplicas": 2, **rack}, {"name": "l", "minReplicas": 1}]
+    block = {"packConstraint": {"required": "block", "preferred": "rack"}}
+    spec = {"podgroups": parts, "topologyConstraint": block}
+    path = f"/apis/{groups.GROVE[0]}/namespaces/default/podgangs"
+    await post(muster, groups.GROVE, "gang", spec, path)
+    for name, clique in (("w0", "w"), ("l0", "l"), ("w1", "w")):
+        labels = {"grove.io/podgang": "gang", "grove.io/podclique": clique, **QUEUE}
+        if name == "w1":
+            await until_one_waits(muster, "2 of w, 1 of l start at once")
+        await muster.kubectl.pod(a_pod(name, cpu="800m", labels=labels))
+    assert await until_running(muster, "w0", "w1", "l0") == ["n2", "n3", "n4"]
+    assert muster.kubelets.ran["l0"] == "n4"
+
+
 async def volcanos(muster, name, pods, network):
     await post(
         muster, groups.VOLCANO, name, {"minMember": pods, "networkTopology": network}, VOLCANOS

@@ -26,6 +26,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     CORE,
     CORE_WORKLOAD,
     COSCHEDULING,
+    GROVE,
     JOB,
     JOBSET,
     KAI,
@@ -48,6 +49,7 @@ GROUP_KINDS = (
     ),
     OptionalKind(COMPOSITE, CORE, ("v1alpha3",), "compositepodgroups"),
     OptionalKind(CORE_WORKLOAD, CORE, ("v1alpha1",), "workloads"),
+    OptionalKind(GROVE, "scheduler.grove.io", ("v1alpha1",), "podgangs"),
     OptionalKind(JOB, "batch", ("v1",), "jobs"),  # those with Kueue's annotations
     OptionalKind(JOBSET, "jobset.x-k8s.io", ("v1alpha2",), "jobsets"),
 )

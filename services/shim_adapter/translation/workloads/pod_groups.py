@@ -23,6 +23,11 @@ from services.shim_adapter.translation.pods import (
 )
 from services.shim_adapter.translation.task_groups import TASK_GROUP_NAME, TASK_GROUPS
 from services.shim_adapter.translation.topology import GROUP_NAME, KUEUE_READ
+from services.shim_adapter.translation.workloads.grove import (
+    PODCLIQUE_LABEL,
+    PODGANG_LABEL,
+    pod_gang,
+)
 from services.shim_adapter.translation.workloads.replicas import (
     Gang,
     Network,
@@ -38,6 +43,7 @@ COSCHEDULING = "scheduling.x-k8s.io"
 KAI = "scheduling.run.ai"
 CORE = "scheduling.k8s.io"
 CORE_WORKLOAD = "Workload.scheduling.k8s.io"
+GROVE = "PodGang.scheduler.grove.io"
 JOB, JOBSET = "Job.batch", "JobSet.jobset.x-k8s.io"
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
@@ -78,7 +84,7 @@ class GroupRef:
     def __str__(self) -> str:
         """Return it as users read it: what they would search for with kubectl."""
         part = "".join(f"/{item}" for item in (self.part, self.replica) if item)
-        named = (CORE_WORKLOAD, COMPOSITE, JOB, JOBSET)
+        named = (CORE_WORKLOAD, COMPOSITE, JOB, JOBSET, GROVE)
         kind = self.kind if self.kind in named else f"PodGroup.{self.kind}"
         return f"{kind} {self.namespace}/{self.name}{part}"
 
@@ -113,6 +119,8 @@ def _of_an_operator(metadata: Mapping[str, Any], namespace: str) -> GroupRef | N
     volcanos = next((annotations[key] for key in VOLCANO_ANNOTATIONS if annotations.get(key)), "")
     if volcanos:
         return GroupRef(VOLCANO, namespace, str(volcanos))
+    if labels.get(PODGANG_LABEL):
+        return GroupRef(GROVE, namespace, str(labels[PODGANG_LABEL]))
     if any(annotations.get(key) for key in KUEUE_READ):
         return _job_of(metadata, labels, annotations, namespace)
     return None
@@ -141,7 +149,8 @@ def subgroup_of(metadata: Mapping[str, Any], ref: GroupRef) -> str:
     """Return the part of its gang that a pod is of, "" where it names none."""
     if ref.kind == VOLCANO:
         return str(_map(metadata, "annotations").get(VOLCANO_TASK) or "")
-    return str(_map(metadata, "labels").get(SUBGROUP_LABEL) or "")
+    label = PODCLIQUE_LABEL if ref.kind == GROVE else SUBGROUP_LABEL
+    return str(_map(metadata, "labels").get(label) or "")
 
 
 def _map(found: Mapping[str, Any], key: str) -> Mapping[str, Any]:
@@ -487,4 +496,5 @@ READERS: Mapping[str, Callable[[Mapping[str, Any], str], Gang]] = {
     VOLCANO: volcano_pod_group,
     CORE: core_pod_group,
     COMPOSITE: composite_pod_group,
+    GROVE: pod_gang,
 }
