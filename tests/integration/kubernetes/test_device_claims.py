@@ -284,29 +284,44 @@ async def test_what_a_refused_bind_has_reserved_is_given_back(muster, double):
     assert [(await given(muster, name))[1] for name in ("c1", "c2")] == [2, 2]
 
 
+async def group_of(muster, name, pods, shared, cpu="100m"):
+    """Make a PodGroup with a claim of its pods in common, and the pods."""
+    spec = {
+        "schedulingPolicy": {"gang": {"minCount": pods}},
+        "resourceClaims": [{"name": "c0", "resourceClaimName": shared}],
+    }
+    body = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup", "spec": spec}
+    await muster.kubectl.client.request("POST", GROUPS, {**body, "metadata": {"name": name}})
+    names = [f"{name}{at}" for at in range(pods)]
+    for each in names:
+        pod = claiming(each, shared, cpu=cpu)
+        del pod["metadata"]["labels"]["applicationId"]
+        pod["spec"]["schedulingGroup"] = {"podGroupName": name}
+        await muster.kubectl.pod(pod)
+    await until_running(muster, *names)
+    return {muster.kubelets.ran[each] for each in names}
+
+
 async def test_the_claim_of_a_pod_group_is_reserved_for_it_once(muster):
     await node(muster, "n1", 1)
     await node(muster, "n2", 1)
     await claim(muster, "shared")
-    spec = {
-        "schedulingPolicy": {"gang": {"minCount": 3}},
-        "resourceClaims": [{"name": "c0", "resourceClaimName": "shared"}],
-    }
-    body = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup"}
-    await muster.kubectl.client.request(
-        "POST", GROUPS, {**body, "metadata": {"name": "g"}, "spec": spec}
-    )
-    for at in range(3):
-        pod = claiming(f"m{at}", "shared")
-        del pod["metadata"]["labels"]["applicationId"]
-        pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
-        await muster.kubectl.pod(pod)
-    await until_running(muster, "m0", "m1", "m2")
-    assert len({muster.kubelets.ran[f"m{at}"] for at in range(3)}) == 1
+    assert len(await group_of(muster, "g", 3, "shared")) == 1
     status = (await found(muster, "shared"))["status"]
     assert [(each["resource"], each["name"]) for each in status["reservedFor"]] == [
         ("podgroups", "g")
     ]
+
+
+async def test_the_pods_of_a_group_go_anywhere_with_a_claim_that_every_node_reaches(muster):
+    await muster.kubectl.node("n1", cpu="1", memory="8Gi", pods="40")  # D9
+    await muster.kubectl.node("n2", cpu="1", memory="8Gi", pods="40")
+    pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": GPU, "pool": pool, "allNodes": True, "devices": [{"name": "far"}]}
+    await post(muster, "resourceslices", {"metadata": {"name": "fabric"}, "spec": spec})
+    await claim(muster, "shared")
+    assert await group_of(muster, "g", 2, "shared", cpu="800m") == {"n1", "n2"}
+    assert (await given(muster, "shared"))[1] == 1
 
 
 async def test_an_extended_resource_that_a_class_offers_is_claimed_where_no_plugin_has_it(muster):
@@ -369,3 +384,46 @@ async def test_a_claim_that_was_written_before_a_restart_is_its_pods(muster, dou
     await claim(muster, "b")
     await muster.kubectl.pod(claiming("pb", "b"))
     await until_running(muster, "pb")
+
+
+async def test_the_node_with_the_better_alternative_is_preferred(muster):
+    await node(muster, "n1", 2)  # D11
+    await node(muster, "n2", 1, memory="80Gi")
+    large = f'device.capacity["{GPU}"].memory.isGreaterThan(quantity("40Gi"))'
+    first = [
+        {"name": "large", "deviceClassName": GPU, "selectors": [{"cel": {"expression": large}}]},
+        {"name": "two", "deviceClassName": GPU, "count": 2},
+    ]
+    devices = {"requests": [{"name": "gpu", "firstAvailable": first}]}
+    for name in ("a", "b"):
+        body = {"metadata": {"name": name}, "spec": {"devices": devices}}
+        await post(muster, "resourceclaims", body, CLAIMS)
+        await muster.kubectl.pod(claiming(f"p{name}", name))
+        await until_running(muster, f"p{name}")
+    assert [muster.kubelets.ran[name] for name in ("pa", "pb")] == ["n2", "n1"]
+    assert (await given(muster, "b"))[0] == ["gpu-0", "gpu-1"]
+    results = (await found(muster, "a"))["status"]["allocation"]["devices"]["results"]
+    assert [each["request"] for each in results] == ["gpu/large"]
+
+
+async def test_a_claim_over_the_network_ties_its_pods_to_no_node_and_is_for_256_of_them(muster):
+    await muster.kubectl.node("n1", cpu="1", memory="8Gi", pods="40")  # D9
+    await muster.kubectl.node("n2", cpu="1", memory="8Gi", pods="40")
+    pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
+    spec = {"driver": GPU, "pool": pool, "allNodes": True, "devices": [{"name": "far"}]}
+    await post(muster, "resourceslices", {"metadata": {"name": "fabric"}, "spec": spec})
+    await claim(muster, "shared")
+    await muster.kubectl.pod(claiming("p0", "shared", cpu="800m"))
+    await muster.kubectl.pod(claiming("p1", "shared", cpu="800m"))
+    await until_running(muster, "p0", "p1")
+    assert {muster.kubelets.ran["p0"], muster.kubelets.ran["p1"]} == {"n1", "n2"}
+    whole = await found(muster, "shared")
+    assert "nodeSelector" not in whole["status"]["allocation"]
+    others = [{"resource": "pods", "name": f"o{at}", "uid": f"o{at}"} for at in range(254)]
+    reserved = {"status": {"reservedFor": [*whole["status"]["reservedFor"], *others]}}
+    await muster.kubectl.patch(f"{CLAIMS}/shared/status", reserved)
+    await muster.kubectl.pod(claiming("last", "shared"))
+    await until_says(muster, "last", "is reserved for 256 pods, no more")
+    reserved["status"]["reservedFor"].pop()
+    await muster.kubectl.patch(f"{CLAIMS}/shared/status", reserved)
+    await until_running(muster, "last")

@@ -115,6 +115,7 @@ def test_the_first_alternative_that_a_node_has_is_taken():  # D11
     ]
     wanted = claim({"name": "gpu", "firstAvailable": first})
     assert [often(found, node, wanted) for node in ("n1", "n2", "n3")] == [0, 1, 1]
+    assert found.ranked(wanted) == {1: ["n2"], 2: ["n3"]}
     assert take(found, "n3", wanted, ("ns", "x")) == [("gpu/h200", "h")]
     assert take(found, "n2", wanted) == [("gpu/a100", "a"), ("gpu/a100", "b")]
 

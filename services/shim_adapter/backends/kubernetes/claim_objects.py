@@ -27,6 +27,7 @@ MAX_REQUESTS = 32  # requests of a claim, as there; with more it is refused
 MAX_RESERVED = 256  # pods that a claim is reserved for, as there; the next waits
 MAX_ALTERNATIVES = 8  # alternatives of a request, as there; with more it is refused
 MAX_COUNT = 32  # devices of a claim, as there; with more it is refused
+EVERYWHERE = "*"  # the node of devices that every node reaches
 CLASS_TYPE = "deviceclass/"  # before a class: the resource type of its devices
 IMPLICIT = "deviceclass.resource.kubernetes.io/"  # before a class: an extended resource of it
 Key = tuple[str, str]  # namespace and name
@@ -36,7 +37,10 @@ Results = tuple[tuple[str, DeviceId, bool], ...]  # a request, a device for it, 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A ResourceSlice: devices of one node ("": of several), of one generation of a pool."""
+    """A ResourceSlice: devices of one generation of a pool, of one node.
+
+    ``node`` is EVERYWHERE for those that every node reaches, "" for those of several.
+    """
 
     driver: str
     pool: str
@@ -192,7 +196,7 @@ class ClaimToWrite:
     """What is to be written at a claim before a pod is bound.
 
     ``body`` is that of one that is made first (None: it is there), ``container`` what the pod says
-    of it.
+    of it. ``is_local``: whether a device of it is its node's alone.
     """
 
     namespace: str
@@ -202,11 +206,12 @@ class ClaimToWrite:
     results: Results
     config: tuple[Mapping[str, Any], ...]
     consumer: Mapping[str, str]
+    is_local: bool = True
     body: Mapping[str, Any] | None = None
     containers: tuple[Mapping[str, str], ...] = ()
 
     def allocation(self) -> dict[str, Any]:
-        """Return the claim's allocation: its devices, for this node alone."""
+        """Return the claim's allocation: its devices, for this node alone where they are local."""
         results = [
             {
                 "request": request,
@@ -218,8 +223,11 @@ class ClaimToWrite:
             for request, device, is_admin in self.results
         ]
         on_node = {"key": "metadata.name", "operator": "In", "values": [self.node]}
+        devices = {"results": results, "config": list(self.config)}
+        if not self.is_local:
+            return {"devices": devices}
         return {
-            "devices": {"results": results, "config": list(self.config)},
+            "devices": devices,
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [on_node]}]},
         }
 
@@ -236,7 +244,7 @@ def slice_of(raw: Mapping[str, Any]) -> Slice:
         text(pool, "name", "spec.pool"),
         int(pool.get("generation") or 0),
         int(pool.get("resourceSliceCount") or 1),
-        text(spec, "nodeName"),
+        text(spec, "nodeName") or (EVERYWHERE if spec.get("allNodes") else ""),
     )
     listed = items(spec, "devices")
     if len(listed) > MAX_DEVICES:

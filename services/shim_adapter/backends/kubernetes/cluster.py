@@ -135,6 +135,7 @@ class KubernetesCluster:
             self._take_in,
             GroupStatuses(self._notes.status, now_text, path_of),
             topologies=self.topologies,
+            needs_one_node=self.claims.needs_one_node,
         )
         self._has_other_trees = False
         self._handlers = self._handlers_by_type()

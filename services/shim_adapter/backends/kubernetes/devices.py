@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 
 from services.shim_adapter.backends.kubernetes.claim_objects import (
     CLASS_TYPE,
+    EVERYWHERE,
     IMPLICIT,
     Claim,
     Constraint,
@@ -30,6 +31,7 @@ from shared.messages.selectors import tolerates
 
 MAX_STEPS = 1_000  # of a search for devices that all requests of a pod want; then there are none
 MAX_LIKE = 16  # claims like one that a node is tried for at once; more come when these have gone
+MAX_RANKED = 200  # nodes that are ranked by alternatives of a claim; others are not preferred
 MAX_ADMINS = 10_000  # claims for administrators that a node takes; the next waits
 MAX_TYPES = 1_000  # different requests that are counted; a pod with another one waits
 
@@ -176,7 +178,7 @@ class Devices:
         What a device plugin offers there stays the plugin's.
         """
         found: dict[str, int] = {}
-        devices = self._on.get(node)
+        devices = self.devices_on(node)
         if not devices:
             return found
         for kind, request in self._types.items():
@@ -256,7 +258,7 @@ class Devices:
 
     def _claims_as(self, node: str, kind: str) -> int:
         """Return how many claims have devices of a node and count as a type."""
-        keys = {self._by[each]: None for each in self._on[node] if each in self._by}
+        keys = {self._by[each]: None for each in self.devices_on(node) if each in self._by}
         return sum(kind in self._taken[key].types for key in keys)
 
     def _how_often(self, node: str, claim: Claim) -> int:
@@ -291,9 +293,36 @@ class Devices:
             found[key].append((request.name, device, request.is_admin))
         return {key: tuple(results) for key, results in found.items()}
 
+    def ranked(self, claim: Claim) -> dict[int, list[str]]:
+        """Return the nodes that have what a claim asks for, by how good their alternatives are.
+
+        A claim without alternatives has none. The last alternative counts 1, each before it more.
+        """
+        found: dict[int, list[str]] = {}
+        if all(len(choice) == 1 for choice in claim.choices):
+            return found
+        places = {
+            request.name: len(choice) - at
+            for choice in claim.choices
+            for at, request in enumerate(choice)
+            if len(choice) > 1
+        }
+        for node in sorted(node for node in self._on if node != EVERYWHERE)[:MAX_RANKED]:
+            chosen = self.choose(node, [(("", ""), claim)])
+            if chosen is not None:
+                named = dict.fromkeys(name for name, _, _ in chosen["", ""])
+                score = sum(places.get(name, 0) for name in named)
+                found.setdefault(score, []).append(node)
+        return found
+
     def devices_on(self, node: str) -> Mapping[DeviceId, Device]:
-        """Return the devices of a node that count."""
-        return self._on.get(node, {})
+        """Return the devices of a node that count, and those that every node reaches."""
+        own, shared = self._on.get(node, {}), self._on.get(EVERYWHERE)
+        return {**own, **shared} if shared else own
+
+    def is_local(self, device: DeviceId) -> bool:
+        """Return whether a device is of one node."""
+        return self._node_of.get(device) != EVERYWHERE
 
     def is_taken(self, device: DeviceId) -> bool:
         """Return whether a claim has a device."""

@@ -57,6 +57,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     POD_GROUP,
     QUEUE_LABEL,
     GroupRef,
+    on_one_node,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.commands import PodSpec
@@ -110,12 +111,14 @@ class PodGroups:
         statuses: GroupStatuses,
         *,
         topologies: Topologies | None = None,
+        needs_one_node: Callable[[str, GroupClaims], bool] = lambda _namespace, _claims: True,
     ) -> None:
         self._world = world
         self._classes = classes
         self._hold_back = hold_back
         self._admit = admit
         self._statuses = statuses
+        self._needs_one_node = needs_one_node
         self._topologies = Topologies() if topologies is None else topologies
         statuses.follow(self._standing)
         self._is_ready = False
@@ -549,6 +552,8 @@ class PodGroups:
         gang = found.get(ref.part)
         if gang is None:
             return f"{ref} is not there"
+        if gang.claims and self._needs_one_node(ref.namespace, self._claims[_object_of(ref)]):
+            return on_one_node(gang)
         if not gang.names_a_tree:
             return gang
         resolved = self._topologies.resolved(gang)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from services.shim_adapter.backends.kubernetes.claim_objects import (
+    EVERYWHERE,
     EXTENDED_CLAIM,
     IMPLICIT,
     MAX_RESERVED,
@@ -118,6 +119,20 @@ class PodsWithClaims:
             return []
         return self._judge_again(list(self._named.get(seen.name, ())), now_ns)
 
+    def needs_one_node(self, namespace: str, group: GroupClaims) -> bool:
+        """Return whether a group's pods must share a node: not every node reaches its devices."""
+        for _, name in group.claims.values():
+            key = namespace, name
+            claim, results = self._claims.get(key), self._results.get(key)
+            if claim is None or claim.node:
+                return True
+            if results is not None:
+                if any(self.devices.is_local(device) for _, device, _ in results):
+                    return True
+            elif not claim.is_allocated and self.devices.choose(EVERYWHERE, [(key, claim)]) is None:
+                return True
+        return False
+
     def group_changed(self, now_ns: int) -> list[News]:
         """Check the pods again that wait for claims of their groups."""
         return self._judge_again(list(self._waiting), now_ns)
@@ -162,7 +177,7 @@ class PodsWithClaims:
         """Return the nodes that have other numbers of devices than was said."""
         changed, self.devices.changed = self.devices.changed, {}
         found: list[NodeRecord] = []
-        for name in changed:
+        for name in self._allocatable if EVERYWHERE in changed else changed:
             node, allocatable = self._world.nodes.get(name), self._allocatable.get(name)
             if node is None or allocatable is None:
                 continue
@@ -273,9 +288,23 @@ class PodsWithClaims:
                 spec = _only_on(spec, claim.node)
             elif self._leads.setdefault(key, uid) == uid:
                 asks.append(key)
-                spec = self._with_devices(spec, claim)
+                spec = self._preferring(self._with_devices(spec, claim), claim)
         known.asks = tuple(asks)
         return spec
+
+    def _preferring(self, spec: PodSpec, claim: Claim) -> PodSpec:
+        """Return a pod that goes where the better alternatives of its claim are, if it can."""
+        ranked = self.devices.ranked(claim)
+        terms = tuple(
+            NodeTerm(fields=(Requirement("metadata.name", "In", tuple(nodes)),), weight=weight)
+            for weight, nodes in sorted(ranked.items())
+            if weight
+        )
+        if not terms:
+            return spec
+        constraints = spec.constraints
+        preferred = (*constraints.preferred_nodes, *terms)
+        return replace(spec, constraints=replace(constraints, preferred_nodes=preferred))
 
     def _on_its_node(self, known: _Pod, spec: PodSpec) -> PodSpec:
         """Return a pod that is on its node with the devices that it was counted for.
@@ -378,7 +407,10 @@ class PodsWithClaims:
         ]
         config += [{"source": "FromClaim", **each} for each in claim.config]
         results = self._results.get(key, ())
-        return ClaimToWrite(*key, claim.uid, pod.node, results, tuple(config), consumer)
+        is_local = any(self.devices.is_local(device) for _, device, _ in results)
+        return ClaimToWrite(
+            *key, claim.uid, pod.node, results, tuple(config), consumer, is_local=is_local
+        )
 
     def _class_config(self, name: str) -> tuple[Mapping[str, Any], ...]:
         found = self.devices.classes.get(name)
@@ -448,7 +480,18 @@ class PodsWithClaims:
         )
         consumer = {"resource": "pods", "name": pod.spec.name, "uid": pod.uid}
         results = self._results[key]
-        return ClaimToWrite(*key, "", pod.node, results, (), consumer, body, containers)
+        is_local = any(self.devices.is_local(device) for _, device, _ in results)
+        return ClaimToWrite(
+            *key,
+            "",
+            pod.node,
+            results,
+            (),
+            consumer,
+            is_local=is_local,
+            body=body,
+            containers=containers,
+        )
 
     def not_bound(self, pod: PodRecord) -> None:
         """Take in that a pod does not go where it was to go: what was chosen for it is free."""

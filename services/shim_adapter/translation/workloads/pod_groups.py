@@ -377,11 +377,19 @@ def core_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     """
     gang = _core_gang(body, name, "minCount")
     claims = _claims(mapping(body.get("spec"), "spec"))
-    if claims:  # of devices of one node
-        gang = replace(gang, claims=claims, topology=TopologyConstraint(_HOST, required=_HOST[0]))
+    gang = replace(gang, claims=claims) if claims else gang
     if gang.topology == NO_TOPOLOGY or gang.minimum or gang.parent:
         return gang
     alone = GangSettings((SubGroup(name, "", 1),), 1, gang.topology)
+    return replace(gang, terms=alone, topology=NO_TOPOLOGY)
+
+
+def on_one_node(gang: Gang) -> Gang:
+    """Return a gang all of whose pods go to one node, where the devices of its claims are."""
+    whole = TopologyConstraint(_HOST, required=_HOST[0])
+    if gang.minimum:
+        return replace(gang, topology=whole)
+    alone = GangSettings((SubGroup(gang.name, "", 1),), 1, whole)
     return replace(gang, terms=alone, topology=NO_TOPOLOGY)
 
 
