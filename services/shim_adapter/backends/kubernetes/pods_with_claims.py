@@ -442,32 +442,7 @@ class PodsWithClaims:
         self, known: _Pod, pod: PodRecord, extended: tuple[Key, list[Request]]
     ) -> ClaimToWrite:
         key, requests = extended
-        owner = {
-            "apiVersion": "v1", "kind": "Pod", "name": pod.spec.name, "uid": pod.uid,
-            "controller": True,
-        }  # fmt: skip
-        listed = [
-            {
-                "name": request.name,
-                "exactly": {
-                    "deviceClassName": request.device_class,
-                    "allocationMode": "ExactCount",
-                    "count": request.count,
-                },
-            }
-            for request in requests
-        ]
-        body = {
-            "apiVersion": "resource.k8s.io/v1",
-            "kind": "ResourceClaim",
-            "metadata": {
-                "name": key[1],
-                "namespace": key[0],
-                "annotations": {EXTENDED_CLAIM: "true"},
-                "ownerReferences": [owner],
-            },
-            "spec": {"devices": {"requests": listed}},
-        }
+        body = _extended_body(key, pod, requests)
         names = {request.name for request in requests}
         containers = tuple(
             {
@@ -539,6 +514,33 @@ class PodsWithClaims:
         if known is not None:
             known.asks = ()
         return [other for other in others if other != uid]
+
+
+def _extended_body(key: Key, pod: PodRecord, requests: list[Request]) -> dict[str, Any]:
+    """Return the claim that is made for a pod's extended resources, as kube-scheduler makes it."""
+    owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.spec.name, "uid": pod.uid}
+    listed = [
+        {
+            "name": request.name,
+            "exactly": {
+                "deviceClassName": request.device_class,
+                "allocationMode": "ExactCount",
+                "count": request.count,
+            },
+        }
+        for request in requests
+    ]
+    return {
+        "apiVersion": "resource.k8s.io/v1",
+        "kind": "ResourceClaim",
+        "metadata": {
+            "name": key[1],
+            "namespace": key[0],
+            "annotations": {EXTENDED_CLAIM: "true"},
+            "ownerReferences": [{**owner, "controller": True}],
+        },
+        "spec": {"devices": {"requests": listed}},
+    }
 
 
 def _only_on(spec: PodSpec, node: str) -> PodSpec:
