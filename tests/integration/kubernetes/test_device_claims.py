@@ -339,7 +339,7 @@ async def test_an_extended_resource_that_a_class_offers_is_claimed_where_no_plug
     claims = (await muster.kubectl.get(CLAIMS))["items"]
     (made,) = claims
     (request,) = made["spec"]["devices"]["requests"]
-    assert (request["name"][:12], request["exactly"]["count"]) == ("container-0-", 2)
+    assert (request["name"], request["exactly"]["count"]) == ("container-0-request-0", 2)
     assert len(made["status"]["allocation"]["devices"]["results"]) == 2
     status = (await muster.kubectl.pods())["pa"]["status"]["extendedResourceClaimStatus"]
     assert status["resourceClaimName"] == made["metadata"]["name"]

@@ -470,7 +470,8 @@ def _extended(spec: Mapping[str, Any]) -> tuple[tuple[str, int, str, int, int], 
     found = []
     for at, container in enumerate(spec.get("containers") or ()):
         requests = (container.get("resources") or {}).get("requests") or {}
-        for place, (name, value) in enumerate(sorted(requests.items())):
-            if "/" in name and str(value).isdigit() and int(value):
+        named = sorted((name, value) for name, value in requests.items() if "/" in name)
+        for place, (name, value) in enumerate(named):
+            if str(value).isdigit() and int(value):
                 found.append((str(container.get("name")), at, name, place, int(value)))
     return tuple(found)
