@@ -240,3 +240,22 @@ async def test_less_than_the_minimum_holds_no_place_whatever_gang_admission_is(m
     assert not any(pod.node for pod in placeholders)
     await muster.kubectl.pod(a_pod("alone", cpu="800m", labels={"applicationId": "x", **QUEUE}))
     await until_running(muster, "alone")
+
+
+async def test_a_tree_is_taken_up_where_it_stands_by_the_next_shim_adapter(muster):
+    await nodes(muster, {"a1": "a", "a2": "a", "a3": "a"})
+    await make(muster, COMPOSITES, "root", 1)
+    await make(muster, GROUPS, "one", 2, "root")
+    await make(muster, GROUPS, "two", 2, "root")
+    await pods(muster, "one", "o0", "o1")
+    await until_running(muster, "o0", "o1")
+    await pods(muster, "two", "t0", "t1")
+    before = muster.world
+    await muster.kill_shim()
+    await until(lambda: muster.world is not before and muster.is_ready(), "the next turn")
+    await settled(muster)
+    assert not {"t0", "t1"} & {*muster.kubelets.ran}
+    await muster.kubectl.node("a4", {"rack": "a"}, cpu="1", memory="8Gi", pods="40")
+    await until_running(muster, "t0", "t1")
+    names = {pod.spec.application_id for pod in muster.world.all_pods()}
+    assert {name for name in names if not name.startswith("settled")} == {"default-composite-root"}

@@ -10,7 +10,12 @@ Source: the API of scheduling.k8s.io/v1alpha3, and KEP-6012. Pure: no I/O.
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
-from services.shim_adapter.translation.workloads.pod_groups import COMPOSITE, CORE, GroupRef
+from services.shim_adapter.translation.workloads.pod_groups import (
+    COMPOSITE,
+    CORE,
+    GroupRef,
+    on_one_node,
+)
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.gang_tree import Counts, GangTree, tree_of
 from shared.messages.interface import GangSettings, SubGroup
@@ -174,7 +179,8 @@ def _part(name: Object, gang: Gang, root: Object) -> SubGroup:
     above = _parent(name, gang)
     parent = "" if above == root else _composite(above)
     if name[0] == CORE:
-        return SubGroup(name[2], parent, max(1, gang.minimum), topology=gang.topology)
+        whole = on_one_node(gang).topology if gang.claims and gang.minimum else gang.topology
+        return SubGroup(name[2], parent, max(1, gang.minimum), topology=whole)
     least = gang.minimum
     return SubGroup(_composite(name), parent, least, is_group=True, topology=gang.topology)
 
