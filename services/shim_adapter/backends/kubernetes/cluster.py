@@ -538,6 +538,7 @@ class KubernetesCluster:
         self._notes.forget(pod.uid)
         self.held.free(pod.uid)
         self.volumes.bound(pod)
+        self.claims.bound(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
         self._notes.write(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
         return [PodBound(pod), *self._on_a_node(pod)]

@@ -58,6 +58,7 @@ class _Pod:
     group: GroupClaims | None = None
     of_group: frozenset[Key] = frozenset()
     missing: str = ""  # an entry of which there is no claim yet
+    made: tuple[Key, ...] = ()  # the claim that is made for its extended resources
     asks: tuple[Key, ...] = ()
 
     def has(self, key: Key, claim: Claim) -> bool:
@@ -192,7 +193,7 @@ class PodsWithClaims:
     def spec_of(self, view: PodView, spec: PodSpec) -> tuple[PodSpec, str]:
         """Return a pod's spec with what its claims ask for, and what it waits for ("": nothing)."""
         wanted = view.device_claims
-        if wanted == NO_CLAIMS:
+        if wanted == NO_CLAIMS or (view.node and not (wanted.claims or wanted.made)):
             return spec, ""
         known = self._note(view)
         for _, _, resource, _, _ in wanted.extended:
@@ -231,7 +232,8 @@ class PodsWithClaims:
         for key in keys:
             self._named.setdefault(key, {})[view.uid] = None
         asks = () if before is None else before.asks
-        found = _Pod(view, tuple(keys), group, frozenset(of_group), missing, asks)
+        made = () if before is None else before.made
+        found = _Pod(view, tuple(keys), group, frozenset(of_group), missing, made, asks)
         self._pods[view.uid] = found
         return found
 
@@ -328,7 +330,8 @@ class PodsWithClaims:
         known.asks = tuple(asks)
         made = known.view.device_claims.made
         if made:
-            self.devices.counts_as((known.view.namespace, made), self._extended_of(known))
+            known.made = ((known.view.namespace, made),)
+            self.devices.counts_as(known.made[0], self._extended_of(known))
         return spec
 
     def _with_devices(self, spec: PodSpec, claim: Claim) -> PodSpec:
@@ -376,6 +379,7 @@ class PodsWithClaims:
             taken = tuple(device for _, device, is_admin in results if not is_admin)
             self.devices.reserve(key, taken, types)
         writes = [self._write(known, pod, key) for key in known.keys]
+        known.made = () if extended is None else (extended[0],)
         if extended is not None:
             writes.append(self._write_extended(known, pod, extended))
         return tuple(writes)
@@ -468,6 +472,12 @@ class PodsWithClaims:
             containers=containers,
         )
 
+    def bound(self, pod: PodRecord) -> None:
+        """Take in that a pod is on its node: one that has no claims is of no more interest."""
+        known = self._pods.get(pod.uid)
+        if known is not None and not (known.keys or known.made):
+            del self._pods[pod.uid]
+
     def not_bound(self, pod: PodRecord) -> None:
         """Take in that a pod does not go where it was to go: what was chosen for it is free."""
         known = self._pods.get(pod.uid)
@@ -493,8 +503,7 @@ class PodsWithClaims:
         self._waiting.pop(uid, None)
         if known is None:
             return
-        made = known.view.device_claims.made
-        for key in (*known.asks, *([(known.view.namespace, made)] if made else ())):
+        for key in (*known.asks, *known.made):
             self.devices.counts_as(key, frozenset())
         for key in known.keys:
             self._named.get(key, {}).pop(uid, None)
