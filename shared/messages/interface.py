@@ -146,6 +146,7 @@ class GangSettings:
     ``staleness_grace_ns`` is for how long it may run below its minimum: negative for ever, None as
     the scheduler's settings have it. ``layout`` is the tree of a gang that has placeholders, as far
     as topology is asked of parts of it; it holds for its pods even when the gang was given up.
+    ``keeps_minimum``: what it has above its minimum may be taken, its minimum may not.
     """
 
     subgroups: tuple[SubGroup, ...] = ()
@@ -154,6 +155,7 @@ class GangSettings:
     preemption_delay_ns: int = 0
     staleness_grace_ns: int | None = None
     layout: tuple[SubGroup, ...] = ()
+    keeps_minimum: bool = False
 
 
 NO_GANG_SETTINGS = GangSettings()
@@ -293,6 +295,7 @@ class AllocationRelease:
     Without an application it is a foreign pod's, and is not confirmed.
 
     ``has_succeeded``: its pod ran to its end and well, so that a gang that shrinks is finishing.
+    ``is_final``: its application was deleted, and no pod comes in its place.
     """
 
     application_id: str
@@ -301,6 +304,7 @@ class AllocationRelease:
     partition_name: str = "default"
     message: str = ""
     has_succeeded: bool = False
+    is_final: bool = False
 
 
 @record
@@ -328,6 +332,17 @@ class GangGivenUp:
 
     application_id: str
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GangChanged:
+    """A gang that starts without placeholders has other minimums, or another grace, from now on.
+
+    Its parts and levels are those that it had; with others the news changes nothing.
+    """
+
+    application_id: str
+    gang: GangSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,6 +418,7 @@ class UpdateRequest:
     notes: tuple[ApplicationNote, ...] = ()
     pods_held: tuple[PodsHeld, ...] = ()
     usage: tuple[UsageRecord, ...] = ()  # as it was reported last; of a recovery alone
+    gangs_changed: tuple[GangChanged, ...] = ()
 
 
 @record

@@ -359,6 +359,7 @@ class SchedulerSettings(_Strict):
     policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
     stalenessGracePeriod: str = "60s"  # noqa: N815
     stuckInReleasing: str = "2m"  # noqa: N815
+    restartRoom: str = "30s"  # noqa: N815
     topologyLevels: str = ""  # noqa: N815
     usageHalfLife: str = ""  # noqa: N815
     usageWindow: str = ""  # noqa: N815

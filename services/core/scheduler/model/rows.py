@@ -169,6 +169,7 @@ class Claim:
     leaves: Resource = field(default_factory=dict)  # what those leave of what is free now
     until_ns: int = 0  # when it lapses, from when the moved pod has gone on; 0: it does not
     since_ns: int = 0
+    is_for_restart: bool = False  # of a member that ended; it lapses, who comes for it or not
     has_preempted: bool = False
     rank: Rank = (0, 0, 0)  # the ask's, when it was made
     expected_ns: int = 0  # when the node was expected to have the room; 0: not known
@@ -1037,6 +1038,18 @@ class Application:
         assert tree is not None
         for name, least in tree.minima().items():
             self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
+
+    def replant(self, request: AddApplicationRequest) -> None:
+        """Have other minimums, as a request has them; the parts are the same."""
+        self.request = request
+        tree = self.tree = tree_of(request.gang)
+        assert tree is not None
+        for name, least in tree.minima().items():
+            counts = self.task_groups[name]
+            counts.count = counts.replaced = least
+            counts.timedout = 0
+        if self.layout is not None:
+            self.layout = tree
 
     def _lay_out(self) -> None:
         """Know the tree of a gang with parts that are to be near each other: it starts whole."""

@@ -56,6 +56,7 @@ RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 STALENESS_GRACE_NS = seconds(60)
 STUCK_AFTER_NS = seconds(2 * 60)
+RESTART_ROOM_NS = seconds(30)
 NODE_SCORE_WINDOW = 1_000  # of the mix that node scores look at
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of what was found
@@ -87,6 +88,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangAdmission": _one_of(*_GANG_ADMISSIONS),
     "gangGrowth": _one_of(*GROWTHS),
     "starvationGuard": _A_DURATION,
+    "restartRoom": _A_DURATION,
     "reservations": _one_of(*RESERVATIONS),
     "reservationDelay": _A_DURATION,
     "maxReservedNodes": (
@@ -162,6 +164,8 @@ class Settings:
     ``stuck_after_ns``: a victim that has not gone by then is not waited for, and another may be
     taken for it (negative: never).
     ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
+    ``restart_room_ns`` is how long the room of members that have ended is kept for those that their
+    gang's controller makes in their place; 0 is not at all.
     ``topology_levels`` are the levels of the cluster's domains, the widest first: each by its name
     and the label of the nodes that makes it.
     ``usage_half_life_ns``: with what half-life usage over time is counted, ``usage_window_ns``: how
@@ -192,6 +196,7 @@ class Settings:
     plugins: tuple[str, ...] = ()
     staleness_grace_ns: int = STALENESS_GRACE_NS
     stuck_after_ns: int = STUCK_AFTER_NS
+    restart_room_ns: int = RESTART_ROOM_NS
     topology_levels: tuple[tuple[str, str], ...] = ()
     usage_half_life_ns: int = 0
     usage_window_ns: int = 0
@@ -245,6 +250,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     values = read.with_preset()
     guard_ns = parse_go_duration(values.get("starvationGuard", ""))
     delay_ns = parse_go_duration(values.get("reservationDelay", ""))
+    restart_ns = parse_go_duration(values.get("restartRoom", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     policy = _policy(values)
     admission = values.get("gangAdmission", "")
@@ -274,6 +280,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         plugins=_plugins(values.get("plugins", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
+        restart_room_ns=RESTART_ROOM_NS if restart_ns is None else restart_ns,
         topology_levels=topology_levels(values.get("topologyLevels", "")) or (),
         usage_half_life_ns=_usage_time(values.get("usageHalfLife", "")),
         usage_window_ns=_usage_time(values.get("usageWindow", "")),
