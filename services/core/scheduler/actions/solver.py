@@ -114,13 +114,14 @@ class _LookedFor:
     others: WaitingJobs
 
 
-Harm = tuple[int, int, int]  # the highest priority of a victim, how many jobs, how many tasks
+Harm = tuple[int, int, int, int]  # the highest priority, how many jobs and tasks, the oldest job
 
 
 def _cheapest(wanted: _LookedFor, domains: list[Mask]) -> Attempt | None:
     """Return an attempt in the domain whose victims are the cheapest, of equal ones the first.
 
-    The cheapest are of the lowest priority, then of the fewest jobs, then the fewest.
+    The cheapest are of the lowest priority, then of the fewest jobs, then the fewest, then the
+    newest.
     """
     best: tuple[Harm, list[Unit], Mask] | None = None
     left = MAX_SCENARIOS
@@ -135,6 +136,7 @@ def _cheapest(wanted: _LookedFor, domains: list[Mask]) -> Attempt | None:
             max((job.priority for job, _ in gone), default=-INT64_MAX),
             len(dict.fromkeys(job for job, _ in gone)),
             len(gone),
+            -min((job.number for job, _ in gone), default=0),
         )
         attempt.discard()
         if best is None or harm < best[0]:

@@ -40,13 +40,14 @@ class Way:
     places: list[tuple[Ask, Node, list[Victim]]]
 
     @property
-    def harm(self) -> tuple[int, int, int]:
-        """Return what orders ways: victims of low priority, of few applications, few."""
-        gone = [victim.allocation for _, _, victims in self.places for victim in victims]
+    def harm(self) -> tuple[int, int, int, int]:
+        """Return what orders ways: victims of low priority, of few applications, few, new ones."""
+        gone = [victim for _, _, victims in self.places for victim in victims]
         return (
-            max((each.priority for each in gone), default=-(2**31)),
-            len(dict.fromkeys(each.application_id for each in gone)),
+            max((each.allocation.priority for each in gone), default=-(2**31)),
+            len(dict.fromkeys(each.allocation.application_id for each in gone)),
             len(gone),
+            max((each.newest for each in gone), default=0),
         )
 
 
