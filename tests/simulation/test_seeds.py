@@ -104,7 +104,8 @@ OF_ALL = [(seed, times) for seed in FOUND for times in range(len(LATER) + 1)]
 @pytest.mark.parametrize(("seed", "times"), OF_ALL if IS_SOAK else OF_THEN)
 def test_what_a_seed_has_found_stays_mended(seed, times):
     """It was found in one partition, with the kinds of faults of then."""
-    outcome = run(seed, set(range(MAX_FAULTS + times * MAX_LATER)), partitions=1)
+    only = set(range(MAX_FAULTS + times * MAX_LATER))
+    outcome = run(seed, only, partitions=1, racks=False)
     assert outcome.holds, replay(outcome)
 
 
