@@ -657,6 +657,30 @@ async def test_kueue_gated_pods_are_no_members_until_it_admits_them_and_go_where
     assert [muster.kubelets.ran[name] for name in ("m0", "m1", "alone")] == ["n2"] * 3
 
 
+async def test_kueue_pods_of_more_parallelism_are_no_asks_until_their_workload_is_admitted(
+    server, muster
+):
+    await server.needs(27, "scheduling gates")
+    own = {"applicationId": "slices", "kueue.x-k8s.io/queue-name": "users", **QUEUE}
+    gate = {"schedulingGates": [{"name": "kueue.x-k8s.io/elastic-job"}]}
+    for at in range(3):
+        await muster.kubectl.pod(a_pod(f"s{at}", cpu="1", labels=own))
+    await until_running(muster, "s0", "s1", "s2")
+    for at in (3, 4):
+        await muster.kubectl.pod(a_pod(f"s{at}", cpu="900m", labels=own, **gate))
+    await muster.kubectl.pod(a_pod("last", cpu="100m", labels={"applicationId": "y", **QUEUE}))
+    await until_running(muster, "last")
+    assert not {"s3", "s4"} & set(muster.kubelets.ran)
+    assert [await waits(muster.kubectl, name) for name in ("s3", "s4")] == ["", ""]
+    for at in (3, 4):
+        path = f"/api/v1/namespaces/default/pods/s{at}"
+        await muster.kubectl.patch(path, {"spec": {"schedulingGates": None}})
+    await until(lambda: {"s3", "s4"} & set(muster.kubelets.ran), "one of them runs")
+    summary = lambda: muster.model.application("slices").summary  # noqa: E731
+    await until(lambda: summary().allocated["vcore"] == 3900, "it is counted, and no other")
+    assert len({"s3", "s4"} & set(muster.kubelets.ran)) == 1
+
+
 async def test_jobset_its_pods_are_a_gang_by_a_pod_group_and_again_when_it_restarts_them(muster):
     def of_jobset(job, attempt, at):
         labels = {

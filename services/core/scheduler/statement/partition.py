@@ -119,6 +119,7 @@ class Partition:
     applications: dict[str, Application] = field(default_factory=dict)
     below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
     moved: dict[str, Claim] = field(default_factory=dict)  # for what replaces pods, by their key
+    spares_seen: tuple[int, int] = (-1, -1)  # the changes and facts of nodes as spares were chosen
     restarting: dict[Claim, None] = field(default_factory=dict)  # asks' that came for such and wait
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
     leaving: dict[str, Application] = field(default_factory=dict)  # those that are not preempted
@@ -286,11 +287,13 @@ class Partition:
 
         What is expected is what is predicted, but never more than what is stated.
         """
-        if not (self.settings.backfill and self.settings.reserves_for_gang):
+        backfills = self.settings.backfill and self.settings.reserves_for_gang
+        if not (backfills or self.nodes.spares.is_on):
             return 0, 0
         timeout_ms = request.exec_timeout_milli_seconds
         stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
-        if not self.settings.passes_predicted or (stated and not self.settings.shortest_first):
+        is_known = bool(stated) and not self.settings.shortest_first
+        if not (backfills and self.settings.passes_predicted) or is_known:
             return stated, 0
         predicted = self.run_times.predicted_ns(application, request.resource_per_alloc)
         run_ns = stated or predicted
