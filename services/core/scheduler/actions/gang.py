@@ -491,7 +491,7 @@ def change(partition: Partition, news: GangChanged) -> None:
     if known == news.gang or not have_same_parts(known, news.gang):
         return
     application.replant(replace(application.request, gang=news.gang))
-    application.passed_over = frozenset()
+    partition.set(application, passed_over=frozenset())
     application_ledger.usage_changed(application)
     queueing.activate(application)
     partition.fruitless.changed()

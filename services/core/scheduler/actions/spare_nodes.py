@@ -10,7 +10,7 @@ from shared.messages.interface import Allocation
 
 def choose_again(partition: Partition) -> None:
     """Choose the spare nodes in domains that have changed; others may use what is spare no more."""
-    nodes, (seen, facts) = partition.nodes, partition.spares_seen
+    nodes, (seen, facts) = partition.nodes, partition.nodes.spares.seen
     if not nodes.spares.is_on:
         return
     changed = nodes.order.changed_since(seen) if facts == nodes.columns.facts else None
@@ -20,7 +20,7 @@ def choose_again(partition: Partition) -> None:
         nodes.touch(node)
         if node not in nodes.spares.nodes:
             partition.node_improved(node)
-    partition.spares_seen = nodes.order.changes, nodes.columns.facts
+    nodes.spares.were_chosen(nodes.order.changes, nodes.columns.facts)
 
 
 def _is_short(partition: Partition) -> Callable[[Allocation], bool]:

@@ -278,6 +278,7 @@ class NodeTable:
         """Keep so many nodes of each domain of a level spare from now on."""
         if (level, number) != (self.spares.level, self.spares.number):
             self.spares.level, self.spares.number = level, number
+            self.spares.were_chosen(-1, -1)
             self.filters.choose()
 
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:

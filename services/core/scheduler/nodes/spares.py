@@ -29,11 +29,16 @@ class Spares:
         self._domains, self._rows = domains, rows
         self.level, self.number = "", 0
         self.nodes: dict[Node, None] = {}
+        self.seen = (-1, -1)  # the changes and facts of nodes when they were chosen last
 
     @property
     def is_on(self) -> bool:
         """Return whether any are to be kept."""
         return self.number > 0
+
+    def were_chosen(self, changes: int, facts: int) -> None:
+        """Record as of when the spare nodes are chosen."""
+        self.seen = changes, facts
 
     def mask(self) -> Mask:
         """Return which rows are spare."""

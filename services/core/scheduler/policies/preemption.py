@@ -236,10 +236,13 @@ def _due_gangs(partition: Partition, leaf: Queue) -> Iterator[Application]:
 def _preempt_as_a_whole(search: "Search", application: Application) -> None:
     """Let a gang that starts with all its places at once take the room of victims, or none of it.
 
-    Each of its members has its node reserved, those too for which nobody goes. Where one has lost
+    No pod goes for more than its minimum. Each of its members has its node reserved, those too for
+    which nobody goes. Where one has lost
     its node the others are given up, and all of it is tried again later.
     """
     partition = search.partition
+    if application.tree is not None and not application.missing:
+        return  # it only grows
     kept = [claim for claim in application.reservations.values() if claim.has_preempted]
     if kept:
         if len(kept) < sum(count for _, count in application.to_start()):

@@ -119,7 +119,6 @@ class Partition:
     applications: dict[str, Application] = field(default_factory=dict)
     below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
     moved: dict[str, Claim] = field(default_factory=dict)  # for what replaces pods, by their key
-    spares_seen: tuple[int, int] = (-1, -1)  # the changes and facts of nodes as spares were chosen
     restarting: dict[Claim, None] = field(default_factory=dict)  # asks' that came for such and wait
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
     leaving: dict[str, Application] = field(default_factory=dict)  # those that are not preempted
@@ -608,6 +607,9 @@ class Partition:
     def mark_released(self, application: Application, key: str, why: TerminationType) -> Allocation:
         """Write down that an allocation is being released, and for what; return it."""
         allocation = application.allocations[key]
+        ahead = application.moved(key)
+        if ahead is not None and ahead.is_ahead:
+            self.end_moved(ahead)
         self.fruitless.changed()
         self.victims.gone(allocation)
         application.mark_released(key, why)
@@ -1086,11 +1088,21 @@ class Partition:
         self.journal.record(NodeChanged(node))
         self.check_moved()
 
+    def keep_ahead(self, application: Application, pod: Allocation, node: Node) -> None:
+        """Claim the room on another node for what will replace a pod whose node drains."""
+        key, amount = pod.allocation_key, pod.resource_per_alloc
+        claim = Claim(Purpose.MOVED, application, key, node, amount, pod=pod, since_ns=self.now_ns)
+        claim.is_ahead = True
+        self.moved[key] = claim
+        self.claims.make(claim, on_node=amount)
+        self.journal.record(NodeChanged(node))
+        self.check_moved()
+
     def end_moved(self, claim: Claim) -> None:
         """End the claim for what was to replace a pod that is moved, or was."""
         application, node = claim.application, claim.node
         self.fruitless.changed()
-        if not claim.until_ns:  # its queues count the old one as any that is released
+        if not (claim.until_ns or claim.is_ahead):  # its queues count it as any that is released
             amount = application.allocations[claim.key].resource_per_alloc
             application.queue.change_preempting({}, amount)
         self._forget_moved(claim)
@@ -1101,7 +1113,7 @@ class Partition:
     def end_claims_for_moved(self, *, node: Node | None = None) -> None:
         """End the claims for moved pods whose time is up, or all on a node."""
         for claim in list(self.moved.values()):
-            is_over = 0 < claim.until_ns <= self.now_ns
+            is_over = 0 < claim.lapses_ns <= self.now_ns
             if is_over if node is None else claim.node is node:
                 self.end_moved(claim)
         for claim in [each for each in self.restarting if each.until_ns <= self.now_ns]:
@@ -1111,7 +1123,7 @@ class Partition:
     def check_moved(self) -> None:
         """Check the claims for moved pods when the first of them expires."""
         claims = chain(self.moved.values(), self.restarting)
-        due_ns = min(filter(None, (claim.until_ns for claim in claims)), default=0)
+        due_ns = min(filter(None, (claim.lapses_ns for claim in claims)), default=0)
         if due_ns and not (self.preemption_due_ns and self.preemption_due_ns <= due_ns):
             self.preemption_due_ns = due_ns
             self.arm_own_timer(TimerKind.PREEMPTION, due_ns)
