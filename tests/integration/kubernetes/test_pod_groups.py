@@ -486,6 +486,38 @@ async def test_kai_a_gang_starts_with_one_of_two_subgroups_and_has_no_placeholde
     await until_running(muster, "a0", "a1")
 
 
+async def test_kai_a_gang_that_is_restarted_as_a_whole_has_its_room_and_others_do_not_get_it(
+    muster, kinds
+):
+    await kinds.serve(*groups.KAI)
+    await make(muster.kubectl, KAI, "k", queue="root.a", minMember=3)
+    for at in range(3):
+        await muster.kubectl.pod(of_kai(f"m{at}"))
+    await until_running(muster, "m0", "m1", "m2")
+    await muster.kubectl.pod(a_pod("other", cpu="2", labels={"applicationId": "x", **QUEUE}))
+    await until(lambda: muster.model.application("x"), "it is known")
+    for at in range(3):
+        await muster.kubectl.delete(f"m{at}", gracePeriodSeconds=0)
+    await muster.kubectl.pod(a_pod("last", cpu="100m", labels={"applicationId": "y", **QUEUE}))
+    await until_running(muster, "last")
+    assert "other" not in muster.kubelets.ran
+    for at in range(3):
+        await muster.kubectl.pod(of_kai(f"again{at}"))
+    await until_running(muster, "again0", "again1", "again2")
+    assert "other" not in muster.kubelets.ran
+
+
+async def test_kai_a_minimum_that_changes_holds_for_what_runs(muster, kinds):
+    await kinds.serve(*groups.KAI)
+    await make(muster.kubectl, KAI, "k", queue="root.a", minMember=3)
+    for at in range(3):
+        await muster.kubectl.pod(of_kai(f"m{at}"))
+    await until_running(muster, "m0", "m1", "m2")
+    await muster.kubectl.patch(f"{KAI}/k", {"spec": {"minMember": 1}})
+    known = lambda: muster.world.applications["default-podgroup-k"].gang  # noqa: E731
+    await until(lambda: [each.minimum for each in known().subgroups] == [1], "it is known")
+
+
 @pytest.mark.parametrize(
     ("preemptibility", "value", "may"),
     [("", 99, True), ("", 100, False), ("preemptible", 100, True), ("non-preemptible", 9, False)],
