@@ -190,16 +190,21 @@ def _out_of_its_domain(
 def _below_its_minimum(
     application: Application, tree: GangTree, victims: Collection[str]
 ) -> Iterator[str]:
-    """See that what is taken of a gang that had its minimum leaves it that, or nothing."""
-    now = application.real_pods()
+    """See that what is taken of a gang that had its minimum leaves it that, or nothing.
+
+    A pod that is moved is not taken: its place elsewhere is kept for the next.
+    """
+    now = Counter(application.real_pods())
     before = Counter(now)
-    for key in victims:
-        pod = application.allocations.get(key)
-        if pod is not None and not pod.placeholder:
+    for key in application.released:
+        pod = application.allocations[key]
+        is_moved = application.moved(key) is not None
+        if not pod.placeholder and (is_moved or key in victims):
             before[pod.task_group_name] += 1
-    is_taken = before != Counter(now) and any(now.values())
+            now[pod.task_group_name] += is_moved
+    is_taken = before != now and any(now.values())
     if is_taken and tree.is_satisfied(before) and not tree.is_satisfied(now):
-        yield f"gang {application.id} had {dict(before)}, and is left {now}"
+        yield f"gang {application.id} had {dict(before)}, and is left {dict(now)}"
 
 
 class WatchedShim(Watched):
