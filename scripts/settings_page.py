@@ -43,6 +43,7 @@ _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
     "policy": _PLAIN.policy,
     "node_score_window": f"{_PLAIN.node_score_window:,}",
     "staleness_grace": go_duration(_PLAIN.staleness_grace_ns),
+    "restart_room": go_duration(_PLAIN.restart_room_ns),
     "stuck_after": go_duration(_PLAIN.stuck_after_ns),
     "preemption_delay": go_duration(queue_settings.DEFAULT_PREEMPTION_DELAY_NS),
     "backoff_delay": go_duration(queue_settings.DEFAULT_BACKOFF_NS),

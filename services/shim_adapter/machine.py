@@ -467,7 +467,7 @@ class ShimMachine:
             if not (is_live and pod.has_ended)
         ]
         if is_live:
-            application.is_announced = False
+            application.is_announced, application.is_deleted = False, True
             self.world.touch_application(application)
         if is_live and not pods:
             return self._react(self.mirror.remove_application(application), now_ns)

@@ -188,6 +188,7 @@ class ApplicationRecord:
     priority: int = 0
     priority_class: str = ""
     is_announced: bool = False
+    is_deleted: bool = False  # as a whole: no pod comes in place of one that ends
     partition: str = DEFAULT_PARTITION
     gang_annotations: Mapping[str, str] = field(default_factory=dict)
     phase: ApplicationPhase = ApplicationPhase.NEW  # ours, as are all below

@@ -168,6 +168,16 @@ def turn_of(elasticity: int, pods: int, least: int) -> int:
     return elasticity if elasticity <= 0 else 1 + 1000 * pods // max(1, least)
 
 
+def have_same_parts(one: GangSettings, other: GangSettings) -> bool:
+    """Return whether two gangs without placeholders have the same parts: minimums may differ."""
+
+    def parts(terms: GangSettings) -> list[tuple[object, ...]]:
+        return [(each.name, each.parent, each.is_group, each.topology) for each in terms.subgroups]
+
+    alike = parts(one) == parts(other) and one.topology == other.topology
+    return alike and bool(one.subgroups)
+
+
 def tree_of(terms: GangSettings) -> GangTree | None:
     """Return the tree of a gang; None without any.
 

@@ -147,6 +147,7 @@ class GangSettings:
     the scheduler's settings have it. ``layout`` is the tree of a gang that has placeholders, as far
     as topology is asked of parts of it; it holds for its pods even when the gang was given up.
     ``starts_whole``: its placeholders start with places for all, whatever ``gangAdmission`` is.
+    ``keeps_minimum``: what it has above its minimum may be taken, its minimum may not.
     """
 
     subgroups: tuple[SubGroup, ...] = ()
@@ -156,6 +157,7 @@ class GangSettings:
     staleness_grace_ns: int | None = None
     layout: tuple[SubGroup, ...] = ()
     starts_whole: bool = False
+    keeps_minimum: bool = False
 
 
 NO_GANG_SETTINGS = GangSettings()
@@ -295,6 +297,7 @@ class AllocationRelease:
     Without an application it is a foreign pod's, and is not confirmed.
 
     ``has_succeeded``: its pod ran to its end and well, so that a gang that shrinks is finishing.
+    ``is_final``: its application was deleted, and no pod comes in its place.
     """
 
     application_id: str
@@ -303,6 +306,7 @@ class AllocationRelease:
     partition_name: str = "default"
     message: str = ""
     has_succeeded: bool = False
+    is_final: bool = False
 
 
 @record
@@ -330,6 +334,17 @@ class GangGivenUp:
 
     application_id: str
     message: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GangChanged:
+    """A gang that starts without placeholders has other minimums, or another grace, from now on.
+
+    Its parts and levels are those that it had; with others the news changes nothing.
+    """
+
+    application_id: str
+    gang: GangSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,6 +420,7 @@ class UpdateRequest:
     notes: tuple[ApplicationNote, ...] = ()
     pods_held: tuple[PodsHeld, ...] = ()
     usage: tuple[UsageRecord, ...] = ()  # as it was reported last; of a recovery alone
+    gangs_changed: tuple[GangChanged, ...] = ()
 
 
 @record

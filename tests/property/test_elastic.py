@@ -110,14 +110,28 @@ def test_a_part_is_broken_where_enough_others_run(drawn):
 
 
 class ElasticMachine(RuleBasedStateMachine):
+    drawn = staticmethod(gangs)  # the gangs that come
+
     @initialize(settings=SETTINGS, vcore=st.integers(1, 12))
     def start(self, settings, vcore):
+        self.begin(settings)
+        self.add_node(vcore)
+
+    def begin(self, settings):
         self.is_kai = ("policy", "kai") in settings
         self.core = Core(CONFIG, settings=settings)
-        self.gangs, self.leaving = {}, {}
-        self.number = self.others = 0
-        self.sizes = {"n0": vcore}
-        self.step(lambda: self.core.node("n0", vcore=vcore))
+        self.gangs, self.leaving, self.sizes = {}, {}, {}
+        self.number = self.others = self.nodes = 0
+
+    def add_node(self, vcore):
+        name = f"n{self.nodes}"
+        self.nodes += 1
+        self.sizes[name] = vcore
+        node = NodeInfo(name, NodeAction.CREATE, {"vcore": vcore}, labels=self.labels(name))
+        self.step(lambda: self.core.update(nodes=(node,)))
+
+    def labels(self, _):
+        return {}
 
     def held(self):
         """Return how many pods of each task group a gang has that are not to go for good."""
@@ -132,10 +146,11 @@ class ElasticMachine(RuleBasedStateMachine):
             )
         return found
 
-    def step(self, act, lost=("", "")):
+    def step(self, act, lost=()):
         """Do something, and compare what gangs have with what they had, but for what was lost."""
         before = self.held()
-        before.get(lost[0], Counter())[lost[1]] -= 1
+        for name, counts in before.items():
+            counts.subtract(part for owner, part in lost if owner == name)
         responses = act()
         after = self.held()
         evicted = Counter()
@@ -145,19 +160,23 @@ class ElasticMachine(RuleBasedStateMachine):
             self.leaving[release.allocation_key] = release
             evicted[release.application_id] += 1
         for name, gang in self.gangs.items():
-            was, now = before.get(name, Counter()), after[name]
-            if evicted[name] and has_minimum(gang, was):
-                is_empty = not +now
-                assert has_minimum(gang, now) or (is_empty and self.is_kai), (was, now)
-            if not +was and +now:
-                assert has_minimum(gang, now), now
-            for part in leaves_of(gang):
-                if not was[part.name] and now[part.name]:
-                    assert now[part.name] >= part.minimum, (part, now)
+            self.judge(gang, before.get(name, Counter()), after[name], evicted[name])
 
-    @rule(gang=gangs(), queue=st.sampled_from("ab"), priority=st.integers(0, 2), data=st.data())
+    def judge(self, gang, was, now, evicted):
+        """See that a gang keeps its minimum, and starts whole, part by part."""
+        if evicted and has_minimum(gang, was):
+            is_empty = not +now
+            assert has_minimum(gang, now) or (is_empty and self.is_kai), (was, now)
+        if not +was and +now:
+            assert has_minimum(gang, now), now
+        for part in leaves_of(gang):
+            if not was[part.name] and now[part.name]:
+                assert now[part.name] >= part.minimum, (part, now)
+
+    @rule(data=st.data(), queue=st.sampled_from("ab"), priority=st.integers(0, 2))
     @precondition(lambda self: len(self.gangs) < 5)
-    def a_gang_comes(self, gang, queue, priority, data):
+    def a_gang_comes(self, data, queue, priority):
+        gang = data.draw(self.drawn())
         name = f"gang{len(self.gangs)}"
         self.gangs[name] = gang
         self.step(lambda: self.core.application(name, f"root.{queue}", gang=gang))
@@ -198,7 +217,7 @@ class ElasticMachine(RuleBasedStateMachine):
         ]
         if running:
             name, key, part = data.draw(st.sampled_from(sorted(running)))
-            self.confirm(name, key, TerminationType.STOPPED_BY_RM, lost=(name, part))
+            self.confirm(name, key, TerminationType.STOPPED_BY_RM, lost=[(name, part)])
 
     @rule(data=st.data())
     @precondition(lambda self: self.leaving)
@@ -215,9 +234,7 @@ class ElasticMachine(RuleBasedStateMachine):
     @rule(vcore=st.integers(1, 8))
     @precondition(lambda self: len(self.sizes) < 4)
     def a_node_comes(self, vcore):
-        name = f"n{len(self.sizes)}"
-        self.sizes[name] = vcore
-        self.step(lambda: self.core.node(name, vcore=vcore))
+        self.add_node(vcore)
 
     @rule(data=st.data(), vcore=st.integers(1, 12))
     def a_node_has_another_size(self, data, vcore):

@@ -359,6 +359,8 @@ class SchedulerSettings(_Strict):
     policy: Annotated[str, _among(MAY_BE_NAMED)] = YUNIKORN
     stalenessGracePeriod: str = "60s"  # noqa: N815
     stuckInReleasing: str = "2m"  # noqa: N815
+    restartRoom: str = "30s"  # noqa: N815
+    spares: str = ""
     topologyLevels: str = ""  # noqa: N815
     usageHalfLife: str = ""  # noqa: N815
     usageWindow: str = ""  # noqa: N815

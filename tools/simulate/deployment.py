@@ -35,14 +35,20 @@ class Deployment:
     """The instances of every service, with what outlives them."""
 
     def __init__(
-        self, seed: int, loop: VirtualLoop, faults: list[Fault], partitions: int = 1
+        self,
+        seed: int,
+        loop: VirtualLoop,
+        faults: list[Fault],
+        partitions: int = 1,
+        *,
+        racks: bool = False,
     ) -> None:
         self.loop = loop
         self.violations: list[str] = []
         self._apis = 0
         self.armed = Armed(faults)
         self.broker = SimulatedBroker(seed, loop, self.armed)
-        self.work = workload.drawn(seed, faults, partitions)
+        self.work = workload.drawn(seed, faults, partitions, racks=racks)
         self.partitions = workload.NAMES[:partitions]
         self.disk = Disk(self.armed, loop, self.report, self._stall)
         order = self.broker.order

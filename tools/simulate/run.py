@@ -41,6 +41,7 @@ class Outcome:
     faults: list[Fault] = field(default_factory=list)  # that happened
     spent_ns: int = 0  # of CPU: the one figure that another run of the seed does not repeat
     partitions: int = 1
+    racks: bool = False
 
     @property
     def holds(self) -> bool:
@@ -89,19 +90,26 @@ async def _play(deployment: Deployment) -> None:
         await instance.end()
 
 
-def run(seed: int, only: set[int] | None = None, partitions: int | None = None) -> Outcome:
+def run(
+    seed: int,
+    only: set[int] | None = None,
+    partitions: int | None = None,
+    *,
+    racks: bool | None = None,
+) -> Outcome:
     """Run a seed with all of its faults, or only with those of some indices.
 
-    It has so many ``partitions``, or as many as it draws.
+    It has so many ``partitions``, or as many as it draws, and ``racks`` or not, or as it draws.
     """
     started_ns = time.process_time_ns()
     gc.disable()
     try:
         faults = [f for f in kinds.drawn(seed) if only is None or f.index in only]
         partitions = partitions or workload.partitions_of(seed)
-        outcome = run_with(seed, faults, partitions)
+        racks = workload.has_racks(seed) if racks is None else racks
+        outcome = run_with(seed, faults, partitions, racks=racks)
         if only is None and seed % ALONE_OF == 0 and outcome.holds:
-            undisturbed = run_with(seed, [], partitions)
+            undisturbed = run_with(seed, [], partitions, racks=racks)
             outcome = outcome if undisturbed.holds else undisturbed
     finally:
         gc.enable()
@@ -110,12 +118,14 @@ def run(seed: int, only: set[int] | None = None, partitions: int | None = None) 
     return outcome
 
 
-def run_with(seed: int, faults: list[Fault], partitions: int = 1) -> Outcome:
+def run_with(
+    seed: int, faults: list[Fault], partitions: int = 1, *, racks: bool = False
+) -> Outcome:
     """Run the workload of a seed with faults of one's own."""
     loop = VirtualLoop()
     asyncio.set_event_loop(loop)
     try:
-        deployment = Deployment(seed, loop, faults, partitions)
+        deployment = Deployment(seed, loop, faults, partitions, racks=racks)
         loop.run_until_complete(_play(deployment))
         happened = [fault for _, fault in deployment.armed.happened]
         return Outcome(
@@ -128,6 +138,7 @@ def run_with(seed: int, faults: list[Fault], partitions: int = 1) -> Outcome:
             Counter(fault.kind for fault in happened),
             happened,
             partitions=partitions,
+            racks=racks,
         )
     finally:
         asyncio.set_event_loop(None)

@@ -18,7 +18,12 @@ def shrunk(outcome: Outcome) -> Outcome:
         size = -(-len(indices) // parts)
         for at in range(0, len(indices), size):
             runs += 1
-            tried = run(best.seed, set(indices[:at] + indices[at + size :]), best.partitions)
+            tried = run(
+                best.seed,
+                set(indices[:at] + indices[at + size :]),
+                best.partitions,
+                racks=best.racks,
+            )
             if not tried.holds:
                 best, parts = tried, max(parts - 1, 2)
                 break

@@ -1,18 +1,23 @@
 """Machines that are watched: what must never happen is seen when it happens.
 
 Every machine: a message is handled once, and nothing behind what its sender published later. The
-core: an ask is allocated at most once until it is released, no timer has an effect early, and news
-of an epoch that is over has none. The shim adapter: a decision of an epoch that is over does
-nothing to a pod.
+core: an ask is allocated at most once until it is released, no timer has an effect early, news of
+an epoch that is over has none, and no decision breaks a level that a gang requires, or its minimum.
+The shim adapter: a decision of an epoch that is over does nothing to a pod.
 """
 
-from collections.abc import Callable, Iterator
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
+from services.core.scheduler.actions.domain_places import required_parts
+from services.core.scheduler.model.rows import Application
 from services.core.scheduler.scheduler import Scheduler
+from services.core.scheduler.statement.partition import Partition
 from services.shim_adapter.machine import ShimMachine
 from shared.messages.envelope import Envelope, Outgoing
-from shared.messages.interface import UpdateRequest, UpdateResponse
+from shared.messages.gang_tree import GangTree
+from shared.messages.interface import TerminationType, UpdateRequest, UpdateResponse
 from shared.messages.protocol import PARTITION_TIMER, SyncBegin, TimerFirings
 from shared.messages.trace import TraceRecords
 from tools.simulate.order import Order, Sender
@@ -139,6 +144,67 @@ class WatchedCore(Watched):
         for release in response.released_allocations:
             if not release.termination_type.is_schedulers:
                 self._allocated.pop(release.allocation_key, None)
+        for problem in of_gangs(self.inner.partition, response):
+            self._report(problem)
+
+
+def of_gangs(partition: Partition, response: UpdateResponse) -> Iterator[str]:
+    """See that decisions break no level that a gang requires, and no gang's minimum.
+
+    What others did to it, a pod that was lost or bound elsewhere, is not judged.
+    """
+    new = {item.allocation_key: item for item in response.new_allocations}
+    victims = {
+        item.allocation_key
+        for item in response.released_allocations
+        if item.termination_type is TerminationType.PREEMPTED_BY_SCHEDULER
+    }
+    ids = [item.application_id for item in new.values()]
+    ids += [item.application_id for item in response.released_allocations]
+    for name in dict.fromkeys(ids):
+        application = partition.applications.get(name)
+        if application is None:
+            continue
+        if application.layout is not None:
+            yield from _out_of_its_domain(partition, application, new.keys())
+        if application.tree is not None and not application.succeeded:
+            yield from _below_its_minimum(application, application.tree, victims)
+
+
+def _out_of_its_domain(
+    partition: Partition, application: Application, new: Collection[str]
+) -> Iterator[str]:
+    """See that new pods of each part that requires a level are where those that stay are."""
+    assert application.layout is not None
+    for part in required_parts(application.layout):
+        names, racks = part.minima(), {True: dict[str, None](), False: dict[str, None]()}
+        for key, pod in application.allocations.items():
+            node = partition.nodes.nodes.get(pod.node_id)
+            if pod.task_group_name in names and key not in application.released and node:
+                racks[key in new][node.labels.get(part.topology.required, "")] = None
+        come, stay = [*racks[True]], [*racks[False]]
+        if len(come) > 1 or (come and len(stay) == 1 and come != stay):
+            yield f"gang {application.id} is in {stay}, and gets pods in {come}"
+
+
+def _below_its_minimum(
+    application: Application, tree: GangTree, victims: Collection[str]
+) -> Iterator[str]:
+    """See that what is taken of a gang that had its minimum leaves it that, or nothing.
+
+    A pod that is moved is not taken: its place elsewhere is kept for the next.
+    """
+    now = Counter(application.real_pods())
+    before = Counter(now)
+    for key in application.released:
+        pod = application.allocations[key]
+        is_moved = application.moved(key) is not None
+        if not pod.placeholder and (is_moved or key in victims):
+            before[pod.task_group_name] += 1
+            now[pod.task_group_name] += is_moved
+    is_taken = before != now and any(now.values())
+    if is_taken and tree.is_satisfied(before) and not tree.is_satisfied(now):
+        yield f"gang {application.id} had {dict(before)}, and is left {dict(now)}"
 
 
 class WatchedShim(Watched):

@@ -23,13 +23,20 @@ from shared.messages.commands import (
     SubmitPods,
     TaskGroupSpec,
 )
-from shared.messages.interface import UpdateConfiguration
+from shared.messages.interface import (
+    GangSettings,
+    SubGroup,
+    TopologyConstraint,
+    UpdateConfiguration,
+)
 from shared.model.names import DEFAULT_PARTITION, NODE_PARTITION, PARTITION
 from shared.model.units import milliseconds, seconds
 from tools.simulate.faults import BY_PEOPLE, FAULTY_NS, Fault
 
 NAMES = (DEFAULT_PARTITION, "second")  # of the partitions of a run
 TWO_OF = 4  # one seed of so many has two of them
+RACKS_OF = 3  # one seed of so many has racks, with gangs that ask for one, and elastic ones
+LEVEL = "rack"  # a label of the nodes, and the only level
 _PARTITION = "{name: %s, %squeues: [{name: root, submitacl: '*', queues: [%s]}]}"
 _QUOTA = ("", "{name: a, resources: {max: {vcore: 10}}}, {name: b}")
 _GUARANTEED = (
@@ -91,10 +98,16 @@ def partitions_of(seed: int) -> int:
     return 1 if rng.randrange(TWO_OF) else 2
 
 
-def drawn(seed: int, faults: list[Fault], partitions: int = 1) -> Workload:
+def has_racks(seed: int) -> bool:
+    """Return whether a seed has racks: drawn apart, for it says nothing of the rest."""
+    return not Random(f"has-racks/{seed}").randrange(RACKS_OF)  # noqa: S311 - as above
+
+
+def drawn(seed: int, faults: list[Fault], partitions: int = 1, *, racks: bool = False) -> Workload:
     """Return the workload of a seed, with what users do among the faults.
 
-    What a second partition has is drawn apart: the first is as it would be alone.
+    What a second partition has is drawn apart: the first is as it would be alone. So are the gangs
+    that come where there are racks.
     """
     rng = Random(f"workload/{seed}")  # noqa: S311 - repeatable is what it has to be
     settings = {
@@ -124,6 +137,15 @@ def drawn(seed: int, faults: list[Fault], partitions: int = 1) -> Workload:
         for number in range(beside.randint(2, 5)):
             at_ns = beside.randrange(_STOPPED_NS * 2 // 3)
             acts += _application(beside, f"second-{number}", at_ns, NAMES[1])
+    if racks:
+        in_racks = Random(f"racks/{seed}")  # noqa: S311 - as above
+        settings |= _racks_settings(in_racks)
+        nodes = tuple(
+            replace(node, labels={**node.labels, LEVEL: f"r{at % 2}"})
+            for at, node in enumerate(nodes)
+        )
+        for number in range(in_racks.randint(2, 4)):
+            acts += _gang_in_racks(in_racks, f"near-{number}")
     for fault in faults:
         acts += _mishap(fault, nodes, partitions)
     acts.sort(key=lambda act: act.at_ns)
@@ -200,6 +222,56 @@ def _pods(rng: Random, asked: SubmitApplication) -> tuple[PodSpec, ...]:
         for group in asked.task_groups
         for at in range(group.min_member)
     )
+
+
+def _racks_settings(rng: Random) -> dict[str, str]:
+    """Return the settings of a run with racks; under kai all actions are on by themselves."""
+    return {
+        "topologyLevels": LEVEL,
+        "actions": rng.choice(("", "allocate,preempt,stalegangeviction")),
+        "stalenessGracePeriod": rng.choice(("60s", "5s", "-1")),
+        "restartRoom": rng.choice(("30s", "0s")),
+    }
+
+
+def _gang_in_racks(rng: Random, name: str) -> list[Act]:
+    """Return how a gang comes that asks for a rack, or has more pods than it needs, or both.
+
+    Some lose pods, which their controller makes again, or are made again as a whole.
+    """
+    least, wish = rng.randint(1, 3), TopologyConstraint()
+    if _happens(rng, 70):
+        wish = rng.choice((TopologyConstraint(required=LEVEL), TopologyConstraint(preferred=LEVEL)))
+    amount = {"vcore": rng.choice((1000, 2000)), "pods": 1}
+    one = PodSpec(
+        name,
+        name,
+        amount,
+        queue_name=rng.choice(("root.a", "root.b")),
+        user=rng.choice(("alice", "bob")),
+        task_group_name="w",
+        style=rng.choice(("Soft", "Hard")),
+        placeholder_timeout_seconds=rng.choice((5, 30)),
+        priority=rng.choice((0, 5)),
+        run_ns=rng.choice((0, 0, seconds(12))),
+    )
+    count = least
+    if _happens(rng, 60):
+        one = replace(one, gang=GangSettings((SubGroup("w", "", least, topology=wish),)))
+        count += rng.randint(0, 3)
+    else:
+        one = replace(one, task_groups=(TaskGroupSpec("w", least, amount, topology=wish),))
+    pods = tuple(replace(one, name=f"{name}-{at}") for at in range(count))
+    at_ns = rng.randrange(_STOPPED_NS * 2 // 3)
+    acts = [Act(at_ns, SubmitPods(pods))]
+    if _happens(rng, 50):
+        lost = pods if _happens(rng, 40) else pods[:1]
+        lost_ns = at_ns + milliseconds(2000 + rng.randrange(15_000))
+        names = tuple(PodName(pod.name) for pod in lost)
+        again = tuple(replace(pod, name=f"{pod.name}-again") for pod in lost)
+        acts.append(Act(lost_ns, DeletePods(names)))
+        acts.append(Act(lost_ns + milliseconds(rng.randrange(4000)), SubmitPods(again)))
+    return acts
 
 
 def _others(rng: Random, nodes: tuple[NodeSpec, ...], beside: Random | None) -> list[Act]:

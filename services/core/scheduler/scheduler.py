@@ -360,6 +360,7 @@ class Scheduler:
         )
         usage_moves.begin(self.partition)
         self.partition.nodes.domains.use(self.partition.settings.topology_levels)
+        self.partition.nodes.keep_spares(*self.partition.settings.spares)
         self._use_plugins()
         self._reconfigure(begin)
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from services.shim_adapter.records import NodeRecord, PodRecord
 from shared.messages.commands import PodSpec
-from shared.messages.interface import PodsHeld
+from shared.messages.interface import GangSettings, PodsHeld
 from shared.model.gpus import Devices
 
 GANG_TIMED_OUT = "ResourceReservationTimeout"  # of a pod that is failed: its gang had no places
@@ -176,6 +176,14 @@ class PodsHeldBack:
     told: PodsHeld
 
 
+@dataclass(frozen=True, slots=True)
+class GangNews:
+    """A gang without placeholders has other minimums than its application knows."""
+
+    application_id: str
+    gang: GangSettings
+
+
 News = (
     PlaceholderFailed
     | NodeNews
@@ -188,4 +196,5 @@ News = (
     | BindRefused
     | Disruptable
     | PodsHeldBack
+    | GangNews
 )

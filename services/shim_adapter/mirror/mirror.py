@@ -33,6 +33,7 @@ from services.shim_adapter.mirror.calls import (
     DeletePod,
     Disruptable,
     FailPod,
+    GangNews,
     MarkUnschedulable,
     News,
     NodeNews,
@@ -60,6 +61,7 @@ from services.shim_adapter.records import (
 )
 from shared.messages.columns import values_of
 from shared.messages.envelope import Outgoing
+from shared.messages.gang_tree import have_same_parts
 from shared.messages.interface import (
     AcceptedApplication,
     AcceptedNode,
@@ -67,7 +69,9 @@ from shared.messages.interface import (
     AllocationAskRelease,
     AllocationRelease,
     ContainerSchedulingState,
+    GangChanged,
     GangGivenUp,
+    GangSettings,
     NodeAction,
     NodeInfo,
     PodsHeld,
@@ -119,6 +123,7 @@ class ClusterMirror(Moves):
             BindRefused: self._on_bind_refused,
             PlaceholderFailed: self._on_placeholder_failed,
             PodsHeldBack: self._on_held_back,
+            GangNews: lambda news: self._on_gang(news.application_id, news.gang),
             Disruptable: lambda news: self._send(
                 self._partition_of(news.pod),
                 disruptions=(disruption_of(news.pod, is_refused=news.is_refused),),
@@ -297,11 +302,24 @@ class ClusterMirror(Moves):
         if application is None:
             application = self.world.application_of(pod)
             self._announce(application)
+        self._on_gang(application.application_id, pod.spec.gang)
         self._note(application, pod)
         if application.phase is ApplicationPhase.ENDING:
             self._finish(application)
         elif is_to_be_asked(application, pod):
             self._send(application.partition, asks=(self._ask(pod),))
+
+    def _on_gang(self, name: str, gang: GangSettings) -> None:
+        """Let the core know other minimums of a gang that has no placeholders."""
+        application = self.world.applications.get(name)
+        if application is None or gang == application.gang or not application.is_live:
+            return
+        if not have_same_parts(application.gang, gang):
+            return
+        application.gang = gang
+        self.world.touch_application(application)
+        if not application.is_gang_over:
+            self._send(application.partition, gangs_changed=(GangChanged(name, gang),))
 
     def _on_foreign(self, pod: PodRecord) -> None:
         """Count a pod of another scheduler, or its new size; without its node it has to wait."""

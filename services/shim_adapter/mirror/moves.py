@@ -127,12 +127,14 @@ class Moves:
 
     def _release(self, pod: PodRecord, why: TerminationType, message: str) -> None:
         self._asked.pop(pod.uid, None)
+        application = self.world.applications.get(pod.spec.application_id)
         release = AllocationRelease(
             pod.spec.application_id,
             pod.uid,
             why,
             message=message,
             has_succeeded=pod.phase is PodPhase.SUCCEEDED,
+            is_final=application is not None and application.is_deleted,
         )
         self._send(self._partition_of(pod), releases=(release,))
 

@@ -486,6 +486,38 @@ async def test_kai_a_gang_starts_with_one_of_two_subgroups_and_has_no_placeholde
     await until_running(muster, "a0", "a1")
 
 
+async def test_kai_a_gang_that_is_restarted_as_a_whole_has_its_room_and_others_do_not_get_it(
+    muster, kinds
+):
+    await kinds.serve(*groups.KAI)
+    await make(muster.kubectl, KAI, "k", queue="root.a", minMember=3)
+    for at in range(3):
+        await muster.kubectl.pod(of_kai(f"m{at}"))
+    await until_running(muster, "m0", "m1", "m2")
+    await muster.kubectl.pod(a_pod("other", cpu="2", labels={"applicationId": "x", **QUEUE}))
+    await until(lambda: muster.model.application("x"), "it is known")
+    for at in range(3):
+        await muster.kubectl.delete(f"m{at}", gracePeriodSeconds=0)
+    await muster.kubectl.pod(a_pod("last", cpu="100m", labels={"applicationId": "y", **QUEUE}))
+    await until_running(muster, "last")
+    assert "other" not in muster.kubelets.ran
+    for at in range(3):
+        await muster.kubectl.pod(of_kai(f"again{at}"))
+    await until_running(muster, "again0", "again1", "again2")
+    assert "other" not in muster.kubelets.ran
+
+
+async def test_kai_a_minimum_that_changes_holds_for_what_runs(muster, kinds):
+    await kinds.serve(*groups.KAI)
+    await make(muster.kubectl, KAI, "k", queue="root.a", minMember=3)
+    for at in range(3):
+        await muster.kubectl.pod(of_kai(f"m{at}"))
+    await until_running(muster, "m0", "m1", "m2")
+    await muster.kubectl.patch(f"{KAI}/k", {"spec": {"minMember": 1}})
+    known = lambda: muster.world.applications["default-podgroup-k"].gang  # noqa: E731
+    await until(lambda: [each.minimum for each in known().subgroups] == [1], "it is known")
+
+
 @pytest.mark.parametrize(
     ("preemptibility", "value", "may"),
     [("", 99, True), ("", 100, False), ("preemptible", 100, True), ("non-preemptible", 9, False)],
@@ -655,6 +687,30 @@ async def test_kueue_gated_pods_are_no_members_until_it_admits_them_and_go_where
         await muster.kubectl.patch(f"/api/v1/namespaces/default/pods/{name}", admitted)
     await until_running(muster, "m0", "m1", "m2", "alone")
     assert [muster.kubelets.ran[name] for name in ("m0", "m1", "alone")] == ["n2"] * 3
+
+
+async def test_kueue_pods_of_more_parallelism_are_no_asks_until_their_workload_is_admitted(
+    server, muster
+):
+    await server.needs(27, "scheduling gates")
+    own = {"applicationId": "slices", "kueue.x-k8s.io/queue-name": "users", **QUEUE}
+    gate = {"schedulingGates": [{"name": "kueue.x-k8s.io/elastic-job"}]}
+    for at in range(3):
+        await muster.kubectl.pod(a_pod(f"s{at}", cpu="1", labels=own))
+    await until_running(muster, "s0", "s1", "s2")
+    for at in (3, 4):
+        await muster.kubectl.pod(a_pod(f"s{at}", cpu="900m", labels=own, **gate))
+    await muster.kubectl.pod(a_pod("last", cpu="100m", labels={"applicationId": "y", **QUEUE}))
+    await until_running(muster, "last")
+    assert not {"s3", "s4"} & set(muster.kubelets.ran)
+    assert muster.model.application("slices").summary.allocated["vcore"] == 3000
+    for at in (3, 4):
+        path = f"/api/v1/namespaces/default/pods/s{at}"
+        await muster.kubectl.patch(path, {"spec": {"schedulingGates": None}})
+    await until(lambda: {"s3", "s4"} & set(muster.kubelets.ran), "one of them runs")
+    summary = lambda: muster.model.application("slices").summary  # noqa: E731
+    await until(lambda: summary().allocated["vcore"] == 3900, "it is counted, and no other")
+    assert len({"s3", "s4"} & set(muster.kubelets.ran)) == 1
 
 
 async def test_jobset_its_pods_are_a_gang_by_a_pod_group_and_again_when_it_restarts_them(muster):

@@ -38,7 +38,7 @@ def test_what_is_typed_wrong_is_one_sentence(muster):
 def test_a_run_that_holds_without_any_fault_is_shrunk_to_none(monkeypatch):
     """Where every run fails, no fault is needed."""
     outcome = run(8)
-    always = lambda seed, only=None, partitions=None: type(outcome)(  # noqa: E731
+    always = lambda seed, only=None, partitions=None, racks=None: type(outcome)(  # noqa: E731
         seed, ["fails"], faults=[f for f in outcome.faults if only is None or f.index in only]
     )
     monkeypatch.setattr("tools.simulate.shrink.run", always)
@@ -49,7 +49,7 @@ def test_two_faults_that_only_fail_together_are_what_is_left(monkeypatch):
     outcome = run(8)
     wanted = {outcome.faults[0].index, outcome.faults[-1].index}
 
-    def together(seed, only=None, partitions=None):
+    def together(seed, only=None, partitions=None, racks=None):
         left = [f for f in outcome.faults if only is None or f.index in only]
         fails = wanted <= {f.index for f in left}
         return type(outcome)(seed, ["fails"] if fails else [], faults=left)

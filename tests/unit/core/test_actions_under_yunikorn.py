@@ -180,6 +180,7 @@ def test_yunikorns_preemption_still_has_its_turn():
     ],
 )
 def test_a_stale_gang_goes_where_that_is_named(settings, evicted):
+    settings = (*settings, ("restartRoom", "0s"))  # which would be looked at by itself
     core = Core(config_of("{name: a}"), settings=settings)
     core.node("n1", vcore=4)
     core.gang("gang", 2, {"vcore": 1}, queue="root.a")

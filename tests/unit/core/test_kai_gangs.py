@@ -10,7 +10,7 @@ from shared.model.units import seconds
 from tests.builders import Core, config_of
 from tests.table import each_row
 
-KAI = (("policy", "kai"),)
+KAI = (("policy", "kai"), ("restartRoom", "0s"))  # what a gang has lost is everybody's at once
 HOUR_NS = seconds(3_600)
 ONE = {"vcore": 1}
 

@@ -26,6 +26,7 @@ from services.core.scheduler.actions import (
     required_nodes,
     reservations,
     runs,
+    spare_nodes,
     unschedulable,
 )
 from services.core.scheduler.actions.expected_room import opens_in_vain
@@ -77,6 +78,7 @@ def run(partition: Partition) -> Ran:
     asked_again.requeue_due(partition)
     if partition.root.max_resource is None:
         return Ran(0, is_cut=False)
+    spare_nodes.choose_again(partition)
     lane.judge_again(partition)
     patience.judge_again(partition)
     patience.judge_started(partition)

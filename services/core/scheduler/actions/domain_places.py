@@ -52,19 +52,6 @@ def find(
     return kept + found
 
 
-def why_not(
-    trial: Tentative, application: Application, stuck: Refusal, *, backfill: bool = False
-) -> Refusal:
-    """Return what a gang lacks in its domains, where the nodes together lack room for it.
-
-    It is ``stuck``, the refusal for want of that room, where each of its parts has a domain.
-    """
-    if stuck.fact is None:
-        return stuck
-    found = _InDomains(trial, application, backfill=backfill).why(stuck.fact)
-    return stuck if found.fact == stuck.fact else found
-
-
 class _InDomains:
     """Places the pods of a gang on the nodes' ledgers."""
 
@@ -303,6 +290,25 @@ class _InDomains:
     def _is_taken(self, row: int, names: list[str]) -> bool:
         held = self._nodes.rows[row].allocations.values()
         return any(each.application_id in names for each in held)
+
+
+def in_one_domain(application: Application) -> GangTree | None:
+    """Return the widest part of a gang that requires a level and has all that start next, or None.
+
+    All of them go to one domain of its level.
+    """
+    names = [group.task_group_name for group, _ in application.to_start()]
+    part = application.layout
+    while part is not None and not part.topology.required:
+        inner = [each for each in part.parts if any(name in each.minima() for name in names)]
+        part = inner[0] if len(inner) == 1 else None
+    return part
+
+
+def required_parts(part: GangTree) -> list[GangTree]:
+    """Return the parts of a gang of which each requires a level, from a part downwards."""
+    own = [part] if part.topology.required else []
+    return own + [found for each in part.parts for found in required_parts(each)]
 
 
 def members_by_level(nodes: NodeTable, bond: Bond) -> list[tuple[str, dict[str, int]]]:

@@ -34,11 +34,17 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.quotas import over_quota
-from services.core.scheduler.statement import application_moves
-from services.core.scheduler.statement.journal import AskReleased
+from services.core.scheduler.statement import application_ledger, application_moves
+from services.core.scheduler.statement.journal import ApplicationChanged, AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
 from services.core.scheduler.statement.tentative import Tentative
-from shared.messages.interface import AllocationAskRelease, GangGivenUp, TerminationType
+from shared.messages.gang_tree import have_same_parts
+from shared.messages.interface import (
+    AllocationAskRelease,
+    GangChanged,
+    GangGivenUp,
+    TerminationType,
+)
 from shared.messages.protocol import TimerKind
 from shared.model.reasons import Fact, Kind, Reason, Refusal, Shortage
 from shared.model.resources import (
@@ -295,17 +301,24 @@ def _find_next(
     if (bound := _bound(partition, application)) is not None:
         return bound, None
     over = _over_headroom(application, gang_places.amount(application))
-    if over is not None and application.has_topology and over[0].reason is Reason.GANG_PLACES:
-        with Tentative(partition.nodes) as trial:
-            backfill = partition.settings.backfill
-            why = domain_places.why_not(trial, application, over[0], backfill=backfill)
-        return NoPlaces(why, {}), over[1]
     if over is not None:
-        return NoPlaces(over[0], {}), over[1]
+        domains = _lack_of_domains(partition, application, over[0])
+        return (domains, None) if domains is not None else (NoPlaces(over[0], {}), over[1])
     with Tentative(partition.nodes) as trial:
         found = _find(trial, partition, application)
         trial.make_final()
     return found, None
+
+
+def _lack_of_domains(
+    partition: Partition, application: Application, over: Refusal
+) -> NoPlaces | None:
+    """Return what the domains lack for a gang that the cluster as a whole has no room for."""
+    if not application.has_topology or over.reason is not Reason.GANG_PLACES:
+        return None
+    with Tentative(partition.nodes) as trial:
+        found = _find(trial, partition, application)
+        return found if isinstance(found, NoPlaces) else None
 
 
 def _bound(partition: Partition, application: Application) -> NoPlaces | None:
@@ -464,6 +477,27 @@ def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
     partition.claim_for_gang(application)
     queueing.enter(application)
     partition.check_replacements(application)
+
+
+def change(partition: Partition, news: GangChanged) -> None:
+    """Hold a gang without placeholders to other minimums from now on.
+
+    One that is below its minimum by that is stale from now on. What it lacks is judged by them.
+    """
+    application = partition.applications.get(news.application_id)
+    if application is None or application.tree is None:
+        return
+    known = application.request.gang
+    if known == news.gang or not have_same_parts(known, news.gang):
+        return
+    application.replant(replace(application.request, gang=news.gang))
+    partition.set(application, passed_over=frozenset())
+    application_ledger.usage_changed(application)
+    queueing.activate(application)
+    partition.fruitless.changed()
+    partition.note_minimum(application)
+    partition.check_preemption_at(partition.now_ns)
+    partition.journal.record(ApplicationChanged(application))
 
 
 # --- timeout ------------------------------------------------------------------------------------

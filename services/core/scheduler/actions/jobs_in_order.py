@@ -12,6 +12,7 @@ from heapq import heapify, heappop, heappush
 from typing import Any, Protocol
 
 from services.core.scheduler.model.rows import Application
+from services.core.scheduler.nodes.columns import Mask
 from services.core.scheduler.statement.task_trees import Group, Holds, Remainder
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
@@ -345,7 +346,8 @@ class VictimOrder(_QueueOrder):
     The order is the reverse of the one in which jobs are served; what was taken already counts as
     gone. A job is looked at when its turn comes, not before: ``leaves`` are those that may have
     victims, ``may_go`` is whether a job is one, ``spares_minimum`` whether a job that is one
-    gives no more than its surplus.
+    gives no more than its surplus. Of the tasks of a set those on some ``rows`` go first, if any
+    are named.
     """
 
     def __init__(
@@ -354,9 +356,11 @@ class VictimOrder(_QueueOrder):
         leaves: Iterable[Share],
         may_go: Callable[[Job], bool],
         spares_minimum: Callable[[Job], bool],
+        rows: Mask | None = None,
     ) -> None:
         super().__init__(trial)
         self._may_go = may_go
+        self._rows = rows
         self._spares_minimum = spares_minimum
         self._nothing = (0,) * trial.width
         self._touched = trial.touched
@@ -389,8 +393,16 @@ class VictimOrder(_QueueOrder):
         """Return what is left of a job, in the order in which it goes."""
         found = self._remainders.get(job)
         if found is None:
-            found = self._remainders[job] = Remainder(job.group, self._left[job].__contains__)
+            left, rows = self._left[job], self._rows
+            first = None
+            if rows is not None:
+                first = lambda task: task.node is not None and bool(rows[task.node.row])  # noqa: E731
+            found = self._remainders[job] = Remainder(job.group, left.__contains__, first)
         return found
+
+    def has_left(self, job: Job) -> bool:
+        """Return whether there is more of a job that may yet go."""
+        return bool(self._left[job])
 
     def _advance(self, leaf: Share) -> None:
         """Find the next job of a leaf that the trial has not touched."""

@@ -7,6 +7,7 @@ Rule 1: with ``reservations: gang`` there is one head gang (it has the lane): of
 Rule 2: claimed are the nodes that will be free soonest, chosen again whenever one of them changes,
         another one will be free sooner, or a pod outlives what was expected of it. When a pod ends
         is in ``model/run_times.py``; a pod of which nothing is known ends after all the others.
+        Of a gang that must be in one domain they are those of the domain that is free soonest.
         Where ends are predicted, nodes that are empty or whose one pod takes a member's room come
         first: of many pods one outlives its prediction, and what the others leave stands empty.
 Rule 3: it is tried, on all nodes, as soon as they have the room.
@@ -37,6 +38,7 @@ from itertools import chain, islice
 
 import numpy as np
 
+from services.core.scheduler.actions.domain_places import in_one_domain
 from services.core.scheduler.actions.expected_room import ends, fits_times, is_stated, rooms
 from services.core.scheduler.actions.gang_places import amount, could_be_held
 from services.core.scheduler.model.lane import Lane, Moments
@@ -53,8 +55,10 @@ from services.core.scheduler.model.rows import (
 )
 from services.core.scheduler.model.run_times import NEVER_NS
 from services.core.scheduler.model.shapes import Ask, Shape
-from services.core.scheduler.nodes.columns import When
+from services.core.scheduler.nodes.columns import Amounts, When
+from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.place.units import units_of
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.tentative import Tentative
@@ -145,7 +149,22 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
             nodes.filters.could_hold.mask(Shape("", whole, shape.constraints)).any()
             for shape in needs
         )
-    return not fits_one and could_be_held(nodes, application)
+    return not fits_one and could_be_held(nodes, application) and _fits_a_domain(nodes, application)
+
+
+def _fits_a_domain(nodes: NodeTable, application: Application) -> bool:
+    """Return whether some domain of the level that a gang requires could hold it when empty."""
+    part = in_one_domain(application)
+    if part is None:
+        return True
+    wish = nodes.domains.wish(part.topology)
+    if isinstance(wish, str):
+        return False
+    left = np.ones(len(wish.tree.paths[wish.required]), dtype=np.bool_)
+    for shape, count in application.placeholder_needs().items():
+        units = units_of(wish, nodes.room.places(shape, when=When.EMPTY))
+        left &= units.whole[wish.required] >= count
+    return bool(left.any()) or bool(nodes.domains.bonds[application.id].members(part))
 
 
 def judge_again(partition: Partition) -> None:
@@ -409,21 +428,8 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
     Those that were chosen last stay where others would be free later. Returns the nodes of which
     others may use more than before.
     """
-    rows = partition.nodes.rows
     lane.planned_ns = partition.now_ns
-    chosen: dict[Node, Members] = {}
-    start_ns = 0
-    for shape, count in lane.needs.items():
-        rooms = lane.rooms[shape]
-        if chosen:  # on nodes that another group of the gang needs nothing is counted
-            rooms = rooms.copy()
-            rooms[[node.row for node in chosen]] = NEVER_NS + 1
-        later = (rooms < NEVER_NS) & lane.gathers[:, None]
-        at_ns, found = _first(partition, lane, rooms + later * LATER_NS, count)
-        if LATER_NS <= at_ns < NEVER_NS:
-            at_ns = max(int(rooms[row, times - 1]) for row, times in found.items())
-        start_ns = max(start_ns, at_ns)
-        chosen |= {rows[row]: (shape, times) for row, times in found.items()}
+    start_ns, chosen = _soonest(partition, lane)
     before_ns = _start_of(partition, lane, lane.nodes)
     if before_ns < start_ns:
         start_ns, chosen = before_ns, lane.nodes
@@ -432,6 +438,63 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
     if not (lane.is_known or _is_within_allowance(partition, lane, chosen)):
         lane.start_ns, chosen = 0, {}
     return _hold(partition, lane, chosen)
+
+
+def _soonest(partition: Partition, lane: Lane) -> tuple[int, dict[Node, Members]]:
+    """Return when all members may have room, and on which nodes how many.
+
+    Of a gang that must be in one domain it is that where this is soonest; of equal ones that of
+    which it claims nodes already, then the first by name.
+    """
+    domains = _domains(partition, lane)
+    if domains is None:
+        return _soonest_on(partition, lane, np.arange(len(partition.nodes.rows)))
+    claimed = partition.nodes.columns.claimed
+    best: tuple[tuple[int, bool], dict[Node, Members]] = (NEVER_NS + 1, True), {}
+    for among in domains:
+        start_ns, chosen = _soonest_on(partition, lane, among)
+        key = start_ns, not (claimed[among] & BY_HEAD_GANG).any()
+        if key < best[0]:
+            best = key, chosen
+    return best[0][0], best[1]
+
+
+def _domains(partition: Partition, lane: Lane) -> list[Amounts] | None:
+    """Return the rows of each domain of which one must hold the gang; None: none must."""
+    application, domains = lane.application, partition.nodes.domains
+    part = in_one_domain(application)
+    if part is None:
+        return None
+    wish = domains.wish(part.topology)
+    if isinstance(wish, str):
+        return []
+    there = domains.bonds[application.id].members(part)
+    home = domains.home(wish.tree, wish.required, there) if there else None
+    known = wish.tree.known(wish.required) if home is None else [home]
+    ids = wish.tree.ids(wish.required, len(partition.nodes.rows))
+    return [np.flatnonzero(ids == at) for at in known]
+
+
+def _soonest_on(
+    partition: Partition, lane: Lane, among: Amounts
+) -> tuple[int, dict[Node, Members]]:
+    """Return when all members may have room on some rows, and on which nodes how many."""
+    rows = partition.nodes.rows
+    chosen: dict[Node, Members] = {}
+    start_ns = 0
+    for shape, count in lane.needs.items():
+        rooms = lane.rooms[shape]
+        if chosen:  # on nodes that another group of the gang needs nothing is counted
+            rooms = rooms.copy()
+            rooms[[node.row for node in chosen]] = NEVER_NS + 1
+        own = rooms[among]
+        later = (own < NEVER_NS) & lane.gathers[among, None]
+        at_ns, found = _first(partition, lane, among, own + later * LATER_NS, count)
+        if LATER_NS <= at_ns < NEVER_NS:
+            at_ns = max(int(rooms[row, times - 1]) for row, times in found.items())
+        start_ns = max(start_ns, at_ns)
+        chosen |= {rows[row]: (shape, times) for row, times in found.items()}
+    return start_ns, chosen
 
 
 def _is_within_allowance(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> bool:
@@ -463,9 +526,12 @@ def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) 
 
 
 def _first(
-    partition: Partition, lane: Lane, rooms: Moments, count: int
+    partition: Partition, lane: Lane, among: Amounts, rooms: Moments, count: int
 ) -> tuple[int, dict[int, int]]:
-    """Return when so many members have the room, and on which rows how many."""
+    """Return when so many members have the room, and on which rows how many.
+
+    ``rooms`` are the moments of the rows ``among`` which they go.
+    """
     moments = rooms.ravel()
     if moments.size < count:
         return NEVER_NS + 1, {}
@@ -473,18 +539,19 @@ def _first(
     if at_ns > NEVER_NS:
         return at_ns, {}
     in_time = np.count_nonzero(rooms <= at_ns, axis=1)
-    rows = np.flatnonzero(in_time)
+    places = np.flatnonzero(in_time)
+    rows, in_time = among[places], in_time[places]
     held = (partition.nodes.columns.claimed[rows] & BY_HEAD_GANG) != 0
     ranks = partition.nodes.order.ranks.of(rows)
-    last = rooms[rows, np.maximum(in_time[rows] - 1, 0)]
+    last = rooms[places, in_time - 1]
     is_known = at_ns < NEVER_NS and not lane.guessed[rows].any()
     if partition.settings.backfill and is_known:
         order = np.lexsort((ranks, ~held, -last))
     else:
         order = np.lexsort((ranks, ~held, last))
     chosen: dict[int, int] = {}
-    for row in rows[order].tolist():
-        chosen[row] = min(count, int(in_time[row]))
+    for row, has in zip(rows[order].tolist(), in_time[order].tolist(), strict=True):
+        chosen[row] = min(count, has)
         count -= chosen[row]
         if not count:
             break

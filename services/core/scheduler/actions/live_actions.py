@@ -439,7 +439,6 @@ class PartitionAdapter(Adapter):
             ask is not None
             and _waits_for_room(application)
             and not application.is_behind_starved_gang
-            and not (application.layout is not None and application.layout.has_slices)
             and not group.bucket.is_blocked_by_user
             and queueing.hold(application, group) is None
             and not ask.shape.constraints.required_node

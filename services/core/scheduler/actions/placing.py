@@ -6,7 +6,7 @@ Source: docs/rules/kai.md#allocate and docs/rules/kai.md#scores-and-domains.
 """
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from services.core.scheduler.actions.attempt import Attempt
 from services.core.scheduler.model.rows import Node
@@ -14,14 +14,49 @@ from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask, When
 from services.core.scheduler.place.one import InDomain
 from services.core.scheduler.place.place import Unplaced, place
-from services.core.scheduler.place.regions import Region, at_home, regions
+from services.core.scheduler.place.regions import Region, at_home, regions, searched, shared_out
 from services.core.scheduler.statement.task_trees import Group
-from services.core.scheduler.statement.trial import Job, Task, is_placed
+from services.core.scheduler.statement.trial import Job, Task, Trial, is_placed
 
 
-def place_job(attempt: Attempt, job: Job, tasks: list[Task]) -> bool:
-    """Have tasks of a job wait for room, all or none; return whether all could be placed."""
-    return not isinstance(place(_OnTrial(attempt, tasks), job.group, Region()), Unplaced)
+def place_job(attempt: Attempt, job: Job, tasks: list[Task], rows: Mask | None = None) -> bool:
+    """Have tasks of a job wait for room on some rows, all or none; return whether all could."""
+    return not isinstance(place(_OnTrial(attempt, tasks), job.group, Region(rows)), Unplaced)
+
+
+def search_domains(trial: Trial, job: Job, tasks: list[Task]) -> list[Mask] | None:
+    """Return the rows of the domains of which one must hold all tasks, None where none must.
+
+    Which these are, and in which order, says ``regions.searched``.
+    """
+    group = _in_one_domain(job.group, dict.fromkeys(tasks))
+    if group is None or group.topology is None:
+        return None
+    domains, room = trial.nodes.domains, trial.nodes.room
+    wish = domains.wish(group.topology)
+    if isinstance(wish, str):
+        return []
+    running = [task.node for task in group.all_tasks(is_placed) if task.node is not None]
+    counts = Counter(map(trial.shape_of, tasks))
+
+    def empty(shape: Shape, _: Mask | None) -> Amounts:
+        return room.places(shape, when=When.EMPTY)
+
+    def expected(shape: Shape, _: Mask | None) -> Amounts:
+        return room.places(shape, when=When.EXPECTED)
+
+    return searched(domains, wish, counts, (empty, expected), Counter(running))
+
+
+def _in_one_domain(tree: Group[Task], tasks: Container[Task]) -> Group[Task] | None:
+    """Return the widest part of a gang that requires a level and has all of some tasks, or None."""
+    group = tree
+    while group.topology is None or not group.topology.required:
+        inner = [each for each in group.members if each.all_tasks(tasks.__contains__)]
+        if len(inner) != 1:
+            return None
+        group = inner[0]
+    return group
 
 
 class _OnTrial:
@@ -61,8 +96,13 @@ class _OnTrial:
         return places if rows is None else places * rows
 
     def nodes_for(self, tasks: list[Task], where: Region) -> Iterator[Node | None]:
-        """Yield the first node of a domain for each task."""
+        """Yield the first node of a domain for each task; slices are shared out by numbers."""
         nodes = self._nodes
+        if where.wish is not None and where.wish.slices:
+            shape = self._trial.shape_of(tasks[0])
+            for row, number in shared_out(where, shape, self._places, len(tasks)):
+                yield from [nodes.rows[row]] * number
+            return
         order = nodes.order.in_searches(*where.before)
         among = InDomain(nodes, nodes.filters.takes, where.rows, when=When.EXPECTED, order=order)
         for task in tasks:

@@ -10,8 +10,13 @@ otherwise everything is taken back.
 A gang is solved step by step, for 1, 2, 4 of its tasks and so on; the victims of one step stay
 victims in the next. In each first scenarios of one node: the victims on a node of the latest one.
 Then those of several nodes: a growing number of the nodes that give back the least. Victims are all
-that have room or were promised some in this trial. Source: docs/rules/kai.md#states-and-rooms and
-docs/rules/kai.md#the-search. Limit: MAX_SCENARIOS simulated for one job.
+that have room or were promised some in this trial.
+
+For a gang that must be in one domain all that is done domain by domain: victims are in it, or of
+gangs that go as a whole, and of all domains the one with the least harm is taken. The gang is
+placed first there, and victims come back where there is room.
+Source: docs/rules/kai.md#states-and-rooms and docs/rules/kai.md#the-search.
+Limit: MAX_SCENARIOS simulated for one job.
 """
 
 from collections import Counter
@@ -29,10 +34,12 @@ from services.core.scheduler.actions.jobs_in_order import (
     WaitingJobs,
     tasks_to_allocate,
 )
-from services.core.scheduler.actions.placing import place_job
+from services.core.scheduler.actions.placing import place_job, search_domains
 from services.core.scheduler.constraints.capacity import may_ever_take, may_take, over_limits
 from services.core.scheduler.model.sums import Sums, sum_of, summed, sums
+from services.core.scheduler.nodes.columns import Mask
 from services.core.scheduler.nodes.victim_budgets import Releases
+from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
@@ -87,21 +94,87 @@ def solve(trial: Trial, job: Job, search: Search, others: WaitingJobs) -> Attemp
     given = sum_of((leaf.allocated for leaf in leaves), trial.width)
     if not np.all(free + given >= sums(demand)):
         return None
-    order = VictimOrder(trial, leaves, _judge(trial, job, search), search.spares_minimum)
-    candidates = _Candidates(order, search)
-    tries = _Tries(trial, job, search, capacities - trial.room(), candidates, others=others)
+    domains = search_domains(trial, job, tasks)
+    looked_for = _LookedFor(trial, job, tasks, search, leaves, others)
+    if domains is None:
+        found = _find(looked_for, None, MAX_SCENARIOS)
+        return found[0] if found is not None else None
+    return _cheapest(looked_for, domains)
+
+
+@dataclass(frozen=True, slots=True)
+class _LookedFor:
+    """What one search is for: the tasks of a job, and the leaves whose jobs may be victims."""
+
+    trial: Trial
+    job: Job
+    tasks: list[Task]
+    search: Search
+    leaves: list[Share]
+    others: WaitingJobs
+
+
+Harm = tuple[int, int, int, int]  # the highest priority, how many jobs and tasks, the oldest job
+
+
+def _cheapest(wanted: _LookedFor, domains: list[Mask]) -> Attempt | None:
+    """Return an attempt in the domain whose victims are the cheapest, of equal ones the first.
+
+    The cheapest are of the lowest priority, then of the fewest jobs, then the fewest, then the
+    newest.
+    """
+    best: tuple[Harm, list[Unit], Mask] | None = None
+    left = MAX_SCENARIOS
+    for rows in domains:
+        found = _find(wanted, rows, left)
+        if found is None:
+            continue
+        attempt, units, tried = found
+        left -= tried
+        gone = [(job, task) for job, tasks in units for task in tasks if attempt.has_changed(task)]
+        harm = (
+            max((job.priority for job, _ in gone), default=-INT64_MAX),
+            len(dict.fromkeys(job for job, _ in gone)),
+            len(gone),
+            -min((job.number for job, _ in gone), default=0),
+        )
+        attempt.discard()
+        if best is None or harm < best[0]:
+            best = harm, units, rows
+        if not gone:
+            break
+    if best is None:
+        return None
+    return _simulate(wanted, wanted.tasks, best[1], best[2])
+
+
+def _find(
+    wanted: _LookedFor, rows: Mask | None, most: int
+) -> tuple[Attempt, list[Unit], int] | None:
+    """Return an attempt on some rows with its victims, and how many scenarios were simulated."""
+    trial, job, tasks, search = wanted.trial, wanted.job, wanted.tasks, wanted.search
+    order = VictimOrder(
+        trial, wanted.leaves, _judge(trial, job, search), search.spares_minimum, rows
+    )
+    tries = _Tries(wanted, _Candidates(order, search, rows), rows, most)
     carried: list[Unit] = []
-    for size in _sizes(len(tasks)):
+    for size in [len(tasks)] if _is_sliced(job.group) else _sizes(len(tasks)):
         found = tries.run(tasks[:size], carried)
         if size == len(tasks):
-            return found[0] if found is not None else None
+            return (*found, most - tries.left) if found is not None else None
         if found is None:
             break
         attempt, units = found
         carried = [unit for unit in units if any(map(attempt.has_changed, unit[1]))]
         attempt.discard()
     found = tries.run(tasks, carried) if carried else None
-    return found[0] if found is not None else None
+    return (*found, most - tries.left) if found is not None else None
+
+
+def _is_sliced(group: Group[Task]) -> bool:
+    """Return whether tasks of a gang go in equal parts: fewer of them are no step towards all."""
+    own = group.topology is not None and bool(group.topology.slices)
+    return own or any(map(_is_sliced, group.members))
 
 
 def could_ever_fit(trial: Trial, job: Job) -> bool:
@@ -147,23 +220,16 @@ class _Tries:
     """One job's tries, with more and more tasks; what was simulated is not simulated again."""
 
     def __init__(
-        self,
-        trial: Trial,
-        job: Job,
-        search: Search,
-        given: NDArray[np.int64],
-        candidates: "_Candidates",
-        *,
-        others: WaitingJobs,
+        self, wanted: _LookedFor, candidates: "_Candidates", rows: Mask | None, most: int
     ) -> None:
-        """``given`` is what each node could give back at most."""
-        self._others = others
-        self._trial = trial
-        self._job = job
-        self._search = search
-        self._given = given
+        """At most so many are simulated."""
+        trial = self._trial = wanted.trial
+        self._wanted = wanted
+        self._rows = rows
+        given = trial.nodes.room.capacities(trial.names) - trial.room()
+        self._given = given if rows is None else given[rows]  # what each node could give at most
         self._candidates = candidates
-        self._left = MAX_SCENARIOS
+        self.left = most
 
     def run(self, tasks: list[Task], carried: list[Unit]) -> tuple[Attempt, list[Unit]] | None:
         """Return an attempt in which tasks of the job have room, and its units; or None."""
@@ -173,12 +239,10 @@ class _Tries:
             if evicted in seen:
                 continue
             seen.add(evicted)
-            self._left -= 1
-            if self._left < 0:
+            self.left -= 1
+            if self.left < 0:
                 return None
-            attempt = _simulate(
-                self._trial, self._job, tasks, units, self._search, others=self._others
-            )
+            attempt = _simulate(self._wanted, tasks, units, self._rows)
             if attempt is not None:
                 return attempt, units
         return None
@@ -199,13 +263,13 @@ class _Tries:
                 yield self._candidates.whole(left)
 
     def _scenarios(self, tasks: list[Task], carried: list[Unit]) -> Iterator[list[Unit]]:
-        freed = _Freed(self._trial, tasks, carried)
+        freed = _Freed(self._trial, tasks, carried, self._rows)
         if carried and freed.is_enough():
             yield carried
         if freed.could_be_enough(self._given):
             for units in _of_one_node(freed, self._candidates.beside(carried)):
                 yield self._candidates.whole([*carried, *units])
-        freed = _Freed(self._trial, tasks, carried)
+        freed = _Freed(self._trial, tasks, carried, self._rows)
         for units in _of_several_nodes(freed, self._candidates.beside(carried)):
             yield self._candidates.whole([*carried, *units])
 
@@ -214,10 +278,15 @@ class _Tries:
 
 
 class _Candidates:
-    """The victims of a search in their order, found as far as anybody asks."""
+    """The victims of a search in their order, found as far as anybody asks.
 
-    def __init__(self, order: VictimOrder, search: Search) -> None:
+    Of those that are in none of the ``rows`` none is one, unless its gang goes as a whole.
+    """
+
+    def __init__(self, order: VictimOrder, search: Search, rows: Mask | None) -> None:
         self._order = order
+        self._rows = rows
+        self._passed: dict[Job, list[Task]] = {}  # what was passed over, as it is elsewhere
         self._most = search.max_victims
         self._units: list[Unit] = []
         self._places: dict[Task, int] = {}
@@ -254,13 +323,28 @@ class _Candidates:
 
     def _at(self, at: int) -> Unit | None:
         if at == len(self._units):
-            unit = self._order.pop()
+            unit = self._next()
             if unit is None:
                 return None
             self._places[unit[1][0]] = at
             self._of_job.setdefault(unit[0], []).append(unit)
             self._units.append(unit)
         return self._units[at]
+
+    def _next(self) -> Unit | None:
+        """Return the next unit on some of the rows, with what its gang cannot go without."""
+        rows = self._rows
+        while (unit := self._order.pop()) is not None:
+            job, tasks = unit
+            if rows is None:
+                return unit
+            is_there = any(rows[_row(task)] for task in tasks)
+            if is_there and not self._order.has_left(job):
+                return job, [*self._passed.pop(job, ()), *tasks]
+            if is_there:
+                return unit
+            self._passed.setdefault(job, []).extend(tasks)
+        return None
 
 
 def _could_fit(room: NDArray[np.int64], demand: Amount, requests: Iterable[Amount]) -> bool:
@@ -279,17 +363,23 @@ def _row(task: Task) -> int:
 class _Freed:
     """What victims so far would give back, node by node and in all, beside what is free already.
 
-    Those carried over from the step before count as gone.
+    Those carried over from the step before count as gone; only some ``rows`` count, if any are
+    named.
     """
 
-    def __init__(self, trial: Trial, tasks: list[Task], carried: list[Unit]) -> None:
+    def __init__(
+        self, trial: Trial, tasks: list[Task], carried: list[Unit], rows: Mask | None
+    ) -> None:
         self.width = trial.width
+        self._rows = rows
         self.room = trial.room()
+        if rows is not None:
+            self.room[~rows] = 0
         demand = request_of(tasks, self.width)
         self.over = over_limits(tasks[0].job, demand)
         for unit in carried:
             self._bring_within_limits(unit)
-            for task in unit[1]:
+            for task in self._there(unit[1]):
                 self.room[_row(task)] += task.request
         self.demand = sums(demand)
         self.smallest = np.array(tasks[-1].request, dtype=np.int64)
@@ -299,13 +389,18 @@ class _Freed:
 
     def add(self, unit: Unit) -> list[int]:
         """Count a victim in; return the nodes that it is on."""
-        for task in unit[1]:
+        there = self._there(unit[1])
+        for task in there:
             request = sums(task.request)
             at = self.by_node.setdefault(_row(task), sums([0] * self.width))
             at += request
             self.total += request
         self._bring_within_limits(unit)
-        return sorted({_row(task) for task in unit[1]})
+        return sorted({_row(task) for task in there})
+
+    def _there(self, tasks: list[Task]) -> list[Task]:
+        rows = self._rows
+        return tasks if rows is None else [task for task in tasks if rows[_row(task)]]
 
     def _bring_within_limits(self, unit: Unit) -> None:
         job, tasks = unit
@@ -368,20 +463,15 @@ def _of_several_nodes(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Itera
 
 
 def _simulate(
-    trial: Trial,
-    job: Job,
-    wanted: list[Task],
-    units: list[Unit],
-    search: Search,
-    *,
-    others: WaitingJobs,
+    looked_for: _LookedFor, wanted: list[Task], units: list[Unit], rows: Mask | None
 ) -> Attempt | None:
     """Evict, place again in order, and ask the policy; return the attempt if it agrees."""
+    trial, job, search = looked_for.trial, looked_for.job, looked_for.search
     attempt = Attempt(trial, job.name)
     for _, tasks in units:
         for task in tasks:
             attempt.evict(task, search.reason, search.action)
-    is_placed = _place_again(attempt, job, wanted, units, others)
+    is_placed = _place_again(attempt, looked_for, wanted, units, rows)
     if is_placed and not trial.are_too_many(task for _, tasks in units for task in tasks):
         left = _still_evicted(units)
         going = [task for _, tasks in left for task in tasks]
@@ -404,18 +494,28 @@ def _fits_budgets(going: Releases, unit: Unit) -> bool:
 
 
 def _place_again(
-    attempt: Attempt, job: Job, wanted: list[Task], units: list[Unit], others: WaitingJobs
+    attempt: Attempt,
+    looked_for: _LookedFor,
+    wanted: list[Task],
+    units: list[Unit],
+    rows: Mask | None,
 ) -> bool:
     """Place the job and the victims in the order of fairness; return whether the job got its room.
 
-    ``wanted`` are those of the job's tasks that are tried.
+    ``wanted`` are those of the job's tasks that are tried, on ``rows`` if any are named.
 
     The order is that of all who wait, though only the job and the victims are tried: where another
-    job of the queue comes first, the queue is as hungry as that one makes it.
+    job of the queue comes first, the queue is as hungry as that one makes it. On some rows the job
+    comes first: it has no others.
     """
+    job = looked_for.job
     tasks_of = _next_tasks(job, wanted, units)
     to_try = [job, *(victim for victim, _ in units)]
-    order = TryOrder(attempt.trial, to_try, others, tasks_of)
+    if rows is not None:
+        if not _wait_for_room(attempt, job, wanted, rows):
+            return False
+        del to_try[0]
+    order = TryOrder(attempt.trial, to_try, looked_for.others, tasks_of)
     while (candidate := order.pop()) is not None:
         tasks = tasks_of(candidate)
         if candidate is job:
@@ -453,9 +553,9 @@ def _next_tasks(job: Job, wanted: list[Task], units: list[Unit]) -> Callable[[Jo
     return tasks_of
 
 
-def _wait_for_room(attempt: Attempt, job: Job, tasks: list[Task]) -> bool:
+def _wait_for_room(attempt: Attempt, job: Job, tasks: list[Task], rows: Mask | None = None) -> bool:
     may = may_take(attempt.trial, job, tasks)
-    return may and place_job(attempt, job, tasks)
+    return may and place_job(attempt, job, tasks, rows)
 
 
 def _still_evicted(units: list[Unit]) -> list[Unit]:

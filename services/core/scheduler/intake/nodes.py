@@ -6,7 +6,7 @@ Source: docs/rules/interface.md (NodeInfo actions) and cases N-01 to N-10.
 from collections.abc import Iterable
 from itertools import groupby
 
-from services.core.scheduler.actions import replacement
+from services.core.scheduler.actions import replacement, restarts
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.statement import node_moves
@@ -51,6 +51,7 @@ def _change(partition: Partition, info: NodeInfo) -> None:
     else:
         schedulable = info.action is NodeAction.DRAIN_TO_SCHEDULABLE
         node_moves.set_schedulable(partition, node, schedulable=schedulable)
+        restarts.keep_ahead(partition, node)
 
 
 def _create(partition: Partition, info: NodeInfo) -> Node | None:
@@ -95,7 +96,10 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
         partition.set(node, attributes=dict(info.attributes))
     if info.labels or info.taints or info.volume_limits:
         limits = dict(info.volume_limits)
+        is_tainted = info.taints != node.taints
         node_moves.relabel(partition, node, dict(info.labels), info.taints, limits)
+        if is_tainted:
+            restarts.keep_ahead(partition, node)
 
 
 def _remove(partition: Partition, node: Node) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from services.core.scheduler.actions import gang, quota_preemption, replacement
+from services.core.scheduler.actions import gang, quota_preemption, replacement, restarts
 from services.core.scheduler.intake import allocations, arrivals, disruptions, existing, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
@@ -72,6 +72,7 @@ def update_applications(partition: Partition, request: UpdateRequest) -> None:
     _each(partition, request.remove_applications, remove_application)
     _each(partition, request.notes, take_note)
     _each(partition, request.pods_held, Partition.hold_pods)
+    _each(partition, request.gangs_changed, gang.change)
 
 
 def has_only_allocations(request: UpdateRequest) -> bool:
@@ -311,6 +312,7 @@ def add_ask(partition: Partition, request: AllocationAsk) -> None:
     elif request.placeholder:
         application.count_placeholder(request.task_group_name, request.resource_per_alloc)
     partition.add_ask(application, request, sequence)
+    restarts.give_way(partition, application, key)
     if application.state in (ApplicationState.NEW, ApplicationState.COMPLETING):
         partition.fire(application, ApplicationEvent.RUN)
 
@@ -412,6 +414,7 @@ def _release_one(
             allocations.roll_back(partition, application, request)
             return
         why = TerminationType(decided)
+    was_released = key in application.released
     if why is TerminationType.STOPPED_BY_RM:
         release = AllocationRelease(application.id, key, why, message=request.message)
         partition.journal.record(EndConfirmed(release))
@@ -421,6 +424,7 @@ def _release_one(
     else:
         partition.remove(application, key)
         partition.set(application, succeeded=application.succeeded + request.has_succeeded)
+        restarts.keep_room(partition, application, allocation, request, was_released=was_released)
         if application.enforces_minimum:
             partition.note_minimum(application)
         endings.after_real_removed(partition, application)

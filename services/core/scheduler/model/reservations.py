@@ -55,11 +55,15 @@ class ReservedNodes:
 
 def rank_of(leaf: Queue, ask: Ask) -> Rank:
     """Return an ask's rank. Its priority is what the queues below the root make of it (6.4)."""
-    priority = ask.request.priority
+    return (-priority_of(leaf, ask.request.priority), ask.created_ns, ask.sequence)
+
+
+def priority_of(leaf: Queue, priority: int) -> int:
+    """Return what the queues from a leaf to below the root make of a priority."""
     for queue in leaf.lineage():
         if queue.parent is not None:
             priority = queue.shown(priority)
-    return (-priority, ask.created_ns, ask.sequence)
+    return priority
 
 
 def rank_of_gang(application: Application) -> Rank:

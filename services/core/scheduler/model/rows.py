@@ -64,6 +64,7 @@ from shared.model.units import NANOS_PER_MILLI, seconds, timeout_ms
 
 # From the old pod's end on: longer than a controller backs off before its first two retries.
 WAIT_NS = seconds(60)
+AHEAD_NS = seconds(10 * 60)  # for how long a place is kept for a pod whose node drains
 GroupKey = tuple[Shape, int, str, bool, bool]  # with priority, task group, kind of its asks
 # What orders asks in a leaf: the application's key, then the ask's.
 EntryKey = tuple[Any, ...]
@@ -169,6 +170,8 @@ class Claim:
     leaves: Resource = field(default_factory=dict)  # what those leave of what is free now
     until_ns: int = 0  # when it lapses, from when the moved pod has gone on; 0: it does not
     since_ns: int = 0
+    is_ahead: bool = False  # of a pod that runs yet, on a node that drains
+    is_for_restart: bool = False  # of a member that ended; it lapses, who comes for it or not
     has_preempted: bool = False
     rank: Rank = (0, 0, 0)  # the ask's, when it was made
     expected_ns: int = 0  # when the node was expected to have the room; 0: not known
@@ -216,12 +219,20 @@ class Claim:
         """Return whether it was made for age alone: not by need of the node, nor by preemption."""
         return self.purpose is Purpose.AGED
 
+    @property
+    def lapses_ns(self) -> int:
+        """Return when it ends by itself; 0: it does not."""
+        if self.until_ns or not self.is_ahead:
+            return self.until_ns
+        return self.since_ns + AHEAD_NS
+
     def is_like(self, ask: Ask) -> bool:
         """Return whether an ask may take the place of the pod that is moved, and none has."""
         old, new = self.pod, ask.request
         return (
             old is not None
             and self.claimant is None
+            and not (self.is_ahead and not self.until_ns)
             and (old.task_group_name, old.placeholder) == (new.task_group_name, new.placeholder)
             and old.priority == new.priority
             and old.resource_per_alloc == new.resource_per_alloc
@@ -1037,6 +1048,18 @@ class Application:
         assert tree is not None
         for name, least in tree.minima().items():
             self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
+
+    def replant(self, request: AddApplicationRequest) -> None:
+        """Have other minimums, as a request has them; the parts are the same."""
+        self.request = request
+        tree = self.tree = tree_of(request.gang)
+        assert tree is not None
+        for name, least in tree.minima().items():
+            counts = self.task_groups[name]
+            counts.count = counts.replaced = least
+            counts.timedout = 0
+        if self.layout is not None:
+            self.layout = tree
 
     def _lay_out(self) -> None:
         """Know the tree of a gang with parts that are to be near each other: it starts whole."""

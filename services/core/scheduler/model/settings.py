@@ -56,6 +56,7 @@ RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 STALENESS_GRACE_NS = seconds(60)
 STUCK_AFTER_NS = seconds(2 * 60)
+RESTART_ROOM_NS = seconds(30)
 NODE_SCORE_WINDOW = 1_000  # of the mix that node scores look at
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of what was found
@@ -63,6 +64,7 @@ MAX_NAMES = 100  # names of actions or plugins in a setting; more are as one tha
 MAX_NAMES_CHARACTERS = 10_000  # of these names together; more are as one that there is not
 MAX_REFUSED = 50  # sentences about invalid settings; of the others only the number is given
 LEAST_USAGE_NS = seconds(60)  # of a half-life or a window of usage; shorter ones are refused
+_SPARES = re.compile(r"([^=,\s]{1,100})=([0-9]{1,4})")
 _WINDOW = re.compile(r"[0-9]{1,6}")
 
 
@@ -87,6 +89,11 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangAdmission": _one_of(*_GANG_ADMISSIONS),
     "gangGrowth": _one_of(*GROWTHS),
     "starvationGuard": _A_DURATION,
+    "restartRoom": _A_DURATION,
+    "spares": (
+        lambda text: _spares(text) is not None,
+        "a level and a number of nodes, like rack=2",
+    ),
     "reservations": _one_of(*RESERVATIONS),
     "reservationDelay": _A_DURATION,
     "maxReservedNodes": (
@@ -162,6 +169,9 @@ class Settings:
     ``stuck_after_ns``: a victim that has not gone by then is not waited for, and another may be
     taken for it (negative: never).
     ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
+    ``restart_room_ns`` is how long the room of members that have ended is kept for those that their
+    gang's controller makes in their place; 0 is not at all.
+    ``spares``: of each domain of a level so many nodes are kept free for gangs that lose a member.
     ``topology_levels`` are the levels of the cluster's domains, the widest first: each by its name
     and the label of the nodes that makes it.
     ``usage_half_life_ns``: with what half-life usage over time is counted, ``usage_window_ns``: how
@@ -192,6 +202,8 @@ class Settings:
     plugins: tuple[str, ...] = ()
     staleness_grace_ns: int = STALENESS_GRACE_NS
     stuck_after_ns: int = STUCK_AFTER_NS
+    restart_room_ns: int = RESTART_ROOM_NS
+    spares: tuple[str, int] = ("", 0)
     topology_levels: tuple[tuple[str, str], ...] = ()
     usage_half_life_ns: int = 0
     usage_window_ns: int = 0
@@ -243,8 +255,6 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     """Return the settings that a resource manager sent; what does not hold is the default."""
     read = named(dict(pairs))
     values = read.with_preset()
-    guard_ns = parse_go_duration(values.get("starvationGuard", ""))
-    delay_ns = parse_go_duration(values.get("reservationDelay", ""))
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     policy = _policy(values)
     admission = values.get("gangAdmission", "")
@@ -257,9 +267,9 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     return Settings(
         gang_admission=admission,
         grows_by_turns=_grows_by_turns(values.get("gangGrowth", ""), policy),
-        starvation_guard_ns=STARVATION_GUARD_NS if guard_ns is None else guard_ns,
+        starvation_guard_ns=_duration(values, "starvationGuard", STARVATION_GUARD_NS),
         reservations=reservations,
-        reservation_delay_ns=RESERVATION_DELAY_NS if delay_ns is None else delay_ns,
+        reservation_delay_ns=_duration(values, "reservationDelay", RESERVATION_DELAY_NS),
         reserved_nodes_least=least,
         reserved_nodes_percent=percent,
         is_bound_stated=_count_or_share(values.get("maxReservedNodes", "")) is not None,
@@ -274,6 +284,8 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         plugins=_plugins(values.get("plugins", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
+        spares=_spares(values.get("spares", "")) or ("", 0),
+        restart_room_ns=_duration(values, "restartRoom", RESTART_ROOM_NS),
         topology_levels=topology_levels(values.get("topologyLevels", "")) or (),
         usage_half_life_ns=_usage_time(values.get("usageHalfLife", "")),
         usage_window_ns=_usage_time(values.get("usageWindow", "")),
@@ -294,6 +306,18 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
 def _policy(values: Mapping[str, str]) -> str:
     policy = values.get("policy", YUNIKORN)
     return policy if policy in MAY_BE_NAMED else YUNIKORN
+
+
+def _duration(values: Mapping[str, str], name: str, default_ns: int) -> int:
+    """Return a duration in ns; what is none is the default."""
+    found = parse_go_duration(values.get(name, ""))
+    return default_ns if found is None else found
+
+
+def _spares(text: str) -> tuple[str, int] | None:
+    """Return a level and how many nodes of its domains are spare; None: it is no such text."""
+    found = _SPARES.fullmatch(text)
+    return (found[1], int(found[2])) if found is not None else None
 
 
 def _grows_by_turns(text: str, policy: str) -> bool:

@@ -144,6 +144,9 @@ class Bond:
     )  # by task group, outermost first
     on: dict[str, dict[Node, int]] = field(default_factory=dict)  # members, by task group and node
     bounds: dict[str, tuple[int, list[Bound]]] = field(default_factory=dict)  # and as of when
+    total: int = 0  # of its members
+    has_lost_members: bool = False  # it was whole, and has fewer than its minimum now
+    _was_whole: bool = False
 
     def __post_init__(self) -> None:
         self._follow(self.tree, [])
@@ -156,17 +159,26 @@ class Bond:
         for each in part.parts:
             self._follow(each, chain)
 
-    def count(self, allocation: Allocation, node: Node, change: int) -> None:
-        """Count a pod of the gang on its node, or out of it."""
+    def count(self, allocation: Allocation, node: Node, change: int) -> bool:
+        """Count a pod of the gang on its node, or out of it.
+
+        Return whether it has lost members from now on, or has no more. One that has none left
+        begins again.
+        """
         on = self.on.get(allocation.task_group_name)
         if on is None:
-            return
+            return False
         self.bounds.clear()
         left = on.get(node, 0) + change
         if left:
             on[node] = left
         else:
             on.pop(node, None)
+        self.total += change
+        self._was_whole = self.total > 0 and (self._was_whole or self.total >= self.tree.least)
+        has_lost = self._was_whole and self.total < self.tree.least
+        is_other, self.has_lost_members = has_lost != self.has_lost_members, has_lost
+        return is_other
 
     def members(self, part: GangTree) -> dict[Node, int]:
         """Return where the members of a part of the gang are, and how many on each node."""
@@ -312,11 +324,13 @@ class Domains:
         bond = self.bonds.get(application_id)
         return (bond, task_group) if bond is not None and bond.chains.get(task_group) else None
 
-    def count(self, allocation: Allocation, node: Node, change: int) -> None:
-        """Count a pod on its node, or out of it, where it is a member of such a gang."""
+    def count(self, allocation: Allocation, node: Node, change: int) -> bool:
+        """Count a pod on its node, or out of it, where it is a member of such a gang.
+
+        Return whether that gang has lost members from now on, or has no more.
+        """
         bond = self.bonds.get(allocation.application_id)
-        if bond is not None:
-            bond.count(allocation, node, change)
+        return bond is not None and bond.count(allocation, node, change)
 
     def home(self, tree: DomainTree, level: int, members: Mapping[Node, int]) -> int | None:
         """Return the domain of a level where most members are; None: none is in any."""

@@ -147,7 +147,9 @@ class NodeOrder:
             node = self.best_held(shape)
             if node is not None:
                 return node
-        if self._is_indexed(shape):
+        if filters.spares.nodes and filters.spares.may_use(shape):  # which no index has
+            node = self._first_of_mask(filters.open.mask(shape), shape)
+        elif self._is_indexed(shape):
             node = self.index.first(shape)
         else:
             node = self._first_open(shape) or self._first_of_mask(filters.open.mask(shape), shape)

@@ -19,6 +19,7 @@ from services.core.scheduler.nodes.node_order import NodeOrder
 from services.core.scheduler.nodes.node_room import NodeRoom
 from services.core.scheduler.nodes.node_view import NodeViews
 from services.core.scheduler.nodes.pod_topology import PodIndex
+from services.core.scheduler.nodes.spares import Spares
 from shared.messages.constraints import Taint
 from shared.messages.interface import Allocation
 from shared.messages.selectors import SOFT_EFFECT
@@ -48,12 +49,19 @@ class NodeTable:
         self.pods = PodIndex()
         self.pods.watch(self.rows)
         self.domains = Domains(self.rows)
+        self.spares = Spares(self.domains, self.rows)
         self.pods_changed = False  # in a way that asks may look at; who requeues for it resets it
         self.hooks: NodeHooks | None = None  # of plugins
         self.views = NodeViews(self.rows)
         self._classes = NodeClasses()
         self.filters = NodeFilters(
-            self.columns, self.views, self.devices, self.pods, self.nodes, self.domains
+            self.columns,
+            self.views,
+            self.devices,
+            self.pods,
+            self.nodes,
+            self.domains,
+            self.spares,
         )
         self.head_gang = self.filters.head_gang
         self.order = NodeOrder(
@@ -188,7 +196,7 @@ class NodeTable:
         if self.pods.placed(node, allocation, 1):
             self.pods_changed = True
         if self.domains.bonds:
-            self.domains.count(allocation, node, 1)
+            self._count_member(allocation, node, 1)
         if self.hooks is not None:
             self.hooks.allocation_added(allocation)
 
@@ -256,9 +264,22 @@ class NodeTable:
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
         self._take(node, allocation.resource_per_alloc, change)
         if self.domains.bonds:
-            self.domains.count(allocation, node, change)
+            self._count_member(allocation, node, change)
         if self.pods.placed(node, allocation, change):
             self.pods_changed = True
+
+    def _count_member(self, allocation: Allocation, node: Node, change: int) -> None:
+        """Count a pod of a gang with a topology; spare nodes may be its from now on, or no more."""
+        if self.domains.count(allocation, node, change):
+            for spare in self.spares.nodes:
+                self.touch(spare)
+
+    def keep_spares(self, level: str, number: int) -> None:
+        """Keep so many nodes of each domain of a level spare from now on."""
+        if (level, number) != (self.spares.level, self.spares.number):
+            self.spares.level, self.spares.number = level, number
+            self.spares.were_chosen(-1, -1)
+            self.filters.choose()
 
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:
         """Take an amount from what a node has available, so many times."""

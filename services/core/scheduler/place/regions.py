@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import chain
 
+import numpy as np
+
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask
@@ -21,6 +23,7 @@ from services.core.scheduler.place import packing, spread
 from services.core.scheduler.place.packing import Ranks
 from services.core.scheduler.place.units import ALL, At, Share, units_of
 
+MAX_SEARCHED = 32  # domains in which victims are looked for for one gang; the others are not tried
 Gaps = tuple[int, dict[int, int]]  # of slices that have begun: the level, and what each lacks
 Places = Callable[[Shape, Mask | None], Amounts]  # for how many of a shape rows have the room
 
@@ -91,6 +94,34 @@ def regions(
             yield Region(own, wish, at, gaps, is_packed, () if ranks is None else (ranks,))
             if is_alike:
                 failed.add(first.pattern(at))
+
+
+def searched(
+    domains: Domains,
+    wish: Wish,
+    counts: Mapping[Shape, int],
+    places: tuple[Places, Places],
+    members: Mapping[Node, int],
+) -> list[Mask]:
+    """Return the rows of the domains of the required level in which room may be made for pods.
+
+    Only those that could hold all if they were empty; those first in which the fewest lack a place,
+    and at most MAX_SEARCHED. ``places`` are those of empty nodes, and those to count on. Members
+    that are there leave one domain; slices that have begun are not counted in whole ones.
+    """
+    level, tree = wish.required, wish.tree
+    at_home = domains.home(tree, level, members) if members else None
+    lacks = dict.fromkeys(tree.known(level) if at_home is None else [at_home], 0)
+    for shape, count in counts.items():
+        most, now = (units_of(wish, each(shape, None)).whole[level] for each in places)
+        if members:
+            most = np.maximum(most, count)
+        for at in [at for at in lacks if most[at] < count]:
+            del lacks[at]
+        for at in lacks:
+            lacks[at] += max(0, count - int(now[at]))
+    found = sorted(lacks, key=lambda at: (lacks[at], tree.paths[level][at]))
+    return [domains.rows_in(tree, level, at) for at in found[:MAX_SEARCHED]]
 
 
 def shared_out(region: Region, shape: Shape, places: Places, count: int) -> Share:

@@ -63,7 +63,9 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
         is_victim=lambda other: has_victims(other) and other.preemptible,
         agrees=lambda left: not left,
         action="consolidation",
-        spares_minimum=lambda other: _has_just_begun(other, _least_runtime(job, other)),
+        spares_minimum=lambda other: (
+            _keeps_minimum(other) or _has_just_begun(other, _least_runtime(job, other))
+        ),
         reason=f"moved so that {_called(job)} fits",
         max_victims=MAX_CONSOLIDATION_VICTIMS,
     )
@@ -92,7 +94,7 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
         has = "the higher priority, or has had less service"
     return Search(
         is_victim=is_victim,
-        spares_minimum=lambda other: _has_just_begun(other, min_runtime_s),
+        spares_minimum=lambda other: _keeps_minimum(other) or _has_just_begun(other, min_runtime_s),
         agrees=lambda left: not levels or _gains(job, left),
         action="preempt",
         reason=f"preempted for {_called(job)}, which has {has}",
@@ -120,6 +122,11 @@ def _gains(job: Job, left: list[Unit]) -> bool:
     lost = [adapter.lost_with(task) for _, tasks in over for task in tasks]
     at = 0 if any(each[0] for each in had) else 1
     return sum(each[at] for each in had) - own[at] > sum(each[at] for each in lost)
+
+
+def _keeps_minimum(job: Job) -> bool:
+    """Return whether a job's minimum may not be taken, though what it has above it may."""
+    return job.application.request.gang.keeps_minimum
 
 
 def _has_just_begun(job: Job, min_runtime_s: int) -> bool:
@@ -184,7 +191,9 @@ class _Reclaim:
             action="reclaim",
             reason=reason,
             in_leaf=self._has_too_much,
-            spares_minimum=lambda other: _has_just_begun(other, _least_runtime(self.job, other)),
+            spares_minimum=lambda other: (
+                _keeps_minimum(other) or _has_just_begun(other, _least_runtime(self.job, other))
+            ),
         )
 
     def _has_too_much(self, leaf: Share) -> bool:

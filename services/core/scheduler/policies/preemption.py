@@ -41,7 +41,7 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import kai
-from services.core.scheduler.policies.gang_preemption import would_be_whole
+from services.core.scheduler.policies.gang_preemption import cheapest_way, would_be_whole
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.policies.preemption_victims import Eligible, eligible
 from services.core.scheduler.statement import allocation_log
@@ -202,16 +202,11 @@ def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
     one for which there are not enough places, on the nodes or by their victims.
     """
     partition, are_whole = search.partition, dict[object, bool]()
-    for application in list(leaf.applications.values()):
-        if application.refusal is None or not application.waits_as_a_whole:
-            continue
-        as_a_whole = application.is_restarting or application.has_topology
-        if application.is_behind_starved_gang or as_a_whole:
-            continue
-        due_ns = application.refused_since_ns + leaf.settings.preemption_delay_ns
-        if due_ns > partition.now_ns:
-            partition.check_preemption_at(due_ns)
-        elif _may_be_let_start(partition, application):
+    for application in _due_gangs(partition, leaf):
+        if application.is_restarting or application.has_topology:
+            _preempt_as_a_whole(search, application)
+            are_whole.clear()
+        else:
             alike = _needs(partition, application)
             if alike not in are_whole:
                 in_part = application.starts_in_part
@@ -223,6 +218,46 @@ def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
                 patience.watch(partition, application)
             else:
                 partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+
+
+def _due_gangs(partition: Partition, leaf: Queue) -> Iterator[Application]:
+    """Yield the gangs of a leaf that have waited for its delay, and are owed what they ask for."""
+    for application in list(leaf.applications.values()):
+        is_waiting = application.refusal is not None and application.waits_as_a_whole
+        if not is_waiting or application.is_behind_starved_gang:
+            continue
+        due_ns = application.refused_since_ns + leaf.settings.preemption_delay_ns
+        if due_ns > partition.now_ns:
+            partition.check_preemption_at(due_ns)
+        elif _may_be_let_start(partition, application):
+            yield application
+
+
+def _preempt_as_a_whole(search: "Search", application: Application) -> None:
+    """Let a gang that starts with all its places at once take the room of victims, or none of it.
+
+    No pod goes for more than its minimum. Each of its members has its node reserved, those too for
+    which nobody goes. Where one has lost
+    its node the others are given up, and all of it is tried again later.
+    """
+    partition = search.partition
+    if application.tree is not None and not application.missing:
+        return  # it only grows
+    kept = [claim for claim in application.reservations.values() if claim.has_preempted]
+    if kept:
+        if len(kept) < sum(count for _, count in application.to_start()):
+            for claim in kept:
+                partition.unreserve(claim)
+            partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+        return
+    with partition.timings.preemption:
+        way = cheapest_way(search.trial, application)
+    gone = [victim.allocation for _, _, victims in way.places for victim in victims] if way else []
+    if way is None or not gone or not partition.agree(PREEMPT, gone, application):
+        partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
+        return
+    for ask, node, victims in way.places:
+        search.take(application, ask, node, victims)
 
 
 def _may_be_let_start(partition: Partition, application: Application) -> bool:
@@ -314,16 +349,16 @@ class Search:
             with partition.timings.preemption:
                 found = _find(self.trial, application, ask)
             if not isinstance(found, str):
-                self._refused.clear()
-                self._take(application, ask, *found)
+                self.take(application, ask, *found)
                 return True
             text = self._refused[alike] = found
         if text:
             note(partition, application, ask, text)
         return False
 
-    def _take(self, application: Application, ask: Ask, node: Node, victims: list[Victim]) -> None:
+    def take(self, application: Application, ask: Ask, node: Node, victims: list[Victim]) -> None:
         """Release victims for an ask, and reserve their room for it."""
+        self._refused.clear()
         partition, taken = self.partition, [victim.allocation for victim in victims]
         evict_for(
             partition, taken, application, ask, f"{REASON}{ask.key}", law=EvictionCause.GUARANTEE

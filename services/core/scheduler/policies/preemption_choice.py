@@ -27,6 +27,7 @@ from services.core.scheduler.constraints.guarantees import spare, used
 from services.core.scheduler.model.rows import Application, Claim, Node, Queue
 from services.core.scheduler.model.settings import PREEMPT
 from services.core.scheduler.model.shapes import Ask
+from services.core.scheduler.nodes.columns import Mask
 from services.core.scheduler.nodes.victim_bounds import FAR, NONE, Amounts
 from services.core.scheduler.nodes.victim_kinds import Kind, Victim
 from services.core.scheduler.nodes.victim_sets import (
@@ -58,14 +59,14 @@ class NoChoice(IntEnum):
 
 
 def choose_victims(
-    trial: Statement, leaf: Queue, ask: Ask, victims: Eligible
+    trial: Statement, leaf: Queue, ask: Ask, victims: Eligible, rows: Mask | None = None
 ) -> "tuple[Node, list[Victim]] | NoChoice":
     """Return the node and victims with the least harm: ordinary ones, few, the newest.
 
-    Without any, return why there are none. The statement's moves count as done; it is left as it
-    was.
+    Without any, return why there are none. The ask goes to one of some ``rows``, if any are named.
+    The statement's moves count as done; it is left as it was.
     """
-    return _Choice(trial, leaf, ask, victims).best()
+    return _Choice(trial, leaf, ask, victims, rows).best()
 
 
 def _makes_way(partition: Partition, held: Claim, ask: Ask) -> bool:
@@ -91,8 +92,11 @@ class _Choice:
     have to give of a type in a queue, so that there is room for it.
     """
 
-    def __init__(self, trial: Statement, leaf: Queue, ask: Ask, victims: Eligible) -> None:
+    def __init__(
+        self, trial: Statement, leaf: Queue, ask: Ask, victims: Eligible, rows: Mask | None
+    ) -> None:
         self.partition = partition = trial.partition
+        self._rows = rows
         self.leaf = leaf
         self.ask = ask
         self.trial = trial
@@ -134,6 +138,8 @@ class _Choice:
         """Return the node and victims with the least harm, or why there are none."""
         rows = self.partition.nodes.rows
         holders = self.partition.nodes.filters.could_hold.mask(self.ask.shape)
+        if self._rows is not None:
+            holders = holders & self._rows
         could = holders & (self._bounds.reach >= self._need).all(axis=0)
         for least, row in self._in_order(np.flatnonzero(could)):
             node = rows[row]

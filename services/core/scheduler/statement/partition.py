@@ -6,6 +6,7 @@ node, application and queue in step and write the journal. Nothing here decides 
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.devices import need_of
@@ -118,6 +119,7 @@ class Partition:
     applications: dict[str, Application] = field(default_factory=dict)
     below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
     moved: dict[str, Claim] = field(default_factory=dict)  # for what replaces pods, by their key
+    restarting: dict[Claim, None] = field(default_factory=dict)  # asks' that came for such and wait
     releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
     leaving: dict[str, Application] = field(default_factory=dict)  # those that are not preempted
     released_ns: dict[str, int] = field(default_factory=dict)  # of victims: since when, by key
@@ -284,11 +286,13 @@ class Partition:
 
         What is expected is what is predicted, but never more than what is stated.
         """
-        if not (self.settings.backfill and self.settings.reserves_for_gang):
+        backfills = self.settings.backfill and self.settings.reserves_for_gang
+        if not (backfills or self.nodes.spares.is_on):
             return 0, 0
         timeout_ms = request.exec_timeout_milli_seconds
         stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
-        if not self.settings.passes_predicted or (stated and not self.settings.shortest_first):
+        is_known = bool(stated) and not self.settings.shortest_first
+        if not (backfills and self.settings.passes_predicted) or is_known:
             return stated, 0
         predicted = self.run_times.predicted_ns(application, request.resource_per_alloc)
         run_ns = stated or predicted
@@ -603,6 +607,9 @@ class Partition:
     def mark_released(self, application: Application, key: str, why: TerminationType) -> Allocation:
         """Write down that an allocation is being released, and for what; return it."""
         allocation = application.allocations[key]
+        ahead = application.moved(key)
+        if ahead is not None and ahead.is_ahead:
+            self.end_moved(ahead)
         self.fruitless.changed()
         self.victims.gone(allocation)
         application.mark_released(key, why)
@@ -991,6 +998,7 @@ class Partition:
         node = claim.node
         self.reserved_nodes.remove(claim)
         self.reserved_to_try.pop(claim, None)
+        self.restarting.pop(claim, None)
         if claim.waits_at is not None:
             claim.waits_at.reservations.pop(claim, None)
         if claim.has_preempted:
@@ -1063,13 +1071,38 @@ class Partition:
         if claim.until_ns:
             del self.moved[claim.key]
             self.claims.hand_over(claim, held)
+        if claim.is_for_restart:
+            held.until_ns = claim.until_ns
+            self.restarting[held] = None
         held.retry()
+
+    def keep_for_restart(
+        self, application: Application, pod: Allocation, node: Node, until_ns: int
+    ) -> None:
+        """Claim the room of a member that has ended, until a moment, for the pod in its place."""
+        key, amount = pod.allocation_key, pod.resource_per_alloc
+        claim = Claim(Purpose.MOVED, application, key, node, amount, pod=pod, until_ns=until_ns)
+        claim.is_for_restart = True
+        self.moved[key] = claim
+        self.claims.make(claim, on_node=amount, in_queues=amount)
+        self.journal.record(NodeChanged(node))
+        self.check_moved()
+
+    def keep_ahead(self, application: Application, pod: Allocation, node: Node) -> None:
+        """Claim the room on another node for what will replace a pod whose node drains."""
+        key, amount = pod.allocation_key, pod.resource_per_alloc
+        claim = Claim(Purpose.MOVED, application, key, node, amount, pod=pod, since_ns=self.now_ns)
+        claim.is_ahead = True
+        self.moved[key] = claim
+        self.claims.make(claim, on_node=amount)
+        self.journal.record(NodeChanged(node))
+        self.check_moved()
 
     def end_moved(self, claim: Claim) -> None:
         """End the claim for what was to replace a pod that is moved, or was."""
         application, node = claim.application, claim.node
         self.fruitless.changed()
-        if not claim.until_ns:  # its queues count the old one as any that is released
+        if not (claim.until_ns or claim.is_ahead):  # its queues count it as any that is released
             amount = application.allocations[claim.key].resource_per_alloc
             application.queue.change_preempting({}, amount)
         self._forget_moved(claim)
@@ -1080,14 +1113,17 @@ class Partition:
     def end_claims_for_moved(self, *, node: Node | None = None) -> None:
         """End the claims for moved pods whose time is up, or all on a node."""
         for claim in list(self.moved.values()):
-            is_over = 0 < claim.until_ns <= self.now_ns
+            is_over = 0 < claim.lapses_ns <= self.now_ns
             if is_over if node is None else claim.node is node:
                 self.end_moved(claim)
+        for claim in [each for each in self.restarting if each.until_ns <= self.now_ns]:
+            self.unreserve(claim)
         self.check_moved()
 
     def check_moved(self) -> None:
         """Check the claims for moved pods when the first of them expires."""
-        due_ns = min(filter(None, (claim.until_ns for claim in self.moved.values())), default=0)
+        claims = chain(self.moved.values(), self.restarting)
+        due_ns = min(filter(None, (claim.lapses_ns for claim in claims)), default=0)
         if due_ns and not (self.preemption_due_ns and self.preemption_due_ns <= due_ns):
             self.preemption_due_ns = due_ns
             self.arm_own_timer(TimerKind.PREEMPTION, due_ns)

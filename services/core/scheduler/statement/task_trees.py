@@ -125,14 +125,19 @@ class Remainder(Generic[Task]):
     """What a tree still has while its surplus is taken, unit by unit (Rule 3).
 
     Each set is sorted once. A member that has no surplus never has any again, so it is passed once.
+    Of a set those go ``first`` of which that holds, if it is named.
     """
 
     __slots__ = ("_giving", "_group", "_members", "_satisfied", "_tasks")
 
-    def __init__(self, group: Group[Task], has: Holds[Task]) -> None:
+    def __init__(
+        self, group: Group[Task], has: Holds[Task], first: Holds[Task] | None = None
+    ) -> None:
         self._group = group
-        self._members = [Remainder(member, has) for member in group.members]
+        self._members = [Remainder(member, has, first) for member in group.members]
         self._tasks = sorted(filter(has, group.tasks), key=lambda task: task.order)
+        if first is not None:
+            self._tasks.sort(key=first)
         self._satisfied = [member for member in self._members if member.is_satisfied]
         self._giving = self._satisfied.copy()  # those that may have surplus; the last gives first
 

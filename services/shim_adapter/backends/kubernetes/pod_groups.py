@@ -6,7 +6,8 @@ Rule 2: who is let go together is a gang of a new application, with a task group
         (``gang_of_group.py``). While one of them is there, others join it as they come.
 Rule 3: whole or not at all. A gang that gets no places in time, or no placeholders, goes back to
         waiting, and is tried again after a pause that grows; it never goes on pod by pod.
-Rule 4: a PodGroup that changes or goes counts for pods that wait, and for none that was let go.
+Rule 4: a PodGroup that changes or goes counts for pods that wait, and for none that was let go; but
+        a gang without placeholders is held to the minimums that its PodGroup has now.
 Rule 5: nothing is let go before everything was listed: what a group has is known then.
 Rule 6: pods that are too different for a gang are checked again after RETRY_SECONDS, or when
         their PodGroup changes, and not for every pod that is seen.
@@ -40,7 +41,7 @@ from services.shim_adapter.backends.kubernetes.group_trees import (
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
 from services.shim_adapter.backends.kubernetes.topologies import Topologies
-from services.shim_adapter.mirror.calls import News, PodGone
+from services.shim_adapter.mirror.calls import GangNews, News, PodGone
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import PodPhase, PodRecord
 from services.shim_adapter.translation.pods import MAX_APPLICATION_ID, PriorityClass
@@ -223,10 +224,19 @@ class PodGroups:
             news += self._take_back(group, "", now_ns)
         if group.wrong or not group.refused:
             group.retry_ns = 0
+        news += self._minimums_changed(ref)
         news += self._consider(ref, now_ns)
         self._remind(ref, now_ns)
         self._changed(ref)
         return news
+
+    def _minimums_changed(self, ref: GroupRef) -> list[News]:
+        """Return the news of other minimums for a gang that was let go without placeholders."""
+        group, gang = self._groups[ref], self._gang(ref)
+        is_theirs = bool(group.application) and not group.text
+        if isinstance(gang, str) or gang.tree is None or not is_theirs:
+            return []
+        return [GangNews(group.application, gang.terms)]
 
     def trees_changed(self, now_ns: int) -> list[News]:
         """Judge again the gangs that name a tree of the cluster: there are others now."""

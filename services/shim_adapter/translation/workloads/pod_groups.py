@@ -63,7 +63,8 @@ KAI_TOPOLOGY = {  # annotations in place of fields
     "preferredTopologyLevel": "kai.scheduler/topology-preferred-placement",
 }
 MAX_SUBGROUPS = 100  # subgroups of one PodGroup; one with more is refused
-_PREEMPTIBILITIES = ("preemptible", "non-preemptible")
+_SEMI_PREEMPTIBLE = "semi-preemptible"
+_PREEMPTIBILITIES = ("preemptible", "non-preemptible", _SEMI_PREEMPTIBLE)
 _ALL_AT_ONCE = ("PodGroup", "All")
 MAX_CLAIMS = 4  # claims of a PodGroup, as the API server has it; one with more is refused
 _HOST = ("kubernetes.io/hostname",)
@@ -199,6 +200,7 @@ def kai_pod_group(body: Mapping[str, Any], name: str) -> Gang:
         kai_topology(spec, annotations),
         preemption_delay_ns=max(0, delay or 0),
         staleness_grace_ns=grace,
+        keeps_minimum=preemptibility == _SEMI_PREEMPTIBLE,
     )
     return replace(
         pod_group(body, name),

@@ -27,6 +27,7 @@ from services.core.scheduler.nodes.filters.pods import OtherPods
 from services.core.scheduler.nodes.filters.room import Room
 from services.core.scheduler.nodes.filters.schedulable import Schedulable
 from services.core.scheduler.nodes.filters.size import Size
+from services.core.scheduler.nodes.filters.spares import Spare
 from services.core.scheduler.nodes.filters.volumes import Volumes
 from services.core.scheduler.nodes.node_devices import NodeDevices
 from services.core.scheduler.nodes.node_view import (
@@ -39,6 +40,7 @@ from services.core.scheduler.nodes.node_view import (
     Stage,
 )
 from services.core.scheduler.nodes.pod_topology import PodIndex
+from services.core.scheduler.nodes.spares import Spares
 from shared.model.reasons import Fact, Reason
 
 NODE_FILTERS: tuple[type[NodeFilter], ...] = (Selected, Tolerated)  # others come after these
@@ -90,9 +92,10 @@ class NodeFilters:
         pods: PodIndex,
         nodes: Mapping[str, Node],
         domains: Domains,
+        spares: Spares,
     ) -> None:
         self._columns, self._views, self._devices = columns, views, free_devices
-        self.head_gang = HeadGang()
+        self.head_gang, self.spares = HeadGang(), spares
         room, devices = Room(columns), FreeDevices(columns, free_devices)
         self.facts = Facts(
             Schedulable(columns),
@@ -145,21 +148,23 @@ class NodeFilters:
         has_room: list[Filter] = [room]
         if self._devices.are_shared:
             has_room.append(devices)
+        spare = [Spare(self._columns, self.spares)] if self.spares.is_on else []
+        indexed = [Spare(self._columns, self.spares, none_passes=True)] if spare else []
         others: list[Filter] = [volumes, pods, domain]
         self.has_room.set(*has_room)
         self.admits.set(node, domain, *moving)
         self.fits.set(schedulable, *has_room, node, domain, *moving)
         self.between_pods.set(*others)
-        self.takes.set(schedulable, *has_room, node, *others, *moving)
+        self.takes.set(schedulable, *spare, *has_room, node, *others, *moving)
         self.open.set(*self.takes.filters, claims)
         self.backfill.set(*self.takes.filters, Claims(self._columns, self.head_gang, BACKFILLS))
-        self.indexed.set(schedulable, unclaimed, *has_room, node)
-        self.could_hold.set(schedulable, size, node, domain, *moving)
-        self.could_start.set(schedulable, size, node, *others)
+        self.indexed.set(schedulable, *indexed, unclaimed, *has_room, node)
+        self.could_hold.set(schedulable, *spare, size, node, domain, *moving)
+        self.could_start.set(schedulable, *spare, size, node, *others)
         self.reservable.set(*self.could_hold.filters, unclaimed)
-        self.counted.set(schedulable, node, domain)
-        self.counted_open.set(schedulable, node, claims, domain)
-        self.counted_backfill.set(schedulable, node, past_asks, domain)
+        self.counted.set(schedulable, *spare, node, domain)
+        self.counted_open.set(schedulable, *spare, node, claims, domain)
+        self.counted_backfill.set(schedulable, *spare, node, past_asks, domain)
         self._of_node_steps: Steps = [
             (SCHEDULABLE, [schedulable]),
             *((MATCHING, [each]) for each in self.of_node[: len(NODE_FILTERS)]),
@@ -171,7 +176,7 @@ class NodeFilters:
             ("volumes", [volumes]),
             ("pods", [pods]),
             ("domain", [domain]),
-            ("claims", [claims]),
+            ("claims", [claims, *spare]),
         ]
 
     # --- evidence -------------------------------------------------------------------------------

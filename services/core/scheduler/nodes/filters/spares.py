@@ -1,0 +1,34 @@
+"""Whether a node is kept as a spare from a shape (``nodes/spares.py``)."""
+
+from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.shapes import Shape
+from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
+from services.core.scheduler.nodes.filters.base import Filter, Moment
+from services.core.scheduler.nodes.node_view import ROOM, Stage
+from services.core.scheduler.nodes.spares import Spares
+from shared.model.reasons import TAKEN, Fact, Kind, Reason
+
+
+class Spare(Filter):
+    """Short pods, and those that a gang has lost, may go to spare nodes; others may not."""
+
+    on = TAKEN
+
+    def __init__(self, columns: NodeColumns, spares: Spares, *, none_passes: bool = False) -> None:
+        """``none_passes``: no pod may, as in an index that shapes of other run times share."""
+        super().__init__(columns)
+        self._spares, self._none_passes = spares, none_passes
+
+    def matters(self, shape: Shape) -> bool:
+        return bool(self._spares.nodes) and (self._none_passes or not self._spares.may_use(shape))
+
+    def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
+        return ~self._spares.mask()[at] if self.matters(shape) else None
+
+    def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
+        if node not in self._spares.nodes:
+            return True
+        return not self._none_passes and self._spares.may_use(shape)
+
+    def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
+        return Reason.RESERVED, Fact(Kind.NODES, count=before.passed.get(ROOM, before.number))
