@@ -10,9 +10,10 @@ from shared.messages.interface import Allocation
 
 def choose_again(partition: Partition) -> None:
     """Choose the spare nodes in domains that have changed; others may use what is spare no more."""
-    nodes, (seen, facts) = partition.nodes, partition.nodes.spares.seen
+    nodes = partition.nodes
     if not nodes.spares.is_on:
         return
+    seen, facts = nodes.spares.seen
     changed = nodes.order.changed_since(seen) if facts == nodes.columns.facts else None
     if changed is not None and not changed:
         return

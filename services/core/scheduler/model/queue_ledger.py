@@ -268,14 +268,17 @@ class QueueLedger:
 
     def allocate(self, amount: ResourceView) -> None:
         """Add to the ledgers from here to the root."""
+        is_clocked = self.tree.usage is not None
         for queue in self._lineage:
-            queue.advance_usage()
+            if is_clocked:
+                queue.advance_usage()
             add_into(queue.allocated, amount)
             queue.moved()
 
     def place(self, amount: list[tuple[str, int]]) -> None:
         """Count what waited as allocated, here and not above; ``amount`` has no zeros."""
-        self.advance_usage()
+        if self.tree.usage is not None:
+            self.advance_usage()
         allocated, pending = self.allocated, self.pending
         for name, value in amount:
             now = allocated.get(name, 0) + value

@@ -1410,25 +1410,25 @@ class Application:
         By shares a gang that is getting its members is where it was before it had the first: else
         several would have a part each.
         """
-        priority = -self.max_priority
-        if self.queue.settings.sort_policy == FAIR:
+        priority, settings = -self.max_priority, self.queue.settings
+        if settings.sort_policy == FAIR:
             is_gathering = self.is_admitted and self.pending_placeholders > 0
             shares = self._usage_shares(self.allocated if is_gathering else used)
             first: tuple[object, ...] = (
-                (priority, shares) if self.queue.settings.priority_sorting else (shares, priority)
+                (priority, shares) if settings.priority_sorting else (shares, priority)
             )
         else:
             since_ns = self._later_ns() if self.takes_turns else self.submission_time_ns
             first = (since_ns, priority)
-            if self.queue.settings.priority_sorting:
+            if settings.priority_sorting:
                 first = (priority, since_ns)
-        if self.is_kai and self.queue.settings.sort_policy != FAIR:
+        if self.is_kai and settings.sort_policy != FAIR:
             first = self._with_turn(first)
-        if self.queue.settings.sort_policy == USAGE:
-            at = int(self.queue.settings.priority_sorting)
+        if settings.sort_policy == USAGE:
+            at = int(settings.priority_sorting)
             first = (*first[:at], self.usage_rank, *first[at:])
-        if self.queue.settings.service_levels_ns:
-            at = int(self.queue.settings.priority_sorting)
+        if settings.service_levels_ns:
+            at = int(settings.priority_sorting)
             first = (*first[:at], self.service_level, *first[at:])
         if self.keys_before is not None:
             first = (*self.keys_before(self), *first)

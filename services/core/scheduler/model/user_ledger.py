@@ -124,9 +124,11 @@ class UserLedger:
 
     def count_in(self, queue: QueueLedger, application_id: str, amount: ResourceView) -> None:
         """Add usage from a queue to the root."""
+        is_clocked = queue.tree.usage is not None
         for level in queue.lineage():
             path = level.path
-            self.advance_usage(level)
+            if is_clocked:
+                self.advance_usage(level)
             used = self.usage.get(path)
             if used is None:
                 used = self.usage[path] = {}

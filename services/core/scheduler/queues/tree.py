@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
 from services.core.scheduler.model.queue_settings import (
+    USAGE,
     Limit,
     QueueConfig,
     inheritable,
@@ -71,6 +72,9 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
     )
     if changed is None:
         _configure_all(partition, config)
+        queues = partition.queues.values()
+        by_usage = [queue.path for queue in queues if queue.settings.sort_policy == USAGE]
+        partition.configure(goes_by_usage=by_usage[0] if by_usage else "")
     else:
         _set_maxima(partition, changed)
 

@@ -14,7 +14,7 @@ from services.core.scheduler.model.placement_rules import (
     chain,
 )
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
-from services.core.scheduler.model.queue_settings import USAGE, Template
+from services.core.scheduler.model.queue_settings import Template
 from services.core.scheduler.model.rows import Bucket, Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import group_in
@@ -88,12 +88,11 @@ def partition_state(partition: "Partition") -> PartitionState:
 
 def _without_usage(partition: "Partition") -> tuple[str, ...]:
     """Return a warning where a queue goes by usage over time, and none is counted."""
-    queues = partition.queues.values() if partition.usage is None else ()
-    found = [queue.path for queue in queues if queue.settings.sort_policy == USAGE]
-    if not found:
+    path = partition.goes_by_usage
+    if not path or partition.usage is not None:
         return ()
     needs = "usageHalfLife or usageWindow of the scheduler settings"
-    return (f"application.sort.policy usage of queue {found[0]} has no effect without {needs}",)
+    return (f"application.sort.policy usage of queue {path} has no effect without {needs}",)
 
 
 def configuration_state(partition: "Partition") -> ConfigurationState:

@@ -167,6 +167,7 @@ class Partition:
     rejected_asks: int = 0
     pods_held: dict[str, PodsHeld] = field(default_factory=dict)  # by application, known or not
     config_warnings: tuple[str, ...] = ()
+    goes_by_usage: str = ""  # the first queue that is configured to go by usage over time
     preemption_enabled: bool = True
     quota_preemption_enabled: bool = False
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
