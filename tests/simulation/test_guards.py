@@ -18,7 +18,7 @@ FOUND_AT = {
     "timers-due": 5,
     "timers-asked-for": 7,
     "gang-is-whole": 0,
-    "identity-of-an-epoch": 278,
+    "identity-of-an-epoch": 55,
     "asked-again": 1,
     "room-at-the-bind": 0,
     "answered-by-key": 2,

@@ -113,6 +113,14 @@ def test_preferred_climbs_to_the_first_level_that_holds_all_and_spreads_at_last(
     assert placed([[[2], [2]], [[3], [3]]], 9, near(preferred="rack")) == [2, 1, 3, 3]
 
 
+def test_what_prefers_a_rack_starts_where_no_node_is_in_one():
+    core = cluster([])
+    node(core, "n0", {}, 2)
+    node(core, "n1", {}, 1)
+    gang(core, "gang", ("w", 3, near(preferred="rack")))
+    assert counts(core) == [2, 1]
+
+
 def test_a_level_that_is_not_there_is_named_and_the_gang_waits():
     core = cluster([[[4]]])
     said = gang(core, "gang", ("w", 2, near(required="row")))

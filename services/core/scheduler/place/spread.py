@@ -80,6 +80,8 @@ def _loose(units: Units, count: int) -> Share:
 
 def share_out(whole: Amounts, raw: Amounts, count: int, *, is_least: bool = False) -> Share:
     """Return how many of so many pods go where, by place in the amounts (rule 2)."""
+    if not count:
+        return []  # there may be no place: no node is in a domain, or none is left
     slack = raw - whole
     if is_least:
         by_room = np.lexsort((slack, whole))
