@@ -18,7 +18,7 @@ FOUND_AT = {
     "timers-due": 5,
     "timers-asked-for": 7,
     "gang-is-whole": 0,
-    "identity-of-an-epoch": 55,
+    "identity-of-an-epoch": 278,
     "asked-again": 1,
     "room-at-the-bind": 0,
     "answered-by-key": 2,
@@ -32,6 +32,7 @@ FOUND_AT = {
     "one-by-one": 15,
     "as-decided": 0,
 }
+WITHOUT_RACKS = {"identity-of-an-epoch"}  # of 350 seeds none finds it as it draws its cluster
 SAID = {  # of those that one judgement alone finds, what it says
     "soon-again": "has been at work for 10.",
     "says-that-it-works": "the API shows no core, which works",
@@ -53,9 +54,9 @@ def test_the_table_says_where_each_guard_is_found_missing():
 @pytest.mark.long
 @pytest.mark.parametrize("name", FOUND_AT)
 def test_a_guard_that_is_taken_out_is_found_missing(name):
-    seed = FOUND_AT[name]
+    seed, racks = FOUND_AT[name], False if name in WITHOUT_RACKS else None
     with without_guard(name):
-        violations = run(seed).violations
+        violations = run(seed, racks=racks).violations
     assert violations, name
     assert any(SAID.get(name, "") in sentence for sentence in violations), violations
-    assert seed < RUNS or run(seed).holds, name  # below, tests/simulation/test_seeds.py runs it
+    assert seed < RUNS or run(seed, racks=racks).holds, name  # below, tests/simulation/test_seeds.py runs it
