@@ -59,4 +59,6 @@ def test_a_guard_that_is_taken_out_is_found_missing(name):
         violations = run(seed, racks=racks).violations
     assert violations, name
     assert any(SAID.get(name, "") in sentence for sentence in violations), violations
-    assert seed < RUNS or run(seed, racks=racks).holds, name  # below, tests/simulation/test_seeds.py runs it
+    assert seed < RUNS or run(seed, racks=racks).holds, (
+        name
+    )  # below, tests/simulation/test_seeds.py runs it
