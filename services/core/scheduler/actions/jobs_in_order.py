@@ -481,21 +481,25 @@ def _in_order(trial: Trial, leaf: Share) -> list[tuple[JobKey, Application]]:
     found = trial.orders.get(leaf)
     if found is None:
         found = trial.orders[leaf] = []
+        is_plain = not (trial.adapter.spares_work or leaf.queue.settings.service_levels_ns)
         for application in leaf.queue.applications.values():
             held = len(application.allocations) - len(application.released)
             if held:
-                found.append((_key_of(trial, application, held), application))
+                found.append((_key_of(trial, application, held, is_plain=is_plain), application))
         found.sort()
     return found
 
 
-def _key_of(trial: Trial, application: Application, held: int) -> JobKey:
+def _key_of(trial: Trial, application: Application, held: int, *, is_plain: bool) -> JobKey:
+    """Return what orders an application; ``is_plain``: work and service are no matter there."""
     adapter = trial.adapter
     minimum = adapter.simple_minimum(application)
     if minimum is None:
         elasticity = _elasticity(trial.job_of(application).group, is_evictable)
     else:
         elasticity = int(held > minimum) if held >= minimum else -1
+    if is_plain:
+        return (adapter.priority(application), 0, -elasticity, -application.sequence)
     lost = adapter.lost_work(application, is_one=elasticity > 0)
     level = adapter.service_level(application)
     return (adapter.priority(application), -level, -elasticity, *lost, -application.sequence)

@@ -320,6 +320,7 @@ class PartitionAdapter(Adapter):
         self._partition = partition
         self._is_yunikorn = partition.settings.policy == YUNIKORN
         self._known = partition.nodes.total.keys()
+        self.spares_work = partition.settings.spares_work
 
     def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
         """Return what a queue is owed as quota and its max as limit; the nodes bound the root."""

@@ -310,6 +310,8 @@ def _allocatable(quota: int, fair_share: int, limit: int) -> int:
 class Adapter:
     """What queues and applications are to the actions; here the defaults for what none knows."""
 
+    spares_work = False  # whether victims go by the work that is lost with them
+
     def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
         """Return what a queue is entitled to."""
         raise NotImplementedError
