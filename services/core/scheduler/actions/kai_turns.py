@@ -18,8 +18,15 @@ from services.core.scheduler.model.rows import AskGroup, Queue
 from services.core.scheduler.model.settings import KAI
 from services.core.scheduler.ordering import turns
 from services.core.scheduler.statement.partition import Partition
-from services.core.scheduler.statement.trial import Amount, Share, plus, shares_of, total_of
-from shared.model.resources import PODS, ResourceView
+from services.core.scheduler.statement.trial import (
+    Amount,
+    Share,
+    in_order,
+    plus,
+    shares_of,
+    total_of,
+)
+from shared.model.resources import PODS
 
 
 def begin(partition: Partition) -> None:
@@ -77,17 +84,14 @@ class KaiTurns:
             return (0,) * len(self.names)
         application = group.application
         if application.awaits_admission:
-            return self._amounts(application.outstanding())
-        return self._amounts(group.bucket.shape.resource)
+            return in_order(application.outstanding(), self.names)
+        return in_order(group.bucket.shape.resource, self.names)
 
     def _first_group(self, leaf: Queue) -> AskGroup | None:
         if leaf in self._next_in_run:
             return self._next_in_run[leaf]()
         entry = leaf.first_group()
         return entry[1] if entry is not None else None
-
-    def _amounts(self, resource: ResourceView) -> Amount:
-        return _in_order(self.names, resource)
 
 
 def divided(partition: Partition) -> tuple[tuple[str, ...], Amount, dict[Queue, Share]]:
@@ -96,10 +100,6 @@ def divided(partition: Partition) -> tuple[tuple[str, ...], Amount, dict[Queue, 
     total = total_of(partition.nodes, names)
     shares = shares_of(partition.root, names, PartitionAdapter(partition).share)
     for queue, share in shares.items():
-        share.requested = list(plus(share.allocated, _in_order(names, queue.pending)))
+        share.requested = list(plus(share.allocated, in_order(queue.pending, names)))
     divide_level([shares[partition.root]], total, len(names), partition.settings.k_value)
     return names, total, shares
-
-
-def _in_order(names: tuple[str, ...], resource: ResourceView) -> Amount:
-    return tuple([resource.get(name, 0) for name in names])

@@ -268,10 +268,8 @@ class QueueLedger:
 
     def allocate(self, amount: ResourceView) -> None:
         """Add to the ledgers from here to the root."""
-        is_clocked = self.tree.usage is not None
+        self._advance_path()
         for queue in self._lineage:
-            if is_clocked:
-                queue.advance_usage()
             add_into(queue.allocated, amount)
             queue.moved()
 
@@ -295,10 +293,16 @@ class QueueLedger:
 
     def release(self, amount: ResourceView) -> None:
         """Subtract from the ledgers from here to the root."""
+        self._advance_path()
         for queue in self.lineage():
-            queue.advance_usage()
             subtract_into(queue.allocated, amount)
             queue.moved()
+
+    def _advance_path(self) -> None:
+        """Count what each queue from here to the root has held, where usage over time is asked."""
+        if self.tree.usage is not None:
+            for queue in self._lineage:
+                queue.advance_usage()
 
     def advance_usage(self) -> None:
         """Count what it has held until now into its usage over time, before that changes."""

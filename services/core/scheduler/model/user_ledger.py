@@ -124,11 +124,9 @@ class UserLedger:
 
     def count_in(self, queue: QueueLedger, application_id: str, amount: ResourceView) -> None:
         """Add usage from a queue to the root."""
-        is_clocked = queue.tree.usage is not None
+        self._advance_path(queue)
         for level in queue.lineage():
             path = level.path
-            if is_clocked:
-                self.advance_usage(level)
             used = self.usage.get(path)
             if used is None:
                 used = self.usage[path] = {}
@@ -136,6 +134,12 @@ class UserLedger:
                 self.running[path] = {}
             add_into(used, amount)
             self.running[path][application_id] = None
+
+    def _advance_path(self, queue: QueueLedger) -> None:
+        """Count what a user has held from a queue to the root, where usage over time is asked."""
+        if queue.tree.usage is not None:
+            for level in queue.lineage():
+                self.advance_usage(level)
 
     def advance_usage(self, queue: QueueLedger) -> None:
         """Count what a user has held in a queue until now into its usage over time."""
@@ -147,8 +151,8 @@ class UserLedger:
         self, queue: QueueLedger, application_id: str, amount: ResourceView, *, is_last: bool
     ) -> None:
         """Subtract usage that was only tried: nothing is requeued."""
+        self._advance_path(queue)
         for level in queue.lineage():
-            self.advance_usage(level)
             subtract_into(self.usage[level.path], amount)
             if is_last:
                 self.running[level.path].pop(application_id, None)

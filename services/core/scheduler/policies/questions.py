@@ -78,6 +78,8 @@ class Questions:
 
     def answers(self, partition: Partition, *, is_busy: bool) -> list[Outgoing]:
         """Return the answers there are, after a cycle; ``is_busy``: it was cut."""
+        if not self._taken and self._asked is None:
+            return []
         taken, self._taken = self._taken, []
         found = self._finished(partition.now_ns)
         for number, (envelope, config) in enumerate(taken):

@@ -581,7 +581,7 @@ class Trial:
 
     def amounts(self, resource: ResourceView) -> Amount:
         """Return a resource in the order of the names."""
-        return tuple([resource.get(name, 0) for name in self.names])
+        return in_order(resource, self.names)
 
     def shape_of(self, task: Task) -> Shape:
         """Return what a task asks of nodes; of a pod that runs, as it would if it waited."""
@@ -648,6 +648,11 @@ def _reserved_nodes(application: Application) -> dict[str, Node]:
     claims = application.claims_for(Purpose.PLACEHOLDERS).items()
     kept.update((key, claim.node) for key, claim in claims)
     return kept
+
+
+def in_order(resource: ResourceView, names: Sequence[str]) -> Amount:
+    """Return what a resource has of each of some types, in their order."""
+    return tuple([resource.get(name, 0) for name in names])
 
 
 def plus(left: Sequence[int], right: Sequence[int]) -> Amount:
