@@ -98,6 +98,17 @@ async def test_two_groups_in_one_group_start_together_in_one_block_or_not_at_all
         await until_condition(muster, GROUPS, name, "PodGroupInitiallyScheduled", *DONE)
 
 
+async def first_of_two_groups_runs(muster):
+    """Have a tree that needs one of its two groups; of the second the pods come when one runs."""
+    await nodes(muster, {"a1": "a", "a2": "a", "a3": "a"})
+    await make(muster, COMPOSITES, "root", 1)
+    await make(muster, GROUPS, "one", 2, "root")
+    await make(muster, GROUPS, "two", 2, "root")
+    await pods(muster, "one", "o0", "o1")
+    await until_running(muster, "o0", "o1")
+    await pods(muster, "two", "t0", "t1")
+
+
 async def test_nothing_of_a_tree_starts_before_its_root_is_known(muster):
     await nodes(muster, {"a1": "a"}, cpu="4")
     await make(muster, GROUPS, "g", 1, "middle")
@@ -110,13 +121,7 @@ async def test_nothing_of_a_tree_starts_before_its_root_is_known(muster):
 
 
 async def test_as_many_groups_as_are_needed_start_and_the_others_when_they_have_room(muster):
-    await nodes(muster, {"a1": "a", "a2": "a", "a3": "a"})
-    await make(muster, COMPOSITES, "root", 1)
-    await make(muster, GROUPS, "one", 2, "root")
-    await make(muster, GROUPS, "two", 2, "root")
-    await pods(muster, "one", "o0", "o1")
-    await until_running(muster, "o0", "o1")
-    await pods(muster, "two", "t0", "t1")
+    await first_of_two_groups_runs(muster)
     await settled(muster)
     assert not {"t0", "t1"} & {*muster.kubelets.ran}
     await muster.kubectl.node("a4", {"rack": "a"}, cpu="1", memory="8Gi", pods="40")
@@ -243,13 +248,7 @@ async def test_less_than_the_minimum_holds_no_place_whatever_gang_admission_is(m
 
 
 async def test_a_tree_is_taken_up_where_it_stands_by_the_next_shim_adapter(muster):
-    await nodes(muster, {"a1": "a", "a2": "a", "a3": "a"})
-    await make(muster, COMPOSITES, "root", 1)
-    await make(muster, GROUPS, "one", 2, "root")
-    await make(muster, GROUPS, "two", 2, "root")
-    await pods(muster, "one", "o0", "o1")
-    await until_running(muster, "o0", "o1")
-    await pods(muster, "two", "t0", "t1")
+    await first_of_two_groups_runs(muster)
     before = muster.world
     await muster.kill_shim()
     await until(lambda: muster.world is not before and muster.is_ready(), "the next turn")

@@ -313,13 +313,18 @@ async def test_the_claim_of_a_pod_group_is_reserved_for_it_once(muster):
     ]
 
 
-async def test_the_pods_of_a_group_go_anywhere_with_a_claim_that_every_node_reaches(muster):
-    await muster.kubectl.node("n1", cpu="1", memory="8Gi", pods="40")  # D9
+async def claim_on_what_every_node_reaches(muster):
+    """Have two nodes, a device that both reach over the network, and the claim ``shared`` on it."""
+    await muster.kubectl.node("n1", cpu="1", memory="8Gi", pods="40")
     await muster.kubectl.node("n2", cpu="1", memory="8Gi", pods="40")
     pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
     spec = {"driver": GPU, "pool": pool, "allNodes": True, "devices": [{"name": "far"}]}
     await post(muster, "resourceslices", {"metadata": {"name": "fabric"}, "spec": spec})
     await claim(muster, "shared")
+
+
+async def test_the_pods_of_a_group_go_anywhere_with_a_claim_that_every_node_reaches(muster):
+    await claim_on_what_every_node_reaches(muster)  # D9
     assert await group_of(muster, "g", 2, "shared", cpu="800m") == {"n1", "n2"}
     assert (await given(muster, "shared"))[1] == 1
 
@@ -407,12 +412,7 @@ async def test_the_node_with_the_better_alternative_is_preferred(muster):
 
 
 async def test_a_claim_over_the_network_ties_its_pods_to_no_node_and_is_for_256_of_them(muster):
-    await muster.kubectl.node("n1", cpu="1", memory="8Gi", pods="40")  # D9
-    await muster.kubectl.node("n2", cpu="1", memory="8Gi", pods="40")
-    pool = {"name": "fabric", "generation": 1, "resourceSliceCount": 1}
-    spec = {"driver": GPU, "pool": pool, "allNodes": True, "devices": [{"name": "far"}]}
-    await post(muster, "resourceslices", {"metadata": {"name": "fabric"}, "spec": spec})
-    await claim(muster, "shared")
+    await claim_on_what_every_node_reaches(muster)  # D9
     await muster.kubectl.pod(claiming("p0", "shared", cpu="800m"))
     await muster.kubectl.pod(claiming("p1", "shared", cpu="800m"))
     await until_running(muster, "p0", "p1")
