@@ -99,6 +99,8 @@ def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
     """
     if is_over and partition.late_gangs:
         partition.short_of_nodes = _short_of_nodes(partition)
+    if not (partition.root.to_watch or partition.late_gangs):
+        return False
     changed, late = list(partition.root.to_watch), list(partition.late_gangs)
     partition.root.to_watch.clear()
     leaves = dict.fromkeys(application.queue for application in (*changed, *late))

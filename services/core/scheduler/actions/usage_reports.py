@@ -13,9 +13,8 @@ def report(partition: Partition) -> None:
 
     Cost: the queues, and the users with applications, at most once a minute.
     """
-    if not usage_moves.is_due(partition):
+    if not usage_moves.report(partition):
         return
-    usage_moves.report(partition)
     if partition.settings.policy != KAI or partition.root.max_resource is None:
         return
     names, _, shares = kai_turns.divided(partition)

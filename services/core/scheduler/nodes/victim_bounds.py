@@ -77,7 +77,17 @@ class NodeBounds:
     def _fill(self) -> None:
         """Make the rows of all nodes; where sums may be large, one by one."""
         rows = self._table.rows
-        room = self._rooms()
+        room = self._table.columns.table_of(self._names, When.NOW).T
+        first: list[tuple[int, int, int]] = []
+        counts: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in self._places}
+        for row, node in enumerate(rows):
+            here = self._victims_on(node)
+            if here.releasing or node.reservations or node.expected:
+                room[:, row] = [*map(saturated, self._room(node, here))]
+            for kind, count in here.kinds.items():
+                if kind in counts:
+                    counts[kind].append((row, count))
+            first.append(self._first(here) if here.order else NO_VICTIM)
         most = max((max(amount, default=0) for amount in self._amounts), default=0)
         if (
             most * sum(kind.count for kind in self._places) > FAR
@@ -86,14 +96,6 @@ class NodeBounds:
             self._rows[:, : len(rows)] = np.array([*map(self._row, rows)]).T
             return
         give, largest = np.zeros_like(room), np.zeros_like(room)
-        first: list[tuple[int, int, int]] = []
-        counts: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in self._places}
-        for row, node in enumerate(rows):
-            here = self._victims_on(node)
-            for kind, count in here.kinds.items():
-                if kind in counts:
-                    counts[kind].append((row, count))
-            first.append(self._first(here) if here.order else NO_VICTIM)
         for kind, amounts in zip(self._places, self._amounts, strict=True):
             if counts[kind]:
                 at, times = np.array(counts[kind]).T
@@ -103,15 +105,6 @@ class NodeBounds:
         self._rows[:, : len(rows)] = np.concatenate(
             (room, room + give, give, largest, np.array(first, dtype=np.int64).reshape(-1, 3).T)
         )
-
-    def _rooms(self) -> Amounts:
-        """Return the room of every node, a row a type."""
-        room = self._table.columns.table_of(self._names, When.NOW).T
-        for row, node in enumerate(self._table.rows):
-            here = self._victims_on(node)
-            if here.releasing or node.reservations or node.expected:
-                room[:, row] = [*map(saturated, self._room(node, here))]
-        return room
 
     def _row(self, node: "Node") -> list[int]:
         """Return what stands in a node's row."""

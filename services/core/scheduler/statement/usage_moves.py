@@ -57,16 +57,14 @@ def used_of(partition: Partition, queue: Queue, names: Sequence[str]) -> list[Fr
     return [clock.share(queue.used, name) for name in names]
 
 
-def is_due(partition: Partition) -> bool:
-    """Return whether the last report is old enough for another one."""
-    clock = partition.usage
-    return clock is not None and partition.now_ns - clock.reported_ns >= REPORT_NS
+def report(partition: Partition) -> bool:
+    """Hand over what has changed, to be kept, and tell users of changes that they can see.
 
-
-def report(partition: Partition) -> None:
-    """Hand over what has changed, to be kept, and tell users of changes that they can see."""
+    Return whether it was due: the last report is old enough for another one.
+    """
     clock = partition.usage
-    assert clock is not None
+    if clock is None or partition.now_ns - clock.reported_ns < REPORT_NS:
+        return False
     clock.reported_ns = partition.now_ns
     clock.advance_capacity()
     found = [_record(clock, clock.capacity, ("", ""))] if clock.capacity.sums else []
@@ -82,6 +80,7 @@ def report(partition: Partition) -> None:
     found += _changed(clock)
     if found:
         partition.journal.record(UsageReported(found))
+    return True
 
 
 def _tell(clock: UsageClock, row: Usage) -> bool:
