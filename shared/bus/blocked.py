@@ -39,7 +39,7 @@ class Blocked:
         self.since: float | None = None  # of time.monotonic()
         self._name = name
         self._seconds = seconds
-        self._limits: set[asyncio.Timeout] = set()
+        self._limits: dict[asyncio.Timeout, float] = {}  # and how long each is when it is whole
         _CONNECTIONS.add(self)
 
     @contextmanager
@@ -57,28 +57,28 @@ class Blocked:
             lasted = time.monotonic() - self.since
             self.since = None
             _BLOCKED.dec()
-            self._set_limits(asyncio.get_running_loop().time() + self._seconds)
+            self._set_limits(asyncio.get_running_loop().time())
             log.warning(
                 "the broker accepts messages again, or its connection is lost",
                 connection=self._name,
                 seconds=round(lasted, 1),
             )
 
-    def _set_limits(self, when: float | None) -> None:
-        for limit in self._limits:
+    def _set_limits(self, now: float | None) -> None:
+        for limit, seconds in self._limits.items():
             if not limit.expired():
-                limit.reschedule(when)
+                limit.reschedule(None if now is None else now + seconds)
 
     @asynccontextmanager
-    async def confirmed(self) -> AsyncIterator[None]:
-        """Bound a wait for a confirm. Raises TimeoutError."""
-        seconds = None if self.since is not None else self._seconds
-        async with asyncio.timeout(seconds) as limit:
-            self._limits.add(limit)
+    async def confirmed(self, seconds: float | None = None) -> AsyncIterator[None]:
+        """Bound a wait for a confirm, by so many seconds or its own. Raises TimeoutError."""
+        whole = self._seconds if seconds is None else seconds
+        async with asyncio.timeout(None if self.since is not None else whole) as limit:
+            self._limits[limit] = whole
             try:
                 yield
             finally:
-                self._limits.discard(limit)
+                del self._limits[limit]
 
     async def watch(self, ready: Callable[[], Awaitable[None]]) -> None:
         """Check until cancelled. ``ready`` returns once the connection is not blocked."""

@@ -66,6 +66,8 @@ PREFETCH = 400
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 7.0  # at a heartbeat of 3 s; a queue's leader that stands still answers nobody
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
+FEED_SECONDS = 1.0  # that a publisher waits for readers whose node does not answer
+UNFED_SECONDS = 10.0  # that they are not waited for then: a cluster gives a node up within
 EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
 ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
@@ -128,6 +130,7 @@ class RabbitBus:
         self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
         self._limits: dict[asyncio.Timeout, list[AbstractConnection]] = {}  # of waits for answers
         self._lock = asyncio.Lock()
+        self._unfed_until = 0.0  # feeds are not waited for before, by the loop's time
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
         self._widths = Widths()
 
@@ -222,11 +225,13 @@ class RabbitBus:
         if channel is None:
             return batch  # nothing is connected: who tries the first of them says so
         letters = [
-            Letter(message, routing_key(to, message.type or ""), to.is_durable)
+            Letter(message, routing_key(to, message.type or ""), to.is_durable, to.is_feed)
             for message, to in batch
         ]
-        async with self._answer_within(None), self._blocked.confirmed():
-            errors = await publish_together(channel, topology.exchange_name(self._prefix), letters)
+        bounds = self._blocked.confirmed, self._fed
+        async with self._answer_within(None):
+            exchange = topology.exchange_name(self._prefix)
+            errors = await publish_together(channel, exchange, letters, *bounds)
         refused = []
         for item, error in zip(batch, errors, strict=True):
             if _is_refused(error):
@@ -235,6 +240,24 @@ class RabbitBus:
             elif error is not None:
                 raise error
         return refused
+
+    @asynccontextmanager
+    async def _fed(self) -> AsyncIterator[None]:
+        """Bound the wait for feeds: by nothing for UNFED_SECONDS after they confirmed nothing."""
+        now = asyncio.get_running_loop().time()
+        is_waited_for = now >= self._unfed_until
+        try:
+            async with self._blocked.confirmed(FEED_SECONDS if is_waited_for else 0.0):
+                yield
+        except TimeoutError:
+            if is_waited_for:
+                self._unfed_until = now + FEED_SECONDS + UNFED_SECONDS
+                log.warning(
+                    "readers confirm nothing, as where a node stands still: going on without",
+                    connection=self._name,
+                    seconds=UNFED_SECONDS,
+                )
+            raise
 
     async def _publish_lane(self, lane: list[Addressed]) -> None:
         for message, to in lane:

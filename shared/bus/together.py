@@ -2,9 +2,15 @@
 
 The client writes a message, waits until it is on its way, and keeps a future for it: at one pod a
 message that is most of what a message costs. Here many are one write, and one future.
+A reader's own queue, its feed, ends with its connection. It confirms nothing while its node stands
+still, and what it was to confirm as the cluster gives the node up may be confirmed by nobody, ever:
+so feeds are waited for a moment only. Their readers have lost their places as well, or find by the
+numbers of what comes next that they missed something.
 """
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,30 +23,49 @@ from pamqp import commands, frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
+Bound = Callable[[], AbstractAsyncContextManager[None]]
+
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message with what it is published with. One that ``must_arrive`` has to reach a queue."""
+    """A message with what it is published with.
+
+    One that ``must_arrive`` has to reach a queue; one that ``is_fed`` goes to feeds alone.
+    """
 
     message: aio_pika.Message
     key: str
     must_arrive: bool
+    is_fed: bool = False
 
 
 class _Answers:
-    """What the broker says of messages that were written at once, until it has of all."""
+    """What the broker says of messages that were written at once.
 
-    def __init__(self, wire: Any, count: int) -> None:
-        self.errors: list[DeliveryError | None] = [None] * count
-        self.all = wire.create_future()  # the client ends it with the connection
-        self._left = count
+    ``kept`` is done when it has of all that are kept, ``fed`` when it has of all.
+    """
+
+    def __init__(self, wire: Any, letters: Sequence[Letter]) -> None:
+        self.errors: list[DeliveryError | None] = [None] * len(letters)
+        self.kept = wire.create_future()  # the client ends it with the connection
+        self.fed = asyncio.get_running_loop().create_future()
+        self._letters = letters
+        self._left = len(letters)
+        self._kept_left = sum(not letter.is_fed for letter in letters)
+        self._conclude()
 
     def note(self, at: int, error: DeliveryError | None) -> None:
         """Note what is said of one of them."""
         self.errors[at] = error
         self._left -= 1
-        if not self._left and not self.all.done():
-            self.all.set_result(None)
+        self._kept_left -= not self._letters[at].is_fed
+        self._conclude()
+
+    def _conclude(self) -> None:
+        if not self._kept_left and not self.kept.done():
+            self.kept.set_result(None)
+        if not self._left and not self.fed.done():
+            self.fed.set_result(None)
 
 
 class _Answer:
@@ -55,11 +80,11 @@ class _Answer:
 
     def done(self) -> bool:
         """Return whether no task waits for it any more."""
-        return self._is_said or self._answers.all.done()
+        return self._is_said or self._answers.fed.done() or self.cancelled()
 
     def cancelled(self) -> bool:
         """Return whether the waiting task was cancelled."""
-        return bool(self._answers.all.cancelled())
+        return bool(self._answers.kept.cancelled() or self._answers.fed.cancelled())
 
     def set_result(self, _: object) -> None:
         """Take that the broker has it."""
@@ -73,17 +98,41 @@ class _Answer:
 
 
 async def publish_together(
-    channel: AbstractChannel, exchange: str, letters: Sequence[Letter]
+    channel: AbstractChannel,
+    exchange: str,
+    letters: Sequence[Letter],
+    keeping: Bound,
+    feeding: Bound,
 ) -> list[DeliveryError | None]:
     """Publish messages in their order; return what the broker refused each with, or None.
 
-    Raises whatever the client raises where the channel or its connection ends.
+    ``keeping`` bounds the wait for what is kept, ``feeding`` that for feeds after it.
+    Raises TimeoutError where what is kept is not confirmed, and whatever the client raises where
+    the channel or its connection ends.
     """
     wire: Any = await channel.get_underlay_channel()
     if wire.is_closed:
         raise ChannelInvalidStateError(f"{wire!r} closed")
+    async with keeping():
+        answers, first = await _write(wire, exchange, letters)
+        try:
+            await answers.kept
+        except BaseException:
+            _forget(wire, letters, first)
+            raise
+    try:
+        with suppress(TimeoutError):
+            async with feeding():
+                await answers.fed  # given up, it is cancelled: what is said later is let pass
+    finally:
+        _forget(wire, letters, first)
+    return answers.errors
+
+
+async def _write(wire: Any, exchange: str, letters: Sequence[Letter]) -> tuple[_Answers, int]:
+    """Write messages; return what will be said of them, and the first one's number."""
     async with wire.lock:
-        answers = _Answers(wire, len(letters))
+        answers = _Answers(wire, letters)
         data = b"".join([_bytes_of(letter, exchange, wire) for letter in letters])
         written = wire.create_future()
         first = wire.delivery_tag + 1
@@ -100,11 +149,7 @@ async def publish_together(
             _forget(wire, letters, first)
             raise
         await written
-    try:
-        await answers.all
-    finally:
-        _forget(wire, letters, first)
-    return answers.errors
+    return answers, first
 
 
 def _forget(wire: Any, letters: Sequence[Letter], first: int) -> None:

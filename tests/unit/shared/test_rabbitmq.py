@@ -1,7 +1,9 @@
 """RabbitBus call by call, on a scripted peer in virtual time: what each leaves at the broker."""
 
 import asyncio
+from contextlib import nullcontext
 from dataclasses import replace
+from functools import partial
 from unittest import mock
 
 import pytest
@@ -12,9 +14,9 @@ from shared.bus.amqp_message import message_of
 from shared.bus.base import ANSWER_SECONDS, REFUSED_SECONDS, Wanted
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
 from shared.bus.in_order import AFTER
-from shared.bus.rabbitmq import EXPIRING_SECONDS, RabbitBus
+from shared.bus.rabbitmq import EXPIRING_SECONDS, FEED_SECONDS, RabbitBus
 from shared.bus.together import Letter, publish_together
-from shared.messages.envelope import API_TRACE, CORE, Address, Envelope, members_of
+from shared.messages.envelope import API_ALL, API_TRACE, CORE, Address, Envelope, members_of
 from shared.messages.protocol import Heartbeat, Partitions, TimerSyncRequest
 from shared.runtime.host import Host
 from tests.amqp_peer.broker import Queue
@@ -486,12 +488,55 @@ def test_what_could_not_be_written_leaves_its_numbers_to_what_is_written_next():
         letters = [Letter(message_of(number(at)), "core.default.Tick", True) for at in range(3)]
         never = mock.patch.object(wire.write_queue, "put", side_effect=asyncio.CancelledError)
         with never, pytest.raises(asyncio.CancelledError):
-            await publish_together(bus._publishing, "m", letters)
-        async with asyncio.timeout(5):
-            errors = await publish_together(bus._publishing, "m", letters)
+            await publish_together(bus._publishing, "m", letters, nullcontext, nullcontext)
+        bound = partial(asyncio.timeout, 5)
+        errors = await publish_together(bus._publishing, "m", letters, bound, bound)
         return errors, len(broker.queues[INBOX].ready)
 
     assert told(story) == ([None] * 3, 3)
+
+
+@pytest.mark.parametrize("is_given_up", [True, False])
+def test_a_replica_whose_node_stands_still_holds_nobody_up(is_given_up):
+    """Its queue confirms nothing, nor does another when the cluster has given the node up."""
+    replica = Address("api", "one")
+
+    async def story(bus, broker):
+        inbox = await bus.subscribe(replica)
+        feed = broker.queues["m.api.one"]
+        feed.down_until = broker.loop.time() + 100
+        start = broker.loop.time()
+        await bus.publish([number(0), number(1, API_ALL), number(2), number(3, replica)])
+        seconds = broker.loop.time() - start
+        if is_given_up:
+            feed.postponed.clear()
+        feed.down_until = 0.0
+        for message, done in feed.postponed:
+            feed.take(message, done)
+        await bus.publish([number(4), number(5, replica)])
+        after = broker.loop.time() - start - seconds
+        found = await received(inbox, 1 if is_given_up else 3)
+        kept = [message.properties.message_id for message in broker.queues[INBOX].ready]
+        return seconds, after, kept, names_of(found)
+
+    seconds, after, kept, found = told(story)
+    assert FEED_SECONDS <= seconds < FEED_SECONDS + 0.2
+    assert after < 0.2
+    assert kept == ["number/0", "number/2", "number/4"]
+    assert found == (["number/5"] if is_given_up else ["number/1", "number/3", "number/5"])
+
+
+def test_what_is_kept_is_waited_for_beside_a_replica_that_confirms():
+    async def story(bus, broker):
+        await bus.subscribe(Address("api", "one"))
+        broker.queues[INBOX].down_until = broker.loop.time() + 5
+        start = broker.loop.time()
+        broker.loop.call_at(start + 5, broker.queues[INBOX]._found)
+        await bus.publish([number(0), number(1, API_ALL)])
+        return broker.loop.time() - start, len(broker.queues[INBOX].ready)
+
+    seconds, kept = told(story)
+    assert (round(seconds), kept) == (5, 1)
 
 
 # --- the end --------------------------------------------------------------------------------------
