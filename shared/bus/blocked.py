@@ -37,7 +37,7 @@ class Blocked:
 
     def __init__(self, name: str, seconds: float) -> None:
         self.since: float | None = None  # of time.monotonic()
-        self._name = name
+        self.name = name
         self._seconds = seconds
         self._limits: dict[asyncio.Timeout, float] = {}  # and how long each is when it is whole
         _CONNECTIONS.add(self)
@@ -48,7 +48,7 @@ class Blocked:
         _BLOCKED.inc()
         log.warning(
             "the broker accepts no messages: it is short of memory or disk; publishing waits",
-            connection=self._name,
+            connection=self.name,
         )
         self._set_limits(None)
         try:
@@ -60,7 +60,7 @@ class Blocked:
             self._set_limits(asyncio.get_running_loop().time())
             log.warning(
                 "the broker accepts messages again, or its connection is lost",
-                connection=self._name,
+                connection=self.name,
                 seconds=round(lasted, 1),
             )
 

@@ -18,31 +18,26 @@ import structlog
 from aio_pika.abc import (
     AbstractChannel,
     AbstractConnection,
-    AbstractExchange,
     AbstractIncomingMessage,
     AbstractQueue,
 )
-from aio_pika.exceptions import DeliveryError, PublishError
+from aio_pika.exceptions import DeliveryError
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
-    retry,
-    retry_if_exception,
     retry_if_exception_type,
     stop_after_delay,
-    wait_exponential,
 )
 
 from shared.bus import topology
 from shared.bus.addresses import addresses_of, order_of
 from shared.bus.amqp_letters import envelope_of, found_letters, letter_of, letter_to_leave
-from shared.bus.amqp_message import message_of, routing_key
+from shared.bus.amqp_message import message_of
 from shared.bus.arrived import Message
 from shared.bus.base import (
     ANSWER_SECONDS,
     ANY_LETTER,
     MAX_SEARCHED,
-    REFUSED_SECONDS,
     DeadLetter,
     DeadLetters,
     Fill,
@@ -55,9 +50,9 @@ from shared.bus.connection import Connection, away, close, wire_of
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError
 from shared.bus.pace import Pace
+from shared.bus.publisher import Publisher, is_refused
 from shared.bus.subscription import RabbitSubscription, Source
-from shared.bus.together import Letter, publish_together
-from shared.bus.widths import Addressed, Widths, lanes_of
+from shared.bus.widths import Addressed, Widths
 from shared.messages.envelope import API_TRACE, PARTITIONED, Address, Envelope, inbox_of
 from shared.messages.protocol import Partitions
 from shared.messages.routes import SERVICES
@@ -66,30 +61,15 @@ PREFETCH = 400
 CONNECT_SECONDS = 10.0
 CONFIRM_SECONDS = 7.0  # at a heartbeat of 3 s; a queue's leader that stands still answers nobody
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
-FEED_SECONDS = 1.0  # that a publisher waits for readers whose node does not answer
-UNFED_SECONDS = 10.0  # that they are not waited for then: a cluster gives a node up within
-EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
 ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
 _CONNECTING_ENDS = stop_after_delay(CONNECT_SECONDS)
 log = structlog.get_logger("muster.bus")
 
 
-def _is_refused(error: BaseException | None) -> bool:
-    """Return whether the broker refused a message because its inbox is full."""
-    return isinstance(error, DeliveryError) and not isinstance(error, PublishError)
-
-
-def _is_refused_for_good(attempts: RetryCallState) -> bool:
-    """Return whether a message was refused for as long as its publisher waits for room."""
-    message: aio_pika.Message = attempts.args[1]
-    most = REFUSED_SECONDS if message.expiration is None else EXPIRING_SECONDS
-    return (attempts.seconds_since_start or 0.0) >= most
-
-
 def _refusal(error: DeliveryError) -> BusUnavailableError:
     """Return what a message that the broker does not take is to its publisher."""
-    kind = InboxFullError if _is_refused(error) else BusUnavailableError
+    kind = InboxFullError if is_refused(error) else BusUnavailableError
     return kind(f"the broker refused a message: {error!r}")
 
 
@@ -121,16 +101,13 @@ class RabbitBus:
         self._name = name
         self._closed = False
         self._connections: list[AbstractConnection] = []
-        self._publishing: AbstractChannel | None = None
-        self._exchange: AbstractExchange | None = None
-        self._dead: AbstractExchange | None = None
+        self._publisher: Publisher | None = None
         self._consuming: AbstractConnection | None = None
         slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # than expected, the machines are
         self._blocked = Blocked(name, CONFIRM_SECONDS * slower)
         self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
         self._limits: dict[asyncio.Timeout, list[AbstractConnection]] = {}  # of waits for answers
         self._lock = asyncio.Lock()
-        self._unfed_until = 0.0  # feeds are not waited for before, by the loop's time
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
         self._widths = Widths()
 
@@ -186,14 +163,15 @@ class RabbitBus:
             messages.append((message_of(envelope), envelope.to))
             await pace.count(messages[-1][0].body)
         await self.connect()
-        assert self._exchange is not None
+        publisher = self._publisher
+        assert publisher is not None
         connections = self._connections
         try:
             with away("publishing failed"):
                 async with self._answer_within(DECLARE_SECONDS):
                     await self._declare_partitions(envelopes)
                 for batch in self._widths.batches(messages):
-                    await self._publish_batch(batch)
+                    await publisher.publish(batch)
         except DeliveryError as error:
             self._declared.clear()  # one that has expired is declared again
             raise _refusal(error) from error
@@ -209,92 +187,12 @@ class RabbitBus:
             waiting = queue.declaration_result.message_count or 0
         return Fill(waiting, topology.MAX_INBOX_MESSAGES * 4 // 5)
 
-    async def _publish_batch(self, batch: list[Addressed]) -> None:
-        """Publish what may be in flight together; what is refused is tried again, in order."""
-        refused = await self._refused_of(batch)
-        if refused:
-            await asyncio.gather(*map(self._publish_lane, lanes_of(refused)))
-        full = {to for _, to in refused}
-        for to in dict.fromkeys(to for _, to in batch):
-            if to.is_durable and to not in full:
-                self._widths.took(to)
-
-    async def _refused_of(self, batch: list[Addressed]) -> list[Addressed]:
-        """Publish messages at once; return those that full inboxes refuse."""
-        channel = self._publishing
-        if channel is None:
-            return batch  # nothing is connected: who tries the first of them says so
-        letters = [
-            Letter(message, routing_key(to, message.type or ""), to.is_durable, to.is_feed)
-            for message, to in batch
-        ]
-        bounds = self._blocked.confirmed, self._fed
-        async with self._answer_within(None):
-            exchange = topology.exchange_name(self._prefix)
-            errors = await publish_together(channel, exchange, letters, *bounds)
-        refused = []
-        for item, error in zip(batch, errors, strict=True):
-            if _is_refused(error):
-                self._widths.refused(item[1])
-                refused.append(item)
-            elif error is not None:
-                raise error
-        return refused
-
-    @asynccontextmanager
-    async def _fed(self) -> AsyncIterator[None]:
-        """Bound the wait for feeds: by nothing for UNFED_SECONDS after they confirmed nothing."""
-        now = asyncio.get_running_loop().time()
-        is_waited_for = now >= self._unfed_until
-        try:
-            async with self._blocked.confirmed(FEED_SECONDS if is_waited_for else 0.0):
-                yield
-        except TimeoutError:
-            if is_waited_for:
-                self._unfed_until = now + FEED_SECONDS + UNFED_SECONDS
-                log.warning(
-                    "readers confirm nothing, as where a node stands still: going on without",
-                    connection=self._name,
-                    seconds=UNFED_SECONDS,
-                )
-            raise
-
-    async def _publish_lane(self, lane: list[Addressed]) -> None:
-        for message, to in lane:
-            await self._publish_one(message, to)
-
-    @retry(
-        retry=retry_if_exception(_is_refused),
-        wait=wait_exponential(multiplier=0.01, max=0.5),
-        stop=_is_refused_for_good,
-        reraise=True,
-    )
-    async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
-        """Publish and wait for the confirm; a full inbox is tried again for REFUSED_SECONDS.
-
-        One that expires for EXPIRING_SECONDS: its sender repeats it, and learns soon that the inbox
-        is full.
-
-        To start over with those before it would fill the inbox with what is there already.
-        """
-        exchange = self._exchange
-        if exchange is None:
-            raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
-        async with self._answer_within(None), self._blocked.confirmed():
-            key = routing_key(to, message.type or "")
-            try:
-                await exchange.publish(message, routing_key=key, mandatory=to.is_durable)
-            except DeliveryError:
-                self._widths.refused(to)
-                raise
-
     async def dead_letter(self, message: Message, inbox: Address, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
         await self.connect()
-        assert self._dead is not None
+        assert self._publisher is not None
         letter = letter_to_leave(message, inbox, reason, self._user)
-        async with self._answer_within(None), self._blocked.confirmed():
-            await self._dead.publish(letter, routing_key=inbox.owner)
+        await self._publisher.leave(letter, inbox.owner)
         count_dead_letter(inbox.owner)
         log.warning("dead-lettered", service=inbox.owner, kind=message.type, reason=reason)
 
@@ -354,10 +252,9 @@ class RabbitBus:
                 self._consuming = await self._open("consume")
                 self._watching = asyncio.create_task(self._blocked.watch(wire_of(publishing).ready))
                 async with self._answer_within(DECLARE_SECONDS):
-                    self._publishing = await publishing.channel(
-                        publisher_confirms=True, on_return_raises=True
-                    )
-                    await self._declare(publishing, self._publishing)
+                    publisher = self._publisher_on(publishing)
+                    await self._declare(publishing, await publisher.open())
+                self._publisher = publisher
                 log.info(
                     "connected to the broker",
                     connection=self._name,
@@ -373,6 +270,17 @@ class RabbitBus:
             )
             await self._drop()
             raise
+
+    def _publisher_on(self, connection: AbstractConnection) -> Publisher:
+        names = topology.exchange_name(self._prefix), topology.dead_exchange_name(self._prefix)
+        return Publisher(
+            connection,
+            names,
+            self._widths,
+            blocked=self._blocked,
+            within=self._answer_within,
+            fill=self.fill,
+        )
 
     async def _open(self, purpose: str) -> AbstractConnection:
         """Open a connection to the first address that answers; a round of all takes no pause."""
@@ -468,17 +376,14 @@ class RabbitBus:
 
         Where the broker's definitions have it, nothing is declared, and nothing may be.
         """
-        names = topology.exchange_name(self._prefix), topology.dead_exchange_name(self._prefix)
         if self._is_given:
-            self._exchange, self._dead = [
-                await channel.get_exchange(name, ensure=False) for name in names
-            ]
             return
-        kinds = aio_pika.ExchangeType.TOPIC, aio_pika.ExchangeType.DIRECT
-        self._exchange, self._dead = [
-            await channel.declare_exchange(name, kind, durable=True)
-            for name, kind in zip(names, kinds, strict=True)
-        ]
+        await channel.declare_exchange(
+            topology.exchange_name(self._prefix), aio_pika.ExchangeType.TOPIC, durable=True
+        )
+        await channel.declare_exchange(
+            topology.dead_exchange_name(self._prefix), aio_pika.ExchangeType.DIRECT, durable=True
+        )
         for item in topology.durable_queues(self._prefix):
             queue = await _declare_queue(connection, item.name, item.arguments)
             await queue.bind(item.exchange, routing_key=item.key)
@@ -553,7 +458,7 @@ class RabbitBus:
     async def _drop(self) -> None:
         connections, self._connections = self._connections, []
         self._declared.clear()
-        self._publishing = self._exchange = self._dead = self._consuming = None
+        self._publisher = self._consuming = None
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None

@@ -23,8 +23,8 @@ from tests.patience import until
 BEAT = Envelope("id-1", "Heartbeat", Heartbeat("h"), CORE, "test", published_ns=1)
 
 
-class _PendingExchange:
-    """An exchange whose confirms are pending until its connection is closed, which cancels them."""
+class _PendingPublisher:
+    """A publisher whose confirms are pending until its connection is closed, which cancels them."""
 
     def __init__(self):
         self.pending = []
@@ -43,19 +43,19 @@ class _OpenConnection:
 
 def pending_bus():
     bus = RabbitBus("amqp://nowhere")
-    bus._connections, bus._exchange = [_OpenConnection()], _PendingExchange()
-    return bus, bus._exchange
+    bus._connections, bus._publisher = [_OpenConnection()], _PendingPublisher()
+    return bus, bus._publisher
 
 
-async def published(exchange):
-    await until(lambda: exchange.pending, "a confirm that is pending", pause=0)
+async def published(publisher):
+    await until(lambda: publisher.pending, "a confirm that is pending", pause=0)
 
 
 async def test_a_confirm_cancelled_by_a_closing_connection_is_a_bus_that_is_away():
-    bus, exchange = pending_bus()
+    bus, publisher = pending_bus()
     publishing = asyncio.create_task(bus.publish([BEAT]))
-    await published(exchange)
-    exchange.pending[0].cancel()
+    await published(publisher)
+    publisher.pending[0].cancel()
     with pytest.raises(BusUnavailableError, match="closed meanwhile"):
         await publishing
     assert bus._connections == []  # the next call connects anew
@@ -63,29 +63,29 @@ async def test_a_confirm_cancelled_by_a_closing_connection_is_a_bus_that_is_away
 
 async def test_what_a_connection_that_ends_without_a_reason_throws_is_a_bus_that_is_away():
     """Chaos seed 2: a timer service ended for an acknowledgement that waited for its link."""
-    bus, exchange = pending_bus()
+    bus, publisher = pending_bus()
     publishing = asyncio.create_task(bus.publish([BEAT]))
-    await published(exchange)
+    await published(publisher)
     waiting = FutureStore(asyncio.get_running_loop())
-    waiting.add(exchange.pending[0])
+    waiting.add(publisher.pending[0])
     await waiting.reject_all(None)
     with pytest.raises(BusUnavailableError, match="closed meanwhile"):
         await publishing
 
 
 async def test_what_is_wrong_with_us_is_no_bus_that_is_away():
-    bus, exchange = pending_bus()
+    bus, publisher = pending_bus()
     publishing = asyncio.create_task(bus.publish([BEAT]))
-    await published(exchange)
-    exchange.pending[0].set_exception(KeyError("a mistake of ours"))
+    await published(publisher)
+    publisher.pending[0].set_exception(KeyError("a mistake of ours"))
     with pytest.raises(KeyError):
         await publishing
 
 
 async def test_a_publisher_that_is_told_to_stop_as_the_connection_ends_stops():
     """The client's own tasks then throw the reason of the end in place of the stop."""
-    bus, exchange = pending_bus()
-    wait = exchange.publish
+    bus, publisher = pending_bus()
+    wait = publisher.publish
 
     async def publish(*args, **options):
         try:
@@ -93,18 +93,18 @@ async def test_a_publisher_that_is_told_to_stop_as_the_connection_ends_stops():
         except asyncio.CancelledError as error:
             raise ConnectionClosed(320, "closed") from error
 
-    exchange.publish = publish
+    publisher.publish = publish
     publishing = asyncio.create_task(bus.publish([BEAT]))
-    await published(exchange)
+    await published(publisher)
     publishing.cancel()
     await asyncio.wait([publishing])
     assert publishing.cancelled()
 
 
 async def test_a_publisher_that_is_told_to_stop_stops():
-    bus, exchange = pending_bus()
+    bus, publisher = pending_bus()
     publishing = asyncio.create_task(bus.publish([BEAT]))
-    await published(exchange)
+    await published(publisher)
     publishing.cancel()
     with pytest.raises(asyncio.CancelledError):
         await publishing

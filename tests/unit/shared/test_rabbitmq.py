@@ -14,7 +14,8 @@ from shared.bus.amqp_message import message_of
 from shared.bus.base import ANSWER_SECONDS, REFUSED_SECONDS, Wanted
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
 from shared.bus.in_order import AFTER
-from shared.bus.rabbitmq import EXPIRING_SECONDS, FEED_SECONDS, RabbitBus
+from shared.bus.publisher import EXPIRING_SECONDS, FEED_SECONDS, UNANSWERED_SECONDS
+from shared.bus.rabbitmq import RabbitBus
 from shared.bus.together import Letter, publish_together
 from shared.messages.envelope import API_ALL, API_TRACE, CORE, Address, Envelope, members_of
 from shared.messages.protocol import Heartbeat, Partitions, TimerSyncRequest
@@ -22,6 +23,7 @@ from shared.runtime.host import Host
 from tests.amqp_peer.broker import Queue
 from tests.amqp_peer.faults import Fault
 from tests.amqp_peer.run import URL, LoopClock, on_a_peer
+from tests.amqp_peer.session import Channel
 
 INBOX = "m.core.default"
 
@@ -484,13 +486,14 @@ def test_what_could_not_be_written_leaves_its_numbers_to_what_is_written_next():
 
     async def story(bus, broker):
         await bus.connect()
-        wire = await bus._publishing.get_underlay_channel()
+        channel = bus._publisher._current.channel
+        wire = await channel.get_underlay_channel()
         letters = [Letter(message_of(number(at)), "core.default.Tick", True) for at in range(3)]
         never = mock.patch.object(wire.write_queue, "put", side_effect=asyncio.CancelledError)
         with never, pytest.raises(asyncio.CancelledError):
-            await publish_together(bus._publishing, "m", letters, nullcontext, nullcontext)
+            await publish_together(channel, "m", letters, nullcontext, nullcontext)
         bound = partial(asyncio.timeout, 5)
-        errors = await publish_together(bus._publishing, "m", letters, bound, bound)
+        errors = await publish_together(channel, "m", letters, bound, bound)
         return errors, len(broker.queues[INBOX].ready)
 
     assert told(story) == ([None] * 3, 3)
@@ -529,14 +532,71 @@ def test_a_replica_whose_node_stands_still_holds_nobody_up(is_given_up):
 def test_what_is_kept_is_waited_for_beside_a_replica_that_confirms():
     async def story(bus, broker):
         await bus.subscribe(Address("api", "one"))
-        broker.queues[INBOX].down_until = broker.loop.time() + 5
+        broker.queues[INBOX].down_until = broker.loop.time() + 2
         start = broker.loop.time()
-        broker.loop.call_at(start + 5, broker.queues[INBOX]._found)
+        broker.loop.call_at(start + 2, broker.queues[INBOX]._found)
         await bus.publish([number(0), number(1, API_ALL)])
         return broker.loop.time() - start, len(broker.queues[INBOX].ready)
 
     seconds, kept = told(story)
-    assert (round(seconds), kept) == (5, 1)
+    assert (round(seconds), kept) == (2, 1)
+
+
+# --- channels that fail ---------------------------------------------------------------------------
+
+
+def _confirmed_by_nobody(channel):
+    """Take what is published and say nothing, as where a queue's leader goes at that moment."""
+
+
+def _refused(channel):
+    """Refuse what is published, as a channel does that found a queue's leader away at first."""
+    channel._published += 1
+    channel.confirm(channel._published, is_taken=False)
+
+
+@pytest.mark.parametrize("way", [_confirmed_by_nobody, _refused])
+def test_a_channel_that_fails_is_replaced_and_nobody_loses_a_place(way):
+    publish, failing = Channel._publish, []
+
+    def taken(channel, published, properties, body):
+        if published.routing_key.startswith("core.default"):
+            failing.append(channel)
+            if channel is failing[0]:
+                return way(channel)
+        return publish(channel, published, properties, body)
+
+    async def story(bus, broker):
+        inbox = await bus.subscribe(CORE)
+        connections = list(bus._connections)
+        start = broker.loop.time()
+        with mock.patch.object(Channel, "_publish", taken):
+            await bus.publish([number(0), number(1)])
+            seconds = broker.loop.time() - start
+            await bus.publish([number(2)])
+        found = await received(inbox, 3)
+        await asyncio.sleep(5)
+        session = failing[0].session
+        is_left = failing[0].number in session.channels
+        return seconds, names_of(found), bus._connections == connections, is_left
+
+    seconds, found, is_connected, is_left = told(story)
+    assert seconds < UNANSWERED_SECONDS + 0.2
+    assert found == ["number/0", "number/1", "number/2"]
+    assert is_connected
+    assert not is_left
+
+
+def test_an_inbox_that_is_full_is_given_no_other_channel_whatever_it_refuses():
+    async def story(bus, broker):
+        await bus.publish([number(0), number(1)])
+        channel = bus._publisher._current
+        broker.queues[INBOX].arguments["x-max-length"] = 2
+        with mock.patch.object(topology, "MAX_INBOX_MESSAGES", 2), pytest.raises(InboxFullError):
+            await bus.publish([number(2)])
+        return bus._publisher._current is channel
+
+    assert told(story)
 
 
 # --- the end --------------------------------------------------------------------------------------

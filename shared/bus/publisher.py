@@ -1,0 +1,245 @@
+"""Publishing on one connection: in order, confirmed, on a channel that is replaced where it fails.
+
+Rule 1: messages in flight together are written at once. An inbox that is full refuses some; they
+        are tried again one by one, in order, for REFUSED_SECONDS (``shared/bus/widths.py``).
+Rule 2: what was on its way to a queue's leader that went may be confirmed by nobody. What is not
+        confirmed in UNANSWERED_SECONDS is written once more, on another channel: readers know what
+        they have handled.
+Rule 3: a channel whose first message found no leader refuses all for as long as that node is away.
+        Where an inbox refuses though it has room, another channel is opened.
+Rule 4: a reader's own queue that confirms nothing is waited for FEED_SECONDS, and not at all for
+        UNFED_SECONDS after that (``shared/bus/together.py``).
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from functools import partial
+
+import aio_pika
+import structlog
+from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
+from aio_pika.exceptions import DeliveryError, PublishError
+from tenacity import RetryCallState, retry, retry_if_exception, wait_exponential
+
+from shared.bus.amqp_message import routing_key
+from shared.bus.base import REFUSED_SECONDS, Fill
+from shared.bus.blocked import Blocked
+from shared.bus.connection import close
+from shared.bus.refusals import Refusals
+from shared.bus.together import Letter, publish_together
+from shared.bus.widths import Addressed, Widths, lanes_of
+from shared.messages.envelope import Address
+
+UNANSWERED_SECONDS = 3.0  # a queue's other members have another leader by then
+FEED_SECONDS = 1.0  # that a publisher waits for readers whose node does not answer
+UNFED_SECONDS = 10.0  # that they are not waited for then: a cluster gives a node up within
+EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
+Bound = AbstractAsyncContextManager[None]
+log = structlog.get_logger("muster.bus")
+
+
+def is_refused(error: BaseException | None) -> bool:
+    """Return whether the broker refused a message because its inbox is full."""
+    return isinstance(error, DeliveryError) and not isinstance(error, PublishError)
+
+
+def _is_refused_for_good(attempts: RetryCallState) -> bool:
+    """Return whether a message was refused for as long as its publisher waits for room."""
+    message: aio_pika.Message = attempts.args[1]
+    most = REFUSED_SECONDS if message.expiration is None else EXPIRING_SECONDS
+    return (attempts.seconds_since_start or 0.0) >= most
+
+
+class _Channel:
+    """A channel to publish on, its exchanges, and how many wait for its confirms."""
+
+    def __init__(
+        self, channel: AbstractChannel, exchange: AbstractExchange, dead: AbstractExchange
+    ) -> None:
+        self.channel = channel
+        self.exchange = exchange
+        self.dead = dead
+        self.users = 0
+
+
+class Publisher:
+    """Publishes on a connection for a bus.
+
+    ``names`` are those of the exchange and of that of dead letters; ``within`` bounds a wait for an
+    answer, and ends it with the connection; ``fill`` says how full an inbox is.
+    """
+
+    def __init__(
+        self,
+        connection: AbstractConnection,
+        names: tuple[str, str],
+        widths: Widths,
+        *,
+        blocked: Blocked,
+        within: Callable[[float | None], Bound],
+        fill: Callable[[Address], Awaitable[Fill]],
+    ) -> None:
+        self._connection = connection
+        self._names = names
+        self._widths = widths
+        self._blocked = blocked
+        self._within = within
+        self._fill = fill
+        self._refusals = Refusals()
+        self._opening = asyncio.Lock()
+        self._unfed_until = 0.0  # by the loop's time
+        self._current: _Channel
+        self._closing: dict[asyncio.Task[None], None] = {}  # each takes CLOSE_SECONDS at most
+
+    async def open(self) -> AbstractChannel:
+        """Open a channel, which is what is published on from now on."""
+        channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
+        exchange, dead = [await channel.get_exchange(name, ensure=False) for name in self._names]
+        self._current = _Channel(channel, exchange, dead)
+        return channel
+
+    async def publish(self, batch: list[Addressed]) -> None:
+        """Publish what may be in flight together; what is refused is tried again, in order.
+
+        Raises DeliveryError where it was refused for good, TimeoutError without a confirm.
+        """
+        refused = await self._refused_of(batch)
+        if refused:
+            await asyncio.gather(*map(self._publish_lane, lanes_of(refused)))
+        full = {to for _, to in refused}
+        for to in dict.fromkeys(to for _, to in batch):
+            if to.is_durable and to not in full:
+                self._widths.took(to)
+                self._refusals.took(to)
+
+    async def leave(self, letter: aio_pika.Message, owner: str) -> None:
+        """Publish a dead letter to its service's queue of such. Raises TimeoutError."""
+        async with self._within(None), self._used() as used, self._blocked.confirmed():
+            await used.dead.publish(letter, routing_key=owner)
+
+    # --- what is in flight together -------------------------------------------------------------
+
+    async def _refused_of(self, batch: list[Addressed]) -> list[Addressed]:
+        """Publish messages at once; return those that full inboxes refuse."""
+        letters = [
+            Letter(message, routing_key(to, message.type or ""), to.is_durable, to.is_feed)
+            for message, to in batch
+        ]
+        async with self._within(None):
+            errors = await self._errors_of(letters)
+        refused = []
+        for item, error in zip(batch, errors, strict=True):
+            if is_refused(error):
+                self._widths.refused(item[1])
+                refused.append(item)
+            elif error is not None:
+                raise error
+        return refused
+
+    async def _errors_of(self, letters: Sequence[Letter]) -> list[DeliveryError | None]:
+        """Publish letters, once more where no answer comes; return what each was refused with."""
+        soon = partial(self._blocked.confirmed, UNANSWERED_SECONDS)
+        try:
+            async with self._used() as used:
+                return await self._together(used, letters, soon)
+        except TimeoutError:
+            await self._renew(used, "nothing is confirmed")
+        async with self._used() as used:
+            return await self._together(used, letters, self._blocked.confirmed)
+
+    async def _together(
+        self,
+        used: _Channel,
+        letters: Sequence[Letter],
+        keeping: Callable[[], Bound],
+    ) -> list[DeliveryError | None]:
+        return await publish_together(used.channel, self._names[0], letters, keeping, self._fed)
+
+    @asynccontextmanager
+    async def _fed(self) -> AsyncIterator[None]:
+        """Bound the wait for feeds: by nothing for UNFED_SECONDS after they confirmed nothing."""
+        now = asyncio.get_running_loop().time()
+        is_waited_for = now >= self._unfed_until
+        try:
+            async with self._blocked.confirmed(FEED_SECONDS if is_waited_for else 0.0):
+                yield
+        except TimeoutError:
+            if is_waited_for:
+                self._unfed_until = now + FEED_SECONDS + UNFED_SECONDS
+                log.warning(
+                    "readers confirm nothing, as where a node stands still: going on without",
+                    connection=self._blocked.name,
+                    seconds=UNFED_SECONDS,
+                )
+            raise
+
+    # --- one by one -----------------------------------------------------------------------------
+
+    async def _publish_lane(self, lane: list[Addressed]) -> None:
+        for message, to in lane:
+            await self._publish_one(message, to)
+            self._refusals.took(to)
+
+    @retry(
+        retry=retry_if_exception(is_refused),
+        wait=wait_exponential(multiplier=0.01, max=0.5),
+        stop=_is_refused_for_good,
+        reraise=True,
+    )
+    async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
+        """Publish and wait for the confirm; a full inbox is tried again for REFUSED_SECONDS.
+
+        One that expires for EXPIRING_SECONDS: its sender repeats it, and learns soon that the inbox
+        is full.
+
+        To start over with those before it would fill the inbox with what is there already.
+        """
+        key = routing_key(to, message.type or "")
+        async with self._used() as used:
+            try:
+                async with self._within(None), self._blocked.confirmed():
+                    await used.exchange.publish(message, routing_key=key, mandatory=to.is_durable)
+            except DeliveryError as error:
+                self._widths.refused(to)
+                if is_refused(error) and await self._has_room(to):
+                    await self._renew(used, f"{to.routing_key} refuses messages and has room")
+                raise
+
+    async def _has_room(self, to: Address) -> bool:
+        """Return whether an inbox refuses messages though it has room for them."""
+        now = asyncio.get_running_loop().time()
+        if not self._refusals.refused(to, now):
+            return False
+        fill = await self._fill(to)
+        return self._refusals.saw(to, has_room=fill.waiting <= fill.most)
+
+    # --- channels -------------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def _used(self) -> AsyncIterator[_Channel]:
+        """Publish on the channel of now; one that was replaced is closed by the last who leaves."""
+        used = self._current
+        used.users += 1
+        try:
+            yield used
+        finally:
+            used.users -= 1
+            self._leave(used)
+
+    async def _renew(self, used: _Channel, why: str) -> None:
+        """Open another channel, unless somebody has since. Raises TimeoutError."""
+        async with self._opening:
+            if used is not self._current:
+                return
+            log.warning("publishing on another channel", connection=self._blocked.name, why=why)
+            async with self._within(UNANSWERED_SECONDS):
+                await self.open()
+            self._leave(used)
+
+    def _leave(self, used: _Channel) -> None:
+        """Close a channel that was replaced, once nobody waits for its confirms."""
+        if used is not self._current and not used.users:
+            closing = asyncio.create_task(close(used.channel))
+            self._closing[closing] = None
+            closing.add_done_callback(self._closing.pop)
