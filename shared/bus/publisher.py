@@ -228,7 +228,7 @@ class Publisher:
             self._leave(used)
 
     async def _renew(self, used: _Channel, why: str) -> None:
-        """Open another channel, unless somebody has since. Raises TimeoutError."""
+        """Open another channel, unless that was done since. Raises TimeoutError."""
         async with self._opening:
             if used is not self._current:
                 return
