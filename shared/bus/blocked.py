@@ -33,12 +33,14 @@ class Blocked:
     """Whether a connection is blocked, and since when; the limits of what waits meanwhile.
 
     The limit of a wait for a confirm is off while the broker blocks, and whole again after.
+    Limits are so many times as long as stated (``slower``), by what is expected of the machines.
     """
 
-    def __init__(self, name: str, seconds: float) -> None:
+    def __init__(self, name: str, seconds: float, slower: float = 1.0) -> None:
         self.since: float | None = None  # of time.monotonic()
         self.name = name
         self._seconds = seconds
+        self._slower = slower
         self._limits: dict[asyncio.Timeout, float] = {}  # and how long each is when it is whole
         _CONNECTIONS.add(self)
 
@@ -72,7 +74,7 @@ class Blocked:
     @asynccontextmanager
     async def confirmed(self, seconds: float | None = None) -> AsyncIterator[None]:
         """Bound a wait for a confirm, by so many seconds or its own. Raises TimeoutError."""
-        whole = self._seconds if seconds is None else seconds
+        whole = self._slower * (self._seconds if seconds is None else seconds)
         async with asyncio.timeout(None if self.since is not None else whole) as limit:
             self._limits[limit] = whole
             try:

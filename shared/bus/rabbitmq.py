@@ -104,7 +104,7 @@ class RabbitBus:
         self._publisher: Publisher | None = None
         self._consuming: AbstractConnection | None = None
         slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # than expected, the machines are
-        self._blocked = Blocked(name, CONFIRM_SECONDS * slower)
+        self._blocked = Blocked(name, CONFIRM_SECONDS, slower)
         self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
         self._limits: dict[asyncio.Timeout, list[AbstractConnection]] = {}  # of waits for answers
         self._lock = asyncio.Lock()
