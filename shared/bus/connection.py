@@ -45,7 +45,7 @@ def away(what: str) -> Iterator[None]:
 def _reason(error: BaseException) -> str:
     """Return how a connection that is away says so, "" for an error that is none of its."""
     if isinstance(error, TimeoutError):
-        return "no answer in time"
+        return str(error) or "no answer in time"
     if isinstance(error, _LOST):
         return repr(error)
     if isinstance(error, asyncio.CancelledError) or type(error) is Exception:

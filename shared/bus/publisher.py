@@ -27,7 +27,7 @@ from shared.bus.base import REFUSED_SECONDS, Fill
 from shared.bus.blocked import Blocked
 from shared.bus.connection import close
 from shared.bus.refusals import Refusals
-from shared.bus.together import Letter, publish_together
+from shared.bus.together import Letter, UnconfirmedError, publish_together
 from shared.bus.widths import Addressed, Widths, lanes_of
 from shared.messages.envelope import Address
 
@@ -143,8 +143,8 @@ class Publisher:
         try:
             async with self._used() as used:
                 return await self._together(used, letters, soon)
-        except TimeoutError:
-            await self._renew(used, "nothing is confirmed")
+        except UnconfirmedError as error:
+            await self._renew(used, str(error))
         async with self._used() as used:
             return await self._together(used, letters, self._blocked.confirmed)
 

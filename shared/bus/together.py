@@ -39,6 +39,14 @@ class Letter:
     is_fed: bool = False
 
 
+class UnconfirmedError(TimeoutError):
+    """Nothing was said of messages; ``keys`` are their addresses, each once."""
+
+    def __init__(self, keys: Sequence[str]) -> None:
+        self.keys = tuple(dict.fromkeys(keys))
+        super().__init__(f"nothing is confirmed of what was sent to {', '.join(self.keys)}")
+
+
 class _Answers:
     """What the broker says of messages that were written at once.
 
@@ -49,22 +57,23 @@ class _Answers:
         self.errors: list[DeliveryError | None] = [None] * len(letters)
         self.kept = wire.create_future()  # the client ends it with the connection
         self.fed = asyncio.get_running_loop().create_future()
+        self.unsaid = dict.fromkeys(range(len(letters)))
+        self.first = 0  # the number that the first has on its channel
         self._letters = letters
-        self._left = len(letters)
         self._kept_left = sum(not letter.is_fed for letter in letters)
         self._conclude()
 
     def note(self, at: int, error: DeliveryError | None) -> None:
         """Note what is said of one of them."""
         self.errors[at] = error
-        self._left -= 1
+        self.unsaid.pop(at, None)
         self._kept_left -= not self._letters[at].is_fed
         self._conclude()
 
     def _conclude(self) -> None:
         if not self._kept_left and not self.kept.done():
             self.kept.set_result(None)
-        if not self._left and not self.fed.done():
+        if not self.unsaid and not self.fed.done():
             self.fed.set_result(None)
 
 
@@ -107,35 +116,34 @@ async def publish_together(
     """Publish messages in their order; return what the broker refused each with, or None.
 
     ``keeping`` bounds the wait for what is kept, ``feeding`` that for feeds after it.
-    Raises TimeoutError where what is kept is not confirmed, and whatever the client raises where
-    the channel or its connection ends.
+    Raises UnconfirmedError where what is kept is not confirmed, and whatever the client raises
+    where the channel or its connection ends.
     """
     wire: Any = await channel.get_underlay_channel()
     if wire.is_closed:
         raise ChannelInvalidStateError(f"{wire!r} closed")
-    async with keeping():
-        answers, first = await _write(wire, exchange, letters)
-        try:
-            await answers.kept
-        except BaseException:
-            _forget(wire, letters, first)
-            raise
+    answers = _Answers(wire, letters)
     try:
+        async with keeping():
+            await _write(wire, exchange, letters, answers)
+            await answers.kept
         with suppress(TimeoutError):
             async with feeding():
                 await answers.fed  # given up, it is cancelled: what is said later is let pass
+    except TimeoutError:
+        unsaid = [letters[at] for at in answers.unsaid]
+        raise UnconfirmedError([letter.key for letter in unsaid if not letter.is_fed]) from None
     finally:
-        _forget(wire, letters, first)
+        _forget(wire, letters, answers.first)
     return answers.errors
 
 
-async def _write(wire: Any, exchange: str, letters: Sequence[Letter]) -> tuple[_Answers, int]:
-    """Write messages; return what will be said of them, and the first one's number."""
+async def _write(wire: Any, exchange: str, letters: Sequence[Letter], answers: _Answers) -> None:
+    """Write messages, all or none."""
     async with wire.lock:
-        answers = _Answers(wire, letters)
         data = b"".join([_bytes_of(letter, exchange, wire) for letter in letters])
         written = wire.create_future()
-        first = wire.delivery_tag + 1
+        first = answers.first = wire.delivery_tag + 1
         wire.delivery_tag += len(letters)
         for at, letter in enumerate(letters):
             wire.confirmations[first + at] = _Answer(answers, at)
@@ -146,10 +154,8 @@ async def _write(wire: Any, exchange: str, letters: Sequence[Letter]) -> tuple[_
             )
         except BaseException:  # nothing was written: their numbers are the next ones'
             wire.delivery_tag = first - 1
-            _forget(wire, letters, first)
             raise
         await written
-    return answers, first
 
 
 def _forget(wire: Any, letters: Sequence[Letter], first: int) -> None:
