@@ -3,15 +3,18 @@
 Rule 1: messages in flight together are written at once. An inbox that is full refuses some; they
         are tried again one by one, in order, for REFUSED_SECONDS (``shared/bus/widths.py``).
 Rule 2: what was on its way to a queue's leader that went may be confirmed by nobody. What is not
-        confirmed in UNANSWERED_SECONDS is written once more, on another channel: readers know what
-        they have handled.
+        confirmed in the first of TRY_SECONDS is written once more, on another channel, and so on:
+        readers know what they have handled.
 Rule 3: a channel whose first message found no leader refuses all for as long as that node is away.
         Where an inbox refuses though it has room, another channel is opened.
-Rule 4: a reader's own queue that confirms nothing is waited for FEED_SECONDS, and not at all for
-        UNFED_SECONDS after that (``shared/bus/together.py``).
+Rule 4: what need not arrive, which goes to replicas and to the trace, is waited for REST_SECONDS;
+        where nothing is confirmed by then, not at all for UNCONFIRMED_SECONDS. Readers find what
+        they missed by its numbers, or have lost their places too. What the trace has not confirmed
+        is kept and written once more after that: MAX_KEPT messages, then the oldest are left out.
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from functools import partial
@@ -29,11 +32,13 @@ from shared.bus.connection import close
 from shared.bus.refusals import Refusals
 from shared.bus.together import Letter, UnconfirmedError, publish_together
 from shared.bus.widths import Addressed, Widths, lanes_of
-from shared.messages.envelope import Address
+from shared.messages.envelope import API_TRACE, Address
 
-UNANSWERED_SECONDS = 3.0  # a queue's other members have another leader by then
-FEED_SECONDS = 1.0  # that a publisher waits for readers whose node does not answer
-UNFED_SECONDS = 10.0  # that they are not waited for then: a cluster gives a node up within
+TRY_SECONDS = (3.0, 2.0, 2.0, 3.0)  # a queue's other members have a leader after the first
+OPEN_SECONDS = 1.5  # a channel; a connection that takes longer is lost
+REST_SECONDS = 1.0  # that what need not arrive is waited for
+UNCONFIRMED_SECONDS = 10.0  # that it is not waited for then: a cluster gives a node up within
+MAX_KEPT = 100  # messages to the trace, of some 500 records each
 EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
 Bound = AbstractAsyncContextManager[None]
 log = structlog.get_logger("muster.bus")
@@ -67,7 +72,8 @@ class Publisher:
     """Publishes on a connection for a bus.
 
     ``names`` are those of the exchange and of that of dead letters; ``within`` bounds a wait for an
-    answer, and ends it with the connection; ``fill`` says how full an inbox is.
+    answer, and ends it with the connection; ``fill`` says how full an inbox is. What the trace has
+    not confirmed is in ``kept``, which is the bus's: it outlives the connection.
     """
 
     def __init__(
@@ -76,6 +82,7 @@ class Publisher:
         names: tuple[str, str],
         widths: Widths,
         *,
+        kept: deque[Addressed],
         blocked: Blocked,
         within: Callable[[float | None], Bound],
         fill: Callable[[Address], Awaitable[Fill]],
@@ -83,12 +90,13 @@ class Publisher:
         self._connection = connection
         self._names = names
         self._widths = widths
+        self._kept = kept
         self._blocked = blocked
         self._within = within
         self._fill = fill
         self._refusals = Refusals()
         self._opening = asyncio.Lock()
-        self._unfed_until = 0.0  # by the loop's time
+        self._rest_from = 0.0  # what need not arrive is waited for from then on, by the loop's time
         self._current: _Channel
         self._closing: dict[asyncio.Task[None], None] = {}  # each takes CLOSE_SECONDS at most
 
@@ -122,57 +130,83 @@ class Publisher:
 
     async def _refused_of(self, batch: list[Addressed]) -> list[Addressed]:
         """Publish messages at once; return those that full inboxes refuse."""
+        kept = self._take_kept()
+        batch = [*kept, *batch]
         letters = [
-            Letter(message, routing_key(to, message.type or ""), to.is_durable, to.is_feed)
+            Letter(message, routing_key(to, message.type or ""), to.is_durable)
             for message, to in batch
         ]
-        async with self._within(None):
-            errors = await self._errors_of(letters)
+        try:
+            async with self._within(None):
+                errors = await self._errors_of(letters)
+        except BaseException:
+            for item in kept:
+                self._keep(item)
+            raise
         refused = []
         for item, error in zip(batch, errors, strict=True):
-            if is_refused(error):
+            if error is None:
+                continue
+            if not item[1].is_durable:
+                self._keep(item)
+            elif is_refused(error):
                 self._widths.refused(item[1])
                 refused.append(item)
-            elif error is not None:
+            else:
                 raise error
         return refused
 
-    async def _errors_of(self, letters: Sequence[Letter]) -> list[DeliveryError | None]:
-        """Publish letters, once more where no answer comes; return what each was refused with."""
-        soon = partial(self._blocked.confirmed, UNANSWERED_SECONDS)
-        try:
+    async def _errors_of(self, letters: Sequence[Letter]) -> Sequence[Exception | None]:
+        """Publish letters, once more where no answer comes; return what became of each."""
+        *first, last = TRY_SECONDS
+        for seconds in first:
             async with self._used() as used:
-                return await self._together(used, letters, soon)
-        except UnconfirmedError as error:
-            await self._renew(used, str(error))
+                try:
+                    return await self._together(used, letters, seconds)
+                except UnconfirmedError as error:
+                    await self._renew(used, str(error))
         async with self._used() as used:
-            return await self._together(used, letters, self._blocked.confirmed)
+            return await self._together(used, letters, last)
 
     async def _together(
-        self,
-        used: _Channel,
-        letters: Sequence[Letter],
-        keeping: Callable[[], Bound],
-    ) -> list[DeliveryError | None]:
-        return await publish_together(used.channel, self._names[0], letters, keeping, self._fed)
+        self, used: _Channel, letters: Sequence[Letter], seconds: float
+    ) -> Sequence[Exception | None]:
+        arriving = partial(self._blocked.confirmed, seconds)
+        return await publish_together(used.channel, self._names[0], letters, arriving, self._rest)
 
     @asynccontextmanager
-    async def _fed(self) -> AsyncIterator[None]:
-        """Bound the wait for feeds: by nothing for UNFED_SECONDS after they confirmed nothing."""
+    async def _rest(self) -> AsyncIterator[None]:
+        """Bound the wait for what need not arrive."""
         now = asyncio.get_running_loop().time()
-        is_waited_for = now >= self._unfed_until
+        is_waited_for = now >= self._rest_from
         try:
-            async with self._blocked.confirmed(FEED_SECONDS if is_waited_for else 0.0):
+            async with self._blocked.confirmed(REST_SECONDS if is_waited_for else 0.0):
                 yield
         except TimeoutError:
             if is_waited_for:
-                self._unfed_until = now + FEED_SECONDS + UNFED_SECONDS
+                self._rest_from = now + REST_SECONDS + UNCONFIRMED_SECONDS
                 log.warning(
-                    "readers confirm nothing, as where a node stands still: going on without",
+                    "readers or the trace confirm nothing, as where a node stands still: going on",
                     connection=self._blocked.name,
-                    seconds=UNFED_SECONDS,
+                    seconds=UNCONFIRMED_SECONDS,
                 )
             raise
+
+    def _take_kept(self) -> list[Addressed]:
+        """Return what the trace is to be given once more, where it is time for that."""
+        if not self._kept or asyncio.get_running_loop().time() < self._rest_from:
+            return []
+        kept = list(self._kept)
+        self._kept.clear()
+        return kept
+
+    def _keep(self, item: Addressed) -> None:
+        """Keep what the trace has not confirmed; what goes to readers is of no use later."""
+        if item[1] != API_TRACE:
+            return
+        if len(self._kept) == self._kept.maxlen:
+            log.warning("the trace confirms nothing: the oldest records are left out")
+        self._kept.append(item)
 
     # --- one by one -----------------------------------------------------------------------------
 
@@ -233,7 +267,7 @@ class Publisher:
             if used is not self._current:
                 return
             log.warning("publishing on another channel", connection=self._blocked.name, why=why)
-            async with self._within(UNANSWERED_SECONDS):
+            async with self._within(OPEN_SECONDS):
                 await self.open()
             self._leave(used)
 

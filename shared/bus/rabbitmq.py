@@ -7,6 +7,7 @@ topology again. Traps and figures: docs/rules/rabbitmq.md.
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
@@ -50,7 +51,7 @@ from shared.bus.connection import Connection, away, close, wire_of
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError
 from shared.bus.pace import Pace
-from shared.bus.publisher import Publisher, is_refused
+from shared.bus.publisher import MAX_KEPT, Publisher, is_refused
 from shared.bus.subscription import RabbitSubscription, Source
 from shared.bus.widths import Addressed, Widths
 from shared.messages.envelope import API_TRACE, PARTITIONED, Address, Envelope, inbox_of
@@ -110,6 +111,7 @@ class RabbitBus:
         self._lock = asyncio.Lock()
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
         self._widths = Widths()
+        self._kept: deque[Addressed] = deque(maxlen=MAX_KEPT)  # for the trace
 
     async def connect(self) -> None:
         """Connect and declare. Tries for CONNECT_SECONDS, then raises BusUnavailableError."""
@@ -277,6 +279,7 @@ class RabbitBus:
             connection,
             names,
             self._widths,
+            kept=self._kept,
             blocked=self._blocked,
             within=self._answer_within,
             fill=self.fill,

@@ -2,10 +2,9 @@
 
 The client writes a message, waits until it is on its way, and keeps a future for it: at one pod a
 message that is most of what a message costs. Here many are one write, and one future.
-A reader's own queue, its feed, ends with its connection. It confirms nothing while its node stands
-still, and what it was to confirm as the cluster gives the node up may be confirmed by nobody, ever:
-so feeds are waited for a moment only. Their readers have lost their places as well, or find by the
-numbers of what comes next that they missed something.
+What need not arrive is waited for a moment only: a reader's own queue, its feed, confirms nothing
+while its node stands still, and what it was to confirm as the cluster gives the node up may be
+confirmed by nobody, ever; so does a stream until it has another writer.
 """
 
 import asyncio
@@ -28,15 +27,11 @@ Bound = Callable[[], AbstractAsyncContextManager[None]]
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message with what it is published with.
-
-    One that ``must_arrive`` has to reach a queue; one that ``is_fed`` goes to feeds alone.
-    """
+    """A message with what it is published with. One that ``must_arrive`` has to reach a queue."""
 
     message: aio_pika.Message
     key: str
     must_arrive: bool
-    is_fed: bool = False
 
 
 class UnconfirmedError(TimeoutError):
@@ -50,31 +45,31 @@ class UnconfirmedError(TimeoutError):
 class _Answers:
     """What the broker says of messages that were written at once.
 
-    ``kept`` is done when it has of all that are kept, ``fed`` when it has of all.
+    ``arrived`` is done when it has of all that must arrive, ``all`` when it has of all.
     """
 
     def __init__(self, wire: Any, letters: Sequence[Letter]) -> None:
         self.errors: list[DeliveryError | None] = [None] * len(letters)
-        self.kept = wire.create_future()  # the client ends it with the connection
-        self.fed = asyncio.get_running_loop().create_future()
+        self.arrived = wire.create_future()  # the client ends it with the connection
+        self.all = asyncio.get_running_loop().create_future()
         self.unsaid = dict.fromkeys(range(len(letters)))
         self.first = 0  # the number that the first has on its channel
         self._letters = letters
-        self._kept_left = sum(not letter.is_fed for letter in letters)
+        self._to_arrive = sum(letter.must_arrive for letter in letters)
         self._conclude()
 
     def note(self, at: int, error: DeliveryError | None) -> None:
         """Note what is said of one of them."""
         self.errors[at] = error
         self.unsaid.pop(at, None)
-        self._kept_left -= not self._letters[at].is_fed
+        self._to_arrive -= self._letters[at].must_arrive
         self._conclude()
 
     def _conclude(self) -> None:
-        if not self._kept_left and not self.kept.done():
-            self.kept.set_result(None)
-        if not self.unsaid and not self.fed.done():
-            self.fed.set_result(None)
+        if not self._to_arrive and not self.arrived.done():
+            self.arrived.set_result(None)
+        if not self.unsaid and not self.all.done():
+            self.all.set_result(None)
 
 
 class _Answer:
@@ -89,11 +84,11 @@ class _Answer:
 
     def done(self) -> bool:
         """Return whether no task waits for it any more."""
-        return self._is_said or self._answers.fed.done() or self.cancelled()
+        return self._is_said or self._answers.all.done() or self.cancelled()
 
     def cancelled(self) -> bool:
         """Return whether the waiting task was cancelled."""
-        return bool(self._answers.kept.cancelled() or self._answers.fed.cancelled())
+        return bool(self._answers.arrived.cancelled() or self._answers.all.cancelled())
 
     def set_result(self, _: object) -> None:
         """Take that the broker has it."""
@@ -110,13 +105,14 @@ async def publish_together(
     channel: AbstractChannel,
     exchange: str,
     letters: Sequence[Letter],
-    keeping: Bound,
-    feeding: Bound,
-) -> list[DeliveryError | None]:
-    """Publish messages in their order; return what the broker refused each with, or None.
+    arriving: Bound,
+    rest: Bound,
+) -> list[DeliveryError | UnconfirmedError | None]:
+    """Publish messages in their order; return what became of each: None where it was confirmed.
 
-    ``keeping`` bounds the wait for what is kept, ``feeding`` that for feeds after it.
-    Raises UnconfirmedError where what is kept is not confirmed, and whatever the client raises
+    Else with what the broker refused it, or that nothing was said of one that need not arrive.
+    ``arriving`` bounds the wait for what must arrive, ``rest`` that for all else after it.
+    Raises UnconfirmedError where what must arrive is not confirmed, and whatever the client raises
     where the channel or its connection ends.
     """
     wire: Any = await channel.get_underlay_channel()
@@ -124,18 +120,19 @@ async def publish_together(
         raise ChannelInvalidStateError(f"{wire!r} closed")
     answers = _Answers(wire, letters)
     try:
-        async with keeping():
+        async with arriving():
             await _write(wire, exchange, letters, answers)
-            await answers.kept
+            await answers.arrived
         with suppress(TimeoutError):
-            async with feeding():
-                await answers.fed  # given up, it is cancelled: what is said later is let pass
+            async with rest():
+                await answers.all  # given up, it is cancelled: what is said later is let pass
     except TimeoutError:
         unsaid = [letters[at] for at in answers.unsaid]
-        raise UnconfirmedError([letter.key for letter in unsaid if not letter.is_fed]) from None
+        raise UnconfirmedError([one.key for one in unsaid if one.must_arrive]) from None
     finally:
         _forget(wire, letters, answers.first)
-    return answers.errors
+    unsaid_of = {at: UnconfirmedError([letters[at].key]) for at in answers.unsaid}
+    return [unsaid_of.get(at, error) for at, error in enumerate(answers.errors)]
 
 
 async def _write(wire: Any, exchange: str, letters: Sequence[Letter], answers: _Answers) -> None:

@@ -42,11 +42,6 @@ class Address:
         return self.service != "api" and not self.service.endswith(_MEMBERS)
 
     @property
-    def is_feed(self) -> bool:
-        """Return whether it reaches queues alone that end with their reader's connection."""
-        return not self.is_durable and self.name != "trace"
-
-    @property
     def owner(self) -> str:
         """Return the service whose inbox it is."""
         return self.service.removesuffix(_MEMBERS)
