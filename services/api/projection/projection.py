@@ -303,6 +303,8 @@ class Projection:
             return
         if event.type == EventType.APP and event.change_detail in RUNNABLE_DETAILS:
             view = self.model.applications.get(event.object_id)
+        elif event.type == EventType.REQUEST:  # why it waits, before what it gets
+            view = self.model.applications.get(event.reference_id)
         if view is not None:
             self._news_of(view).said.append(event)
         else:

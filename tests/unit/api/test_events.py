@@ -139,6 +139,23 @@ def test_a_life_within_one_batch_is_told_in_order_too():
     ]
 
 
+def test_that_a_request_fits_again_is_told_before_it_is_allocated():
+    system = System(config_of("{name: a, resources: {max: {vcore: 1}}}"))
+    system.node("n1", **NODE)
+    system.application("app", "root.a")
+    system.asks("app", ["k1", "k2"], ONE)
+    before = len(records(system))
+    system.send(UpdateConfiguration(config_of("{name: a, resources: {max: {vcore: 3}}}")))
+    told = [(r[0], r[2], r[4]) for r in after(system, before)]
+    assert told == [
+        ("QUEUE", "QUEUE_MAX", ""),
+        ("REQUEST", "DETAILS_NONE", "app"),  # it has become schedulable
+        ("NODE", "NODE_ALLOC", "k2"),
+        ("USERGROUP", "UG_USER_RESOURCE", "root.a"),
+        ("APP", "APP_ALLOC", "k2"),
+    ]
+
+
 def test_a_rejected_application_is_new_rejected_and_in_no_queue():
     system = System(config_of("{name: a}"))
     system.application("bad", "root.nowhere")
