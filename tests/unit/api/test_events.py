@@ -175,8 +175,8 @@ def test_a_hard_gang_that_fails():
     why = "ResourceReservationTimeout"
     found = [r for r in records(system, "APP") if r[3] == "g"]
     assert found[-5:] == [
-        ("APP", "REMOVE", "REQUEST_TIMEOUT", "g", "ph-1", "", {"vcore": 500}),
         ("APP", "SET", "APP_FAILING", "g", "", why, {}),
+        ("APP", "REMOVE", "REQUEST_TIMEOUT", "g", "ph-1", "", {"vcore": 500}),
         ("APP", "REMOVE", "ALLOC_TIMEOUT", "g", "ph-0", "", ONE),
         ("APP", "SET", "APP_FAILED", "g", "", why, {}),
         ("APP", "REMOVE", "DETAILS_NONE", "g", "", "", {}),
@@ -205,6 +205,21 @@ def test_a_soft_gang_that_resumes():
         ("APP_RESUMING", "ResourceReservationTimeout"),
         ("APP_ACCEPTED", ""),
     ]
+    why = [f"{r[2]} {r[4]}".strip() for r in records(system, "APP") if r[3] == "g"]
+    assert why[-4:] == [
+        "APP_RESUMING", "REQUEST_TIMEOUT ph-1", "ALLOC_TIMEOUT ph-0", "APP_ACCEPTED",
+    ]  # fmt: skip
+
+
+def test_what_goes_makes_room_for_what_comes_within_one_batch():
+    system = System(config_of("{name: a, resources: {max: {vcore: 1}}}"))
+    system.node("n1", **NODE)
+    system.application("app", "root.a")
+    system.asks("app", ["k1", "k2"], ONE)
+    before = len(records(system))
+    system.update(releases=(AllocationRelease("app", "k1", TerminationType.STOPPED_BY_RM),))
+    told = [f"{r[2]} {r[4]}" for r in after(system, before) if r[0] in ("APP", "NODE")]
+    assert told == ["ALLOC_CANCEL k1", "NODE_ALLOC k1", "NODE_ALLOC k2", "APP_ALLOC k2"]
 
 
 def test_what_has_ended_expires_and_is_swept_out():
@@ -352,8 +367,8 @@ def test_a_placeholder_that_is_replaced():
     why = TerminationType.PLACEHOLDER_REPLACED
     system.update(releases=(AllocationRelease("g", "g-ph-0", why),))
     assert [r for r in after(system, before) if r[0] == "APP"] == [
-        ("APP", "ADD", "APP_ALLOC", "g", "real", "", ONE),
         ("APP", "REMOVE", "ALLOC_REPLACED", "g", "g-ph-0", "", ONE),
+        ("APP", "ADD", "APP_ALLOC", "g", "real", "", ONE),
     ]
     assert of(system, "g").count("ADD.APP_REQUEST") == 2
 
