@@ -23,7 +23,14 @@ from typing import Any
 from services.api.projection.event_settings import event_settings
 from services.api.projection.hour import Hour
 from services.api.projection.live import Changes
-from services.api.projection.model import ApplicationView, Model, NodeView, Refusals, UserView
+from services.api.projection.model import (
+    ApplicationView,
+    Model,
+    NodeView,
+    Refusals,
+    UserView,
+    changing_amounts,
+)
 from services.api.projection.news import (
     RUNNABLE_DETAILS,
     ApplicationNews,
@@ -177,6 +184,7 @@ class Projection:
             submissions=last.submissions,
             attempts=last.attempts,
             queue_attempts=last.queue_attempts,
+            types_seen=last.types_seen,
             ended_counts=last.ended_counts,
         )
         self._last = last
@@ -269,13 +277,21 @@ class Projection:
         if queue.removed:
             self.model.queues.pop(queue.path, None)
             self.model.refusals.pop(queue.path, None)
+            self.model.types_seen.pop(queue.path, None)
         else:
             self.model.queues[queue.path] = queue
+            self._see_types(queue)
         if not queue.tells_refusals:  # a core of before, which says all of them with each change
             by_asks = {waiting.asks: waiting for waiting in queue.waiting}
             self.model.refusals[queue.path] = Refusals(by_asks)
         events = queue_events(before, queue, self.model.time_ns)
         self._append_events(events, (EventType.QUEUE, queue.path), is_gone=queue.removed)
+
+    def _see_types(self, queue: QueueState) -> None:
+        """Remember of which types a queue has had some: its gauges stay, at 0 if need be."""
+        seen = self.model.types_seen.setdefault(queue.path, {})
+        for what, amount in changing_amounts(queue):
+            seen.setdefault(what, {}).update(dict.fromkeys(amount))
 
     def _on_refusal(self, refusal: RefusalState) -> None:
         self.changes.note_queue(refusal.path)
