@@ -329,6 +329,31 @@ def test_an_allocation_that_the_resource_manager_ends():
     ]
 
 
+ENDS = {
+    TerminationType.UNKNOWN_TERMINATION_TYPE: "ALLOC_NODEREMOVED",
+    TerminationType.STOPPED_BY_RM: "ALLOC_CANCEL",
+    TerminationType.TIMEOUT: "ALLOC_TIMEOUT",
+    TerminationType.PREEMPTED_BY_SCHEDULER: "ALLOC_PREEMPT",
+    TerminationType.PLACEHOLDER_REPLACED: "ALLOC_REPLACED",
+}
+
+
+@pytest.mark.parametrize("decided", [None, TerminationType.PREEMPTED_BY_SCHEDULER])
+@pytest.mark.parametrize("placeholder", [False, True])
+@pytest.mark.parametrize("why", ENDS)
+def test_an_end_is_told_by_the_type_of_the_release_that_comes(why, placeholder, decided):
+    system = System(config_of("{name: a}"))
+    system.node("n1", **NODE)
+    system.application("app", "root.a", placeholder_ask=ONE if placeholder else {})
+    group = "tg" if placeholder else ""
+    system.asks("app", ["k1"], ONE, placeholder=placeholder, task_group_name=group)
+    if decided is not None:  # and the pod ends otherwise meanwhile
+        system.partition.release(system.partition.applications["app"], "k1", decided, "a test")
+    system.update(releases=(AllocationRelease("app", "k1", why),))
+    told = [r[2] for r in records(system, "APP") if r[1] == "REMOVE" and r[4] == "k1"]
+    assert told == [ENDS[why]]
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 def test_an_allocation_that_could_not_be_bound_is_a_request_again(is_full):
     system = one_running()
