@@ -243,16 +243,13 @@ def reference_of(config, apps=None) -> Ref:
         return queue
 
     def inherit(queue, inherited):
-        """A sort policy comes down, and sort.priority only when it is disabled."""
+        """How applications are sorted comes down."""
         own = dict(queue.properties)
         for name, value in inherited.items():
             own.setdefault(name, value)
         queue.properties = own
-        down = {}
-        if "application.sort.policy" in own:
-            down["application.sort.policy"] = own["application.sort.policy"]
-        if own.get("application.sort.priority") == "disabled":
-            down["application.sort.priority"] = "disabled"
+        sorting = ("application.sort.policy", "application.sort.priority")
+        down = {name: own[name] for name in sorting if name in own}
         for child in queue.children:
             inherit(child, down)
 

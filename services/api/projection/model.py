@@ -1,6 +1,7 @@
 """The read model: what the API knows of a partition."""
 
 from collections import deque
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from services.api.projection.event_settings import EventSettings
@@ -94,6 +95,8 @@ class Model:
     submissions: dict[str, int] = field(default_factory=dict)  # by result, since the start
     attempts: dict[str, int] = field(default_factory=dict)  # allocations by result, likewise
     queue_attempts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue, result
+    # Of a queue, by what they are: the types of resources that it has had some of, at some time.
+    types_seen: dict[str, dict[str, dict[str, None]]] = field(default_factory=dict)
     evicted: dict[str, int] = field(default_factory=dict)  # by law, since the start
     nodes_gone: int = 0  # since the start
     ended_counts: dict[tuple[str, str], int] = field(default_factory=dict)  # by queue and state
@@ -172,3 +175,12 @@ class Model:
         own = {waiting.asks: waiting for waiting in application.summary.waiting}
         names = ("placeholder",) if ask.placeholder else (ask.task_group_name, "real")
         return next((own[name] for name in (*names, ask.shape) if name in own), None)
+
+
+def changing_amounts(queue: QueueState) -> tuple[tuple[str, Mapping[str, int]], ...]:
+    """Return what of a queue comes and goes with its pods, by the names of its gauge's states."""
+    return (
+        ("allocated", queue.allocated),
+        ("pending", queue.pending),
+        ("preempting", queue.preempting),
+    )

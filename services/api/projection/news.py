@@ -4,13 +4,15 @@ The core publishes the present values, once a batch; the former ones are in the 
 events between the two are made here, so that nothing is published twice.
 
 Order: within one change of the state the news of an application are put in the order of its life:
-it comes, asks, is accepted, gets its allocations, runs; what it had goes before it completes, fails
-or leaves. Nodes and queues come before, and go after, the applications on and in them.
+it comes, asks, is accepted, gets its allocations, runs; what it had goes before what it gets then,
+and before it completes, has failed or leaves. A gang that is given up is said to be before its asks
+go, and to be accepted again once its placeholders have gone. Nodes and queues come before, and go
+after, the applications on and in them.
 
 Source: docs/rules/events.md#what-is-recorded.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from sys import intern
 
@@ -44,9 +46,16 @@ RUNNABLE_DETAILS = (
     _D.APP_CANNOTRUN_QUOTA,
     _D.APP_RUNNABLE_QUOTA,
 )
-_BEFORE_ASKS = (ApplicationState.NEW, ApplicationState.REJECTED)
-_BEFORE_ALLOCATIONS = ApplicationState.ACCEPTED
-_BEFORE_ANYTHING_GOES = ApplicationState.RUNNING
+_ASKS, _GONE, _ADDED, _DROPPED, _GONE_AGAIN = range(5)  # the parts of a life, in their order
+_ALL = (_ASKS, _GONE, _ADDED, _DROPPED, _GONE_AGAIN)
+_PARTS_BEFORE: dict[str, tuple[int, ...]] = {  # a state; before others all of them
+    ApplicationState.NEW: (),
+    ApplicationState.REJECTED: (),
+    ApplicationState.ACCEPTED: (_ASKS,),
+    ApplicationState.RUNNING: (_ASKS, _GONE, _ADDED),
+    ApplicationState.RESUMING: (_ASKS, _ADDED),
+    ApplicationState.FAILING: (_ASKS, _ADDED),
+}
 
 
 def queue_events(
@@ -254,15 +263,38 @@ class ApplicationNews:
 
     def _life(self) -> Iterator[EventState]:
         """Yield the states, before each of them what it follows from."""
-        parts = iter((self._asks(), self._allocations(), self._gone()))
-        done = 0
+        parts = dict(zip(_ALL, self._parts(), strict=True))
         for state in self.states:
-            while done < _parts_before(state.state):
-                done += 1
-                yield from next(parts)
+            for part in self._parts_before(state):
+                yield from parts.pop(part, ())
             yield state_event(self.summary, state)
-        for part in parts:
-            yield from part
+        for left in parts.values():
+            yield from left
+
+    def _parts(self) -> tuple[Iterator[EventState], ...]:
+        """Return what happened beside the states, by what it is, in the order of ``_ALL``."""
+        added = {item[0] for item in self.added}
+        gone = [item for item in self.removed if item[0] not in added]
+        gone_again = [item for item in self.removed if item[0] in added]
+        return (
+            self._asks(),
+            self._gone(gone),
+            self._allocations(),
+            self._dropped(),
+            self._gone(gone_again),
+        )
+
+    def _parts_before(self, state: StateChange) -> tuple[int, ...]:
+        """Return which parts come before a state."""
+        if state.state == ApplicationState.ACCEPTED and self._resumed_before(state):
+            return (_ASKS, _GONE)
+        return _PARTS_BEFORE.get(state.state, _ALL)
+
+    def _resumed_before(self, state: StateChange) -> bool:
+        """Return whether an application came to a state from Resuming."""
+        log = self.summary.state_log
+        at = next((at for at, known in enumerate(log) if known is state), 0)
+        return at > 0 and log[at - 1].state == ApplicationState.RESUMING
 
     def _end(self) -> Iterator[EventState]:
         if self._unlinked_from:
@@ -285,12 +317,14 @@ class ApplicationNews:
             yield from self._usage(item, _ADD)
             yield self._event(_ADD, _D.APP_ALLOC, reference=item[0], resource=item[2])
 
-    def _gone(self) -> Iterator[EventState]:
+    def _dropped(self) -> Iterator[EventState]:
         for key, _, resource, why in self.dropped:
             is_late = why == TerminationType.TIMEOUT
             detail = _D.REQUEST_TIMEOUT if is_late else _D.REQUEST_CANCEL
             yield self._event(_REMOVE, detail, reference=key, resource=resource)
-        for item in self.removed:
+
+    def _gone(self, items: Iterable[Item]) -> Iterator[EventState]:
+        for item in items:
             yield from self._one_gone(item)
 
     def _one_gone(self, item: Item) -> Iterator[EventState]:
@@ -354,12 +388,3 @@ def _usage_of(
             yield EventState(
                 EventType.USERGROUP, name, "", time_ns, change, detail, summary.queue_name, resource
             )
-
-
-def _parts_before(state: str) -> int:
-    """Return how much comes before a state: 1 the asks, 2 the allocations, 3 what has gone."""
-    if state in _BEFORE_ASKS:
-        return 0
-    if state == _BEFORE_ALLOCATIONS:
-        return 1
-    return 2 if state == _BEFORE_ANYTHING_GOES else 3

@@ -7,22 +7,30 @@ Rule 2: events of a lower epoch, or of before, are refused; a higher epoch start
         Who says them may be the core all the same, and the snapshot that was followed nobody's: so
         one is asked for, and the next that comes is followed whatever its epoch is.
 Rule 3: ended applications outlive a snapshot: the core forgets them, users do not. They expire
-        after RETENTION_NS, and go with the next sweep, at every whole SWEEP_NS of Unix time.
+        after RETENTION_NS, and go with the next sweep, at every whole SWEEP_NS of Unix time. One
+        that is rejected under an id takes the place of the one that was before.
 Rule 4: what a change of the state says by itself becomes events (``news``), once it is complete;
         a snapshot says what is new since the last one, and at first everything.
 
 Limits: MAX_ENDED ended applications; the oldest go first.
 """
 
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from itertools import takewhile
 from typing import Any
 
 from services.api.projection.event_settings import event_settings
 from services.api.projection.hour import Hour
 from services.api.projection.live import Changes
-from services.api.projection.model import ApplicationView, Model, NodeView, Refusals, UserView
+from services.api.projection.model import (
+    ApplicationView,
+    Model,
+    NodeView,
+    Refusals,
+    UserView,
+    changing_amounts,
+)
 from services.api.projection.news import (
     RUNNABLE_DETAILS,
     ApplicationNews,
@@ -90,8 +98,9 @@ class Projection:
         self._superseded: dict[str, ApplicationView] = {}
         self._returned: dict[str, None] = {}  # allocations that are asks again
         self._stepped: dict[str, None] = {}  # applications of which something has changed
-        self._expiring: deque[tuple[int, Key]] = deque()  # when each of ``model.ended`` expires
-        self._expired: deque[tuple[int, Key]] = deque()  # and, after that, is swept out
+        self._expiring: dict[Key, int] = {}  # when each of ``model.ended`` expires, in this order
+        self._expired: dict[Key, int] = {}  # and, after that, is swept out
+        self._rejected: dict[str, Key] = {}  # of ``model.ended`` those that were, by application
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take an event in; ask for a snapshot where one is needed."""
@@ -175,6 +184,7 @@ class Projection:
             submissions=last.submissions,
             attempts=last.attempts,
             queue_attempts=last.queue_attempts,
+            types_seen=last.types_seen,
             ended_counts=last.ended_counts,
         )
         self._last = last
@@ -267,13 +277,21 @@ class Projection:
         if queue.removed:
             self.model.queues.pop(queue.path, None)
             self.model.refusals.pop(queue.path, None)
+            self.model.types_seen.pop(queue.path, None)
         else:
             self.model.queues[queue.path] = queue
+            self._see_types(queue)
         if not queue.tells_refusals:  # a core of before, which says all of them with each change
             by_asks = {waiting.asks: waiting for waiting in queue.waiting}
             self.model.refusals[queue.path] = Refusals(by_asks)
         events = queue_events(before, queue, self.model.time_ns)
         self._append_events(events, (EventType.QUEUE, queue.path), is_gone=queue.removed)
+
+    def _see_types(self, queue: QueueState) -> None:
+        """Remember of which types a queue has had some: its gauges stay, at 0 if need be."""
+        seen = self.model.types_seen.setdefault(queue.path, {})
+        for what, amount in changing_amounts(queue):
+            seen.setdefault(what, {}).update(dict.fromkeys(amount))
 
     def _on_refusal(self, refusal: RefusalState) -> None:
         self.changes.note_queue(refusal.path)
@@ -301,6 +319,8 @@ class Projection:
             return
         if event.type == EventType.APP and event.change_detail in RUNNABLE_DETAILS:
             view = self.model.applications.get(event.object_id)
+        elif event.type == EventType.REQUEST:  # why it waits, before what it gets
+            view = self.model.applications.get(event.reference_id)
         if view is not None:
             self._news_of(view).said.append(event)
         else:
@@ -396,28 +416,42 @@ class Projection:
         key = (summary.queue_name, summary.state)
         self.model.ended_counts[key] = self.model.ended_counts.get(key, 0) + 1
         finished_ns = summary.finished_time_ns or self.model.time_ns
-        self._expiring.append((finished_ns + RETENTION_NS, name))
+        self._expiring[name] = finished_ns + RETENTION_NS
+        if summary.state == ApplicationState.REJECTED:
+            self._supersede_rejected(name)
         if len(ended) > MAX_ENDED:
-            oldest = next(iter(ended))
-            del ended[oldest]
-            for line in (self._expired, self._expiring):
-                if line and line[0][1] == oldest:
-                    line.popleft()
+            self._forget(next(iter(ended)))
+
+    def _supersede_rejected(self, name: Key) -> None:
+        """Keep of one application that was rejected again the last time alone (Rule 3)."""
+        application_id, _ = name
+        earlier = self._rejected.get(application_id)
+        if earlier is not None:
+            self._forget(earlier)
+        self._rejected[application_id] = name
+
+    def _forget(self, name: Key) -> None:
+        """Forget an application that has ended."""
+        for line in (self.model.ended, self._expired, self._expiring):
+            line.pop(name, None)
+        if self._rejected.get(name[0]) == name:
+            del self._rejected[name[0]]
 
     # --- the end of what has ended ------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
         """Return when the next application expires or is swept out, or None."""
-        return min((line[0][0] for line in (self._expiring, self._expired) if line), default=None)
+        lines = (self._expiring, self._expired)
+        return min((next(iter(line.values())) for line in lines if line), default=None)
 
     def _expire(self, now_ns: int) -> None:
         """Let applications that ended long ago expire, and forget those that did before."""
-        while self._expiring and self._expiring[0][0] <= now_ns:
-            _, key = self._expiring.popleft()
-            self._expire_one(self.model.ended[key], now_ns)
-            self._expired.append(((now_ns // SWEEP_NS + 1) * SWEEP_NS, key))
-        while self._expired and self._expired[0][0] <= now_ns:
-            del self.model.ended[self._expired.popleft()[1]]
+        for name in _due(self._expiring, now_ns):
+            del self._expiring[name]
+            self._expire_one(self.model.ended[name], now_ns)
+            self._expired[name] = (now_ns // SWEEP_NS + 1) * SWEEP_NS
+        for name in _due(self._expired, now_ns):
+            self._forget(name)
 
     def _expire_one(self, view: ApplicationView, now_ns: int) -> None:
         summary = view.summary
@@ -561,6 +595,11 @@ def _asks_in(delta: StateDelta) -> Iterator[_ToldAsk]:
     kept = [None] * len(asks) if all(values_of(asks, "removed")) else asks
     names = ("allocation_key", "application_id", "resource", "removed", "why")
     return zip(kept, *(values_of(asks, name) for name in names), strict=True)
+
+
+def _due(line: Mapping[Key, int], now_ns: int) -> list[Key]:
+    """Return those at the head of a line whose time has come."""
+    return [name for name, _ in takewhile(lambda item: item[1] <= now_ns, line.items())]
 
 
 def _was(summary: ApplicationSummary, state: ApplicationState) -> bool:

@@ -19,8 +19,9 @@ from prometheus_client.registry import Collector
 from prometheus_client.samples import Sample
 
 from services.api.projection.events import EventRing
-from services.api.projection.model import Model
+from services.api.projection.model import Model, changing_amounts
 from services.api.yunikorn.nodes import BUCKETS, nodes_by_use
+from shared.messages.state import QueueState
 from shared.model.reasons import EvictionCause
 
 _QUEUE_STATES = (
@@ -128,9 +129,7 @@ class _Metrics(Collector):
             amounts = {
                 "guaranteed": queue.guaranteed_resource or {},
                 "max": queue.max_resource or {},
-                "allocated": queue.allocated,
-                "pending": queue.pending,
-                "preempting": queue.preempting,
+                **self._changing(queue),
                 "maxRunningApps": {"apps": queue.max_running_apps},
             }
             for what, resource in amounts.items():
@@ -138,6 +137,14 @@ class _Metrics(Collector):
                     resources.add_metric([path, what, name], value)
         yield applications
         yield resources
+
+    def _changing(self, queue: QueueState) -> dict[str, dict[str, int]]:
+        """Return what comes and goes with pods; a type that there was once is 0 from then on."""
+        seen = self._model.types_seen.get(queue.path, {})
+        return {
+            what: {**dict.fromkeys(seen.get(what, ()), 0), **amount}
+            for what, amount in changing_amounts(queue)
+        }
 
     def _ended(self) -> CounterMetricFamily:
         """Return how many ended in every queue; a queue that has gone keeps its count."""

@@ -62,6 +62,21 @@ async def listed(system, path):
     return {app["applicationID"]: app["applicationState"] for app in answer.json()}
 
 
+async def test_an_application_that_is_rejected_again_is_one_rejected_application():
+    """ "Rejected apps are held in a separate map keyed by appID": the last one is shown."""
+    system = System(config_of("{name: a}"))
+    for queue in ("root.nowhere", "root.neither", "root.nor"):
+        system.now_ns += 1
+        system.application("again", queue)
+    system.application("once", "root.nowhere")
+    rejected = (await system.get(f"{PARTITION}/applications/rejected")).json()
+    shown = [(app["applicationID"], app["queueName"]) for app in rejected]
+    assert sorted(shown) == [("again", "root.nor"), ("once", "root.nowhere")]
+    system.application("again", "root.a")
+    (partition,) = (await system.get("/ws/v1/partitions")).json()
+    assert partition["applications"] == {"New": 1, "Rejected": 2, "total": 3}
+
+
 async def refused(system, path):
     answer = await system.get(path)
     body = answer.json()

@@ -139,6 +139,23 @@ def test_a_life_within_one_batch_is_told_in_order_too():
     ]
 
 
+def test_that_a_request_fits_again_is_told_before_it_is_allocated():
+    system = System(config_of("{name: a, resources: {max: {vcore: 1}}}"))
+    system.node("n1", **NODE)
+    system.application("app", "root.a")
+    system.asks("app", ["k1", "k2"], ONE)
+    before = len(records(system))
+    system.send(UpdateConfiguration(config_of("{name: a, resources: {max: {vcore: 3}}}")))
+    told = [(r[0], r[2], r[4]) for r in after(system, before)]
+    assert told == [
+        ("QUEUE", "QUEUE_MAX", ""),
+        ("REQUEST", "DETAILS_NONE", "app"),  # it has become schedulable
+        ("NODE", "NODE_ALLOC", "k2"),
+        ("USERGROUP", "UG_USER_RESOURCE", "root.a"),
+        ("APP", "APP_ALLOC", "k2"),
+    ]
+
+
 def test_a_rejected_application_is_new_rejected_and_in_no_queue():
     system = System(config_of("{name: a}"))
     system.application("bad", "root.nowhere")
@@ -158,8 +175,8 @@ def test_a_hard_gang_that_fails():
     why = "ResourceReservationTimeout"
     found = [r for r in records(system, "APP") if r[3] == "g"]
     assert found[-5:] == [
-        ("APP", "REMOVE", "REQUEST_TIMEOUT", "g", "ph-1", "", {"vcore": 500}),
         ("APP", "SET", "APP_FAILING", "g", "", why, {}),
+        ("APP", "REMOVE", "REQUEST_TIMEOUT", "g", "ph-1", "", {"vcore": 500}),
         ("APP", "REMOVE", "ALLOC_TIMEOUT", "g", "ph-0", "", ONE),
         ("APP", "SET", "APP_FAILED", "g", "", why, {}),
         ("APP", "REMOVE", "DETAILS_NONE", "g", "", "", {}),
@@ -188,6 +205,21 @@ def test_a_soft_gang_that_resumes():
         ("APP_RESUMING", "ResourceReservationTimeout"),
         ("APP_ACCEPTED", ""),
     ]
+    why = [f"{r[2]} {r[4]}".strip() for r in records(system, "APP") if r[3] == "g"]
+    assert why[-4:] == [
+        "APP_RESUMING", "REQUEST_TIMEOUT ph-1", "ALLOC_TIMEOUT ph-0", "APP_ACCEPTED",
+    ]  # fmt: skip
+
+
+def test_what_goes_makes_room_for_what_comes_within_one_batch():
+    system = System(config_of("{name: a, resources: {max: {vcore: 1}}}"))
+    system.node("n1", **NODE)
+    system.application("app", "root.a")
+    system.asks("app", ["k1", "k2"], ONE)
+    before = len(records(system))
+    system.update(releases=(AllocationRelease("app", "k1", TerminationType.STOPPED_BY_RM),))
+    told = [f"{r[2]} {r[4]}" for r in after(system, before) if r[0] in ("APP", "NODE")]
+    assert told == ["ALLOC_CANCEL k1", "NODE_ALLOC k1", "NODE_ALLOC k2", "APP_ALLOC k2"]
 
 
 def test_what_has_ended_expires_and_is_swept_out():
@@ -297,6 +329,31 @@ def test_an_allocation_that_the_resource_manager_ends():
     ]
 
 
+ENDS = {
+    TerminationType.UNKNOWN_TERMINATION_TYPE: "ALLOC_NODEREMOVED",
+    TerminationType.STOPPED_BY_RM: "ALLOC_CANCEL",
+    TerminationType.TIMEOUT: "ALLOC_TIMEOUT",
+    TerminationType.PREEMPTED_BY_SCHEDULER: "ALLOC_PREEMPT",
+    TerminationType.PLACEHOLDER_REPLACED: "ALLOC_REPLACED",
+}
+
+
+@pytest.mark.parametrize("decided", [None, TerminationType.PREEMPTED_BY_SCHEDULER])
+@pytest.mark.parametrize("placeholder", [False, True])
+@pytest.mark.parametrize("why", ENDS)
+def test_an_end_is_told_by_the_type_of_the_release_that_comes(why, placeholder, decided):
+    system = System(config_of("{name: a}"))
+    system.node("n1", **NODE)
+    system.application("app", "root.a", placeholder_ask=ONE if placeholder else {})
+    group = "tg" if placeholder else ""
+    system.asks("app", ["k1"], ONE, placeholder=placeholder, task_group_name=group)
+    if decided is not None:  # and the pod ends otherwise meanwhile
+        system.partition.release(system.partition.applications["app"], "k1", decided, "a test")
+    system.update(releases=(AllocationRelease("app", "k1", why),))
+    told = [r[2] for r in records(system, "APP") if r[1] == "REMOVE" and r[4] == "k1"]
+    assert told == [ENDS[why]]
+
+
 @pytest.mark.parametrize("is_full", [False, True])
 def test_an_allocation_that_could_not_be_bound_is_a_request_again(is_full):
     system = one_running()
@@ -335,8 +392,8 @@ def test_a_placeholder_that_is_replaced():
     why = TerminationType.PLACEHOLDER_REPLACED
     system.update(releases=(AllocationRelease("g", "g-ph-0", why),))
     assert [r for r in after(system, before) if r[0] == "APP"] == [
-        ("APP", "ADD", "APP_ALLOC", "g", "real", "", ONE),
         ("APP", "REMOVE", "ALLOC_REPLACED", "g", "g-ph-0", "", ONE),
+        ("APP", "ADD", "APP_ALLOC", "g", "real", "", ONE),
     ]
     assert of(system, "g").count("ADD.APP_REQUEST") == 2
 

@@ -17,7 +17,12 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from shared.bus.memory import MemoryBroker, MemoryBus
 from shared.messages.envelope import Address
-from shared.messages.interface import Allocation, AllocationRelease, TerminationType
+from shared.messages.interface import (
+    Allocation,
+    AllocationRelease,
+    TerminationType,
+    UpdateConfiguration,
+)
 from shared.runtime import figures
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host
@@ -136,6 +141,30 @@ async def test_queues_have_their_families_and_a_path_becomes_a_name():
         assert ("yunikorn_queue_resource", key) in values
     key = ("queue", "root.a"), ("resource", "apps"), ("state", "maxRunningApps")
     assert ("yunikorn_queue_resource", key) in values
+
+
+async def test_what_a_queue_has_no_more_of_is_0_until_the_queue_goes():
+    system = System(config_of("{name: a}", "{name: b}"))
+    system.node("n1", vcore=2_000)
+    system.application("app", "root.a")
+    system.asks("app", ["k1", "k2"], {"vcore": 1_500})
+    for state, amount in (("allocated", 1_500), ("pending", 1_500)):
+        assert await used(system, "root.a", state) == amount
+    system.update(releases=(AllocationRelease("app", "", TerminationType.STOPPED_BY_RM),))
+    for state in ("allocated", "pending"):
+        assert await used(system, "root.a", state) == 0
+    assert await used(system, "root.a", "preempting") is None  # which it never had
+    assert await used(system, "root.b", "allocated") is None
+    system.fire("app", "completing")
+    system.send(UpdateConfiguration(config_of("{name: b}")))
+    system.fire_own("cleaner")
+    assert await used(system, "root.a", "allocated") is None
+
+
+async def used(system, path: str, state: str) -> float | None:
+    values, _ = await read(system)
+    key = ("queue", path), ("resource", "vcore"), ("state", state)
+    return values.get(("yunikorn_queue_resource", key))
 
 
 async def test_events_are_counted():

@@ -139,6 +139,17 @@ def test_properties_are_merged_anew():
     }
     assert (found["sortingPolicy"], found["preemptionDelay"]) == ("fifo", "30s")
     assert (found["prioritySorting"], found["quotaPreemptionDelay"]) == (False, "1m0s")
+    reload(
+        system,
+        "{name: p, properties: {application.sort.priority: Enabled, application.sort.policy: fair}, queues: [{name: x}]}",
+        "{name: a}",
+    )
+    found = queue(system, "root.p.x")
+    assert found["properties"] == {
+        "application.sort.priority": "Enabled",
+        "application.sort.policy": "fair",
+    }
+    assert (found["sortingPolicy"], found["prioritySorting"]) == ("fair", True)
 
 
 @each_row(

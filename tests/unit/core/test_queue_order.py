@@ -397,7 +397,9 @@ def test_q_17_what_a_child_inherits():
         "own": "x",
     }
     assert inheritable({"preemption.policy": "disabled"}) == {"preemption.policy": "disabled"}
-    assert inheritable({"application.sort.priority": "enabled"}) == {}
+    assert inheritable({"application.sort.priority": "Enabled"}) == {
+        "application.sort.priority": "Enabled"
+    }
     assert inheritable({"preemption.policy": "Disabled"}) == {"preemption.policy": "Disabled"}
 
 

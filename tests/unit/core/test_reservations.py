@@ -10,7 +10,7 @@ from services.core.scheduler.actions import reservations
 from services.core.scheduler.actions.reservations import EXPIRY_NS
 from services.core.scheduler.model.rows import AskGroup
 from services.core.scheduler.model.settings import settings_from
-from shared.messages.constraints import Constraints
+from shared.messages.constraints import Constraints, HostPort, PodTerm, Requirement
 from shared.messages.interface import (
     AllocationAsk,
     AllocationAskRelease,
@@ -107,6 +107,50 @@ def test_what_can_be_placed_is_placed_beside_asks_that_no_node_has_room_for():
     core.asks("small", [f"small-{at}" for at in range(380)], SMALL)
     assert len(core.partition.applications["small"].allocations) == 380  # 4 on each free node
     assert len(reserved_for(core)) == 5
+
+
+DB = PodTerm("kubernetes.io/hostname", (Requirement("role", "In", ("db",)),))
+CLOSED_BY_PODS = {
+    "nobody beside it": Constraints(pod_affinity=(DB,)),
+    "port taken": Constraints(host_ports=(HostPort(8080),)),
+}
+
+
+@pytest.mark.parametrize("rule", [EACH, ()], ids=["asks", "heads"])
+@pytest.mark.parametrize("constraints", CLOSED_BY_PODS.values(), ids=CLOSED_BY_PODS)
+def test_no_node_is_reserved_for_an_ask_that_lacks_more_than_room_there(constraints, rule):
+    """ "must ... pass reserve-mode predicates", which are all but whether it fits."""
+    core = Core(config_of("{name: a}"), settings=rule)
+    core.node("n1", **NODE)
+    core.application("app", "root.a")
+    core.asks("app", ["holder"], SMALL, constraints=Constraints(host_ports=(HostPort(8080),)))
+    core.asks("app", ["closed"], SMALL, constraints=constraints)
+    grow_old(core)
+    assert reserved_for(core) == []
+    core.application("next", "root.a")
+    core.asks("next", ["small"], SMALL)
+    assert list(core.partition.applications["next"].allocations) == ["small"]
+    core.check()
+
+
+def test_a_node_is_reserved_for_an_ask_once_it_lacks_nothing_but_room_there():
+    port = Constraints(host_ports=(HostPort(8080),))
+    core = Core(config_of("{name: a}"), settings=EACH)
+    core.node("n1", **NODE)
+    core.node("n2", vcore=10_000)  # of which the queue may have as much, but no pod takes it
+    core.application("app", "root.a")
+    core.asks("app", ["holder"], SMALL, constraints=port)
+    core.asks("app", ["filler"], {"vcore": 9_000, "pods": 1})
+    core.asks("app", ["closed"], LARGE, constraints=port)
+    grow_old(core)
+    assert reserved_for(core) == []
+    stopped = TerminationType.STOPPED_BY_RM
+    core.update(releases=(AllocationRelease("app", "holder", stopped),))
+    grow_old(core)
+    assert reserved_for(core) == ["closed"]
+    core.update(releases=(AllocationRelease("app", "filler", stopped),))
+    assert list(core.partition.applications["app"].allocations) == ["closed"]
+    core.check()
 
 
 YOUNG = (  # name, priority, age in ms; all too young for a reservation when they come

@@ -215,7 +215,7 @@ def placeholder_gone(
     placeholder = application.allocations[key]
     swap = replacing.end(application, key)
     ready = partition.placeholder_changed(application, key, None)
-    partition.remove_allocation(application, key)
+    partition.remove_allocation(application, key, why)
     real: Allocation | None = None
     if swap is not None:
         real = _at_its_node(partition, swap)

@@ -1,7 +1,8 @@
 """Reservations: a node is claimed for an ask that has waited long, so that it is not starved.
 
 Rule 1: an ask that no node has the room for is given a node of its own once it is as old as the
-        reservation delay: of those that could hold it, the one whose room is the tightest. An ask
+        reservation delay: of those that could hold it, and that other pods and volumes leave open
+        to it now, the one whose room is the tightest. An ask
         has one reservation, a node one; asks that require a node may queue up at it.
         So may those for which victims go there.
 Rule 2: a reserved node takes nothing but what it is reserved for, except that a real pod may take

@@ -422,7 +422,7 @@ def _release_one(
     if allocation.placeholder:
         replacement.placeholder_gone(partition, application, key, why)
     else:
-        partition.remove(application, key)
+        partition.remove(application, key, why)
         partition.set(application, succeeded=application.succeeded + request.has_succeeded)
         restarts.keep_room(partition, application, allocation, request, was_released=was_released)
         if application.enforces_minimum:

@@ -131,13 +131,11 @@ def settings_of_root(properties: dict[str, str]) -> QueueSettings:
 
 
 def inheritable(properties: dict[str, str]) -> dict[str, str]:
-    """Return a parent's properties as a child starts with them (docs/rules/queues.md#properties).
+    """Return a parent's properties as a child starts with them.
 
-    ``application.sort.priority`` comes down only when it is ``disabled``.
+    Source: docs/rules/queues.md#properties.
     """
     child = dict(properties)
-    if child.get("application.sort.priority", "").lower() != DISABLED:
-        child.pop("application.sort.priority", None)
     for name in [name for name in child if is_among_siblings(name)]:
         del child[name]
     for name, reset in (("priority.policy", "default"), ("priority.offset", "0")):

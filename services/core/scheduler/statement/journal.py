@@ -147,7 +147,11 @@ class AllocationReleased:
 
 @dataclass(slots=True, eq=False)
 class AllocationEnded:
-    """An allocation counts no more. ``is_node_gone``: its node went and took it along."""
+    """An allocation counts no more.
+
+    ``why`` is the type of the release that ended it. ``is_node_gone``: its node went and took it
+    along.
+    """
 
     application: Application
     allocation: Allocation

@@ -460,17 +460,22 @@ class Partition:
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, total)
 
-    def remove(self, application: Application, key: str) -> Allocation | None:
-        """Take an allocation out of every ledger, or return None when there is none."""
-        allocation = self.remove_allocation(application, key)
+    def remove(self, application: Application, key: str, ended: str = "") -> Allocation | None:
+        """Take an allocation out of every ledger, or return None when there is none.
+
+        ``ended`` is the type of the release that ends it, "" where none does.
+        """
+        allocation = self.remove_allocation(application, key, ended)
         if allocation is not None:
             self.change_usage(application, allocation.resource_per_alloc, {})
         return allocation
 
-    def remove_allocation(self, application: Application, key: str) -> Allocation | None:
+    def remove_allocation(
+        self, application: Application, key: str, ended: str = ""
+    ) -> Allocation | None:
         """Take an allocation out of its node and its application; not out of queues and users.
 
-        None: there is none of that key.
+        None: there is none of that key. ``ended`` is as in ``remove``.
         """
         why = application.released.get(key)
         allocation = application_ledger.remove_allocation(application, key)
@@ -493,7 +498,8 @@ class Partition:
         elif is_preempted:
             application.queue.change_preempting(allocation.resource_per_alloc, {})
         is_node_gone = allocation.node_id not in self.nodes.nodes
-        self.journal.record(AllocationEnded(application, allocation, why or "", is_node_gone))
+        ended = ended or why or ""
+        self.journal.record(AllocationEnded(application, allocation, ended, is_node_gone))
         return allocation
 
     def change_usage(

@@ -120,7 +120,7 @@ class NodeFilters:
         self.indexed = Filters(columns)  # takes a shape, other pods aside, and is not claimed
         self.could_hold = Filters(columns)  # takes a shape when nothing is on it
         self.could_start = Filters(columns)  # ... by what other pods would have to say, too
-        self.reservable = Filters(columns)  # could hold it and is not claimed
+        self.reservable = Filters(columns)  # lacks nothing but room, and is not claimed
         self.counted = Filters(columns)  # may be used: how many have room is counted elsewhere
         self.counted_open = Filters(columns)
         self.counted_backfill = Filters(columns)
@@ -161,7 +161,7 @@ class NodeFilters:
         self.indexed.set(schedulable, *indexed, unclaimed, *has_room, node)
         self.could_hold.set(schedulable, *spare, size, node, domain, *moving)
         self.could_start.set(schedulable, *spare, size, node, *others)
-        self.reservable.set(*self.could_hold.filters, unclaimed)
+        self.reservable.set(*self.could_hold.filters, volumes, pods, unclaimed)
         self.counted.set(schedulable, *spare, node, domain)
         self.counted_open.set(schedulable, *spare, node, claims, domain)
         self.counted_backfill.set(schedulable, *spare, node, past_asks, domain)
