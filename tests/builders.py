@@ -38,9 +38,11 @@ def envelope(message: Any, message_id: str = "m", *, epoch: int = 0, seq: int = 
     return Envelope(message_id, type(message).__name__, message, CORE, "test", epoch=epoch, seq=seq)
 
 
-def config_of(*leaves: str) -> str:
-    text = "partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [%s]}]}]"
-    return text % ", ".join(leaves)
+def config_of(*leaves: str, order: str = "") -> str:
+    """Return a queues.yaml with some leaves; ``order`` is the type of its nodesortpolicy."""
+    root = "queues: [{name: root, submitacl: '*', queues: [%s]}]" % ", ".join(leaves)
+    order = f"nodesortpolicy: {{type: {order}}}, " if order else ""
+    return "partitions: [{name: default, %s%s}]" % (order, root)
 
 
 class Core:

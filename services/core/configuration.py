@@ -119,7 +119,7 @@ def _configured(partition: PartitionSpec, of_all: PartitionConfig) -> PartitionC
     return replace(
         of_all,
         root=_queue(partition.queues[0]),
-        node_sort_policy=sort.type or "fair",
+        node_sort_policy=sort.type,
         resource_weights=dict(sort.resourceweights),
         preemption_enabled=partition.preemption.enabled is not False,
         quota_preemption_enabled=partition.preemption.quotapreemptionenabled is True,

@@ -53,7 +53,8 @@ GRACE_SECONDS = "muster.io/termination-grace-seconds"  # how long a pod may take
 FAIR, BINPACKING = "fair", "binpacking"  # what a nodesortpolicy names: YuniKorn's
 NODE_SCORES = (FAIR, BINPACKING)
 GPU_BINPACKING, FGD = "gpu-binpacking", "fgd"  # and ours
-GPU_NODE_SCORES = (GPU_BINPACKING, FGD)
+AS_KAI = "kai"  # KAI's packing, which is the default under its policy
+OWN_NODE_SCORES = (GPU_BINPACKING, FGD, AS_KAI)
 
 
 def is_dns_label(name: str) -> bool:

@@ -6,8 +6,8 @@ root above every queue, the partition's limits on the root.
 
 from shared.model.names import (
     DEFAULT_PARTITION,
-    GPU_NODE_SCORES,
     NODE_SCORES,
+    OWN_NODE_SCORES,
     QUEUE,
     QUEUE_ERROR,
     ROOT,
@@ -117,7 +117,7 @@ def _check_queue(queue: QueueSpec, level: int) -> None:
 
 
 def _check_node_sort(spec: NodeSortSpec) -> None:
-    if spec.type not in ("", *NODE_SCORES, *GPU_NODE_SCORES):
+    if spec.type not in ("", *NODE_SCORES, *OWN_NODE_SCORES):
         raise QueueConfigError(f"undefined policy: {spec.type}", spec.line)
     for name, weight in spec.resourceweights.items():
         if weight < 0:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from shared.model import queue_properties
-from shared.model.names import GPU_NODE_SCORES
+from shared.model.names import OWN_NODE_SCORES
 from shared.model.numbers import parse_int32
 from shared.queueconfig.schema import PartitionSpec, QueueSpec, SchedulerConfig
 
@@ -18,7 +18,7 @@ def warnings_of(config: SchedulerConfig) -> list[tuple[int, str]]:
     found: list[tuple[int, str]] = []
     for partition in config.partitions:
         score = partition.nodesortpolicy
-        if score.type in GPU_NODE_SCORES:
+        if score.type in OWN_NODE_SCORES:
             refuses = f"it refuses this file (undefined policy: {score.type})"
             found.append((score.line, f"nodesortpolicy {score.type} is not YuniKorn's: {refuses}"))
         found += partition_warnings(partition)

@@ -38,12 +38,10 @@ def queues_yaml(row: dict) -> str:
     """Return the queues.yaml of a row, which is JSON as well."""
     below = children(row)
     root = {"name": "root", "submitacl": "*", "queues": list(queues(below, "", {}))}
-    spreads = "spread" in row.get("notes", "")
-    sort = {
-        "type": "fair" if spreads else "binpacking",
-        "resourceweights": {"vcore": 0.0, "memory": 0.0, GPU: 1.0},
-    }
-    partition = {"name": "default", "nodesortpolicy": sort, "queues": [root]}
+    partition: dict[str, Any] = {"name": "default", "queues": [root]}
+    if "spread" in row.get("notes", ""):
+        weights = {"vcore": 0.0, "memory": 0.0, GPU: 1.0}
+        partition["nodesortpolicy"] = {"type": "fair", "resourceweights": weights}
     return json.dumps({"partitions": [partition]})
 
 
@@ -63,7 +61,7 @@ def queues(below: dict[str, list[dict]], parent: str, most: dict[str, int]) -> I
     A guarantee stands as such where YuniKorn's file may have it: not nothing, no more than a max
     on the path, those of children no more than their parent's. Else ``deserved`` says it.
     """
-    specs = {spec["name"]: amounts_of(spec) for spec in below[parent]}
+    specs = {spec["name"]: amounts_of(spec, most) for spec in below[parent]}
     for name, _, _, _ in AMOUNTS:
         if sum(each.guaranteed.get(name, 0) for each in specs.values()) > most.get(name, 2**62):
             for each in specs.values():
@@ -91,14 +89,15 @@ def _value(spec: dict, name: str) -> int:
     return int(own.removesuffix("m"))
 
 
-def amounts_of(spec: dict) -> Amounts:
+def amounts_of(spec: dict, most: dict[str, int]) -> Amounts:
+    """Return the amounts of a queue; a file may have no max above one on the path, which binds."""
     found = Amounts()
     for name, key, unit, _ in AMOUNTS:
         quota, limit = spec.get(f"{key}_quota"), spec.get(f"{key}_limit")
         is_unlimited = quota is None or quota in UNLIMITED
         found.quota[name] = None if is_unlimited else int(quota * unit)
         if limit is not None and limit not in UNLIMITED:
-            found.limit[name] = int(limit * unit)
+            found.limit[name] = min(int(limit * unit), most.get(name, 2**62))
         if not is_unlimited and found.quota[name] <= found.limit.get(name, 2**62):
             found.guaranteed[name] = found.quota[name]
     return found

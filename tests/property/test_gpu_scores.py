@@ -15,7 +15,7 @@ from services.core.scheduler.nodes.scores.fgd import Fgd, fgd
 from services.core.scheduler.nodes.scores.gpu_binpacking import GpuBinpacking, gpu_binpacking
 from services.core.scheduler.nodes.scores.mix import STEPS, Mix, Room, Rooms
 from shared.model.gpus import WHOLE
-from shared.model.names import GPU_NODE_SCORES, NODE_SCORES
+from shared.model.names import NODE_SCORES, OWN_NODE_SCORES
 from tests.property.fragmentation import can_run, scored
 
 # --- drawn ----------------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ def test_one_node_scores_alone_what_it_scores_among_many(nodes, asks, bound, ask
 
 
 def test_every_score_that_a_configuration_may_name_is_there():
-    assert tuple(SCORES) == NODE_SCORES + GPU_NODE_SCORES
+    assert tuple(SCORES) == NODE_SCORES + OWN_NODE_SCORES
 
 
 @given(NODES, ASKS)

@@ -31,7 +31,7 @@ from shared.messages.constraints import (
 )
 from shared.messages.interface import Allocation
 from shared.messages.selectors import term_matches, tolerates
-from shared.model.names import BINPACKING, FAIR
+from shared.model.names import AS_KAI, BINPACKING, FAIR
 from shared.model.numbers import INT64_MAX
 from shared.model.resources import fits_room
 
@@ -304,7 +304,7 @@ class NodeIndexMachine(RuleBasedStateMachine):
         self.table.relabel(self.node(data), labels, taints, {})
 
     @rule(
-        policy=st.sampled_from([FAIR, BINPACKING]),
+        policy=st.sampled_from([FAIR, BINPACKING, AS_KAI]),
         weights=st.sampled_from([{}, {"vcore": 1.0}, {"memory": 3.0, "vcore": 1.0}]),
     )
     def set_policy(self, policy, weights):
@@ -376,7 +376,7 @@ def test_shapes_that_differ_in_amounts_find_what_each_would_by_itself(policy, li
 
 @settings(max_examples=200, deadline=None)
 @given(
-    policy=st.sampled_from([FAIR, BINPACKING]),
+    policy=st.sampled_from([FAIR, BINPACKING, AS_KAI]),
     limits=st.sampled_from([{}, {"FAR": 2}, {"WASTED": 0, "TRY_AGAIN": 2}]),
     zones=st.lists(st.sampled_from("abc"), min_size=3, max_size=9),
     steps=st.lists(

@@ -289,7 +289,7 @@ def test_a_window_of_a_queue_above_holds_against_higher_priorities_to_the_second
 def test_what_has_just_begun_is_not_moved_either():
     for window_s in (1, 60):
         queue = "{name: a, properties: {preempt.min.runtime: %ss}}" % window_s
-        core = Core(config_of(queue), settings=KAI)
+        core = Core(config_of(queue, order="fair"), settings=KAI)
         core.node("n1", vcore=2)
         core.node("n2", vcore=2)
         for name in ("one", "two"):

@@ -253,7 +253,7 @@ def test_a_preempted_pod_is_told_of_the_priority():
 
 
 def test_a_moved_pod_is_told_that_it_moves():
-    core = Core(config_of("{name: a}"), settings=KAI)
+    core = Core(config_of("{name: a}", order="fair"), settings=KAI)
     core.node("n1", vcore=4)
     core.node("n2", vcore=4)
     core.application("small", "root.a")

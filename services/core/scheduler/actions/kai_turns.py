@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 from services.core.scheduler.actions.jobs_in_order import queue_key
 from services.core.scheduler.actions.live_actions import PartitionAdapter
-from services.core.scheduler.constraints.fair_share import divide_level
+from services.core.scheduler.constraints.fair_share import divide_level, set_requested
 from services.core.scheduler.model.rows import AskGroup, Queue
 from services.core.scheduler.model.settings import KAI
 from services.core.scheduler.ordering import turns
@@ -22,7 +22,6 @@ from services.core.scheduler.statement.trial import (
     Amount,
     Share,
     in_order,
-    plus,
     shares_of,
     total_of,
 )
@@ -99,7 +98,6 @@ def divided(partition: Partition) -> tuple[tuple[str, ...], Amount, dict[Queue, 
     names = tuple(sorted(name for name in partition.nodes.total if name != PODS))
     total = total_of(partition.nodes, names)
     shares = shares_of(partition.root, names, PartitionAdapter(partition).share)
-    for queue, share in shares.items():
-        share.requested = list(plus(share.allocated, in_order(queue.pending, names)))
+    set_requested(partition, shares, names)
     divide_level([shares[partition.root]], total, len(names), partition.settings.k_value)
     return names, total, shares

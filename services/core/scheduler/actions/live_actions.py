@@ -441,7 +441,7 @@ class PartitionAdapter(Adapter):
             and _waits_for_room(application)
             and not application.is_behind_starved_gang
             and not group.bucket.is_blocked_by_user
-            and queueing.hold(application, group) is None
+            and queueing.hold(application, group, by_turn=False) is None
             and not ask.shape.constraints.required_node
             and all(name in self._known for name, value in ask.shape.resource.items() if value > 0)
         )

@@ -430,15 +430,23 @@ class _Freed:
 
 
 def _of_one_node(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Iterator[list[Unit]]:
-    """Yield, after every victim, those on each node that it is on."""
+    """Yield, after every victim, those on each node that it is on.
+
+    A victim that is on several nodes frees all of them: then any may be the one with the room.
+    """
     units_on: dict[int, list[Unit]] = {}
+    with_others: set[int] = set()  # nodes with a victim that is on others as well
+    takes_any = False
     for units in accumulated:
         latest = units[-1]
         nodes = freed.add(latest)
+        takes_any = takes_any or any(map(freed.takes_one, nodes))
         for node in nodes:
             units_on.setdefault(node, []).append(latest)
+        with_others.update(nodes if len(nodes) > 1 else ())
         for node in nodes:
-            if freed.is_enough_on([node]) and freed.takes_one(node):
+            takes = takes_any if node in with_others else freed.takes_one(node)
+            if takes and freed.is_enough_on([node]):
                 yield units_on[node]
 
 

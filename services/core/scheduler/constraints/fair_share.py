@@ -11,12 +11,20 @@ Rule 4: where usage over time counts, a weight w among those that still want mor
 Source: docs/rules/kai.md#fair-share; case tables kai_fairshare_cases.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from services.core.scheduler.model.shapes import Shape
-from services.core.scheduler.statement.trial import UNLIMITED, Share, Trial
+from services.core.scheduler.model.rows import Queue
+from services.core.scheduler.statement.partition import Partition
+from services.core.scheduler.statement.trial import (
+    UNLIMITED,
+    Share,
+    Trial,
+    in_order,
+    minus,
+    plus,
+)
 
 Exact = int | Fraction
 
@@ -119,18 +127,25 @@ def _left_over(rest: Exact, claims: list[Claim]) -> Exact:
 
 def set_fair_shares(trial: Trial) -> None:
     """Work out what every queue asks for and its fair share, from the root down."""
-    for share in trial.shares.values():
-        share.requested = list(share.allocated)
-    wanted: dict[tuple[Share, Shape], int] = {}
-    for job in trial.asking:
-        for group, count in job.waits:
-            key = job.queue, group.bucket.shape
-            wanted[key] = wanted.get(key, 0) + count
-    for (leaf, shape), count in wanted.items():
-        for share in leaf.lineage():
-            for at, value in enumerate(trial.amounts(shape.resource)):
-                share.requested[at] += count * value
+    set_requested(trial.partition, trial.shares, trial.names)
     divide_level(trial.top, trial.total, trial.width, trial.partition.settings.k_value)
+
+
+def set_requested(
+    partition: Partition, shares: Mapping[Queue, Share], names: tuple[str, ...]
+) -> None:
+    """Set what every queue asks for: what it uses, and all that waits in it.
+
+    Whether an ask may start just now, or fits a node at all, is no matter. One for which room is
+    kept is in what its queue uses.
+    """
+    for queue, share in shares.items():
+        share.requested = list(plus(share.allocated, in_order(queue.pending, names)))
+    for node in partition.nodes.columns.reserved_nodes():
+        for claim in node.reservations.values():
+            kept = in_order(claim.in_queues, names)
+            for share in shares[claim.application.queue].lineage():
+                share.requested = list(minus(share.requested, kept))
 
 
 def divide_level(shares: list[Share], totals: Sequence[int], width: int, k: Fraction) -> None:

@@ -176,7 +176,12 @@ class NodeDevices:
         return devices.choose(expected, need)
 
     def may_stay(self, node: Node, key: str) -> bool:
-        """Return whether the devices of a pod that was to go are for nobody else by now."""
+        """Return whether the devices of a pod that was to go are for nobody else by now.
+
+        Where no device is shared they are anybody's: sums of whole ones decide (rule 3).
+        """
+        if not self.are_shared:
+            return True
         free = self.expected(node)
         held = self.of(node, key)
         return all(at >= len(free) or free[at] >= amount for at, amount in held)

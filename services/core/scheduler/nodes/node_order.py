@@ -30,7 +30,7 @@ from services.core.scheduler.nodes.scores.packing import Packing, Spreading
 from services.core.scheduler.nodes.scores.plugins import PluginScore
 from services.core.scheduler.nodes.scores.preferences import Preferences
 from services.core.scheduler.nodes.scores.recent import RecentAsks
-from shared.model.names import BINPACKING, FAIR
+from shared.model.names import AS_KAI, BINPACKING, FAIR
 
 _BY_ITSELF = BINPACKING  # where the score looks at the ask: what a node scores by itself
 
@@ -126,7 +126,7 @@ class NodeOrder:
 
     def in_domains(self, *before: RowScore) -> Order:
         """Return the order for idle room: binpacking is kai's packing, others are as configured."""
-        return Order(before, self._packing if self.policy == BINPACKING else None)
+        return Order(before, self._packing if self.policy in (BINPACKING, AS_KAI) else None)
 
     def in_searches(self, *before: RowScore) -> Order:
         """Return the order for room that may be released yet: idle nodes first, then by room."""

@@ -291,8 +291,12 @@ def _waits_as_a_whole(application: Application, group: AskGroup) -> bool:
     return application.awaits_admission and (group.placeholder or application.is_restarting)
 
 
-def hold(application: Application, group: AskGroup) -> Refusal | None:
-    """Return why a group is held back by its own application, or None."""
+def hold(application: Application, group: AskGroup, *, by_turn: bool = True) -> Refusal | None:
+    """Return why a group is held back by its own application, or None.
+
+    Without ``by_turn`` the parts of a gang with a tree are not held back for others of it: the
+    actions follow the tree themselves.
+    """
     if group.refused is not None:
         return group.refused[0]
     if group.placeholder:
@@ -309,6 +313,8 @@ def hold(application: Application, group: AskGroup) -> Refusal | None:
         )
     if application.awaits_placeholders:
         return Refusal(Reason.GANG_PLACEHOLDERS_PENDING, Fact(Kind.NOT_REQUESTED))
+    if application.tree is not None and not by_turn:
+        return None
     counts = application.task_groups.get(group.task_group_name)
     return None if counts is None else _awaits_others(application, group, counts)
 

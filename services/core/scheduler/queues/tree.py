@@ -22,6 +22,7 @@ from services.core.scheduler.model.queue_settings import (
     settings_of_root,
 )
 from services.core.scheduler.model.rows import Application, Queue, depth_first
+from services.core.scheduler.model.settings import KAI
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.queues.dynamic_queues import clean_later
 from services.core.scheduler.statement import application_ledger, application_moves, queue_moves
@@ -32,7 +33,7 @@ from services.core.scheduler.statement.journal import (
     limit_changes,
 )
 from services.core.scheduler.statement.partition import Partition
-from shared.model.names import DEFAULT_PARTITION, ROOT
+from shared.model.names import AS_KAI, DEFAULT_PARTITION, FAIR, ROOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class PartitionConfig:
     """
 
     root: QueueConfig
-    node_sort_policy: str = "fair"
+    node_sort_policy: str = ""  # "": that of the policy
     resource_weights: dict[str, float] = field(default_factory=dict)
     preemption_enabled: bool = True
     quota_preemption_enabled: bool = False
@@ -127,7 +128,8 @@ def _set_maxima(partition: Partition, changed: list[tuple[str, QueueConfig]]) ->
 def _configure_all(partition: Partition, config: PartitionConfig) -> None:
     """Bring everything to a configuration, and look again at all that waits."""
     partition.nodes.order.recent.remember(partition.settings.node_score_window)
-    partition.nodes.set_policy(config.node_sort_policy, config.resource_weights)
+    order = config.node_sort_policy or (AS_KAI if partition.settings.policy == KAI else FAIR)
+    partition.nodes.set_policy(order, config.resource_weights)
     partition.configure(
         preemption_enabled=config.preemption_enabled,
         quota_preemption_enabled=config.quota_preemption_enabled,

@@ -7,13 +7,15 @@ names. Before the configured one come what an ask would rather have, and the sco
 from services.core.scheduler.nodes.scores.base import NodeScore
 from services.core.scheduler.nodes.scores.fgd import Fgd
 from services.core.scheduler.nodes.scores.gpu_binpacking import GpuBinpacking
+from services.core.scheduler.nodes.scores.packing import AsKai
 from services.core.scheduler.nodes.scores.usage import Binpacking, Fair
-from shared.model.names import BINPACKING, FAIR, FGD, GPU_BINPACKING
+from shared.model.names import AS_KAI, BINPACKING, FAIR, FGD, GPU_BINPACKING
 
 SCORES: dict[str, type[NodeScore]] = {
     FAIR: Fair,
     BINPACKING: Binpacking,
     GPU_BINPACKING: GpuBinpacking,
     FGD: Fgd,
+    AS_KAI: AsKai,
 }
 DEFAULT_WEIGHTS: dict[str, float] = {"vcore": 1.0, "memory": 1.0}

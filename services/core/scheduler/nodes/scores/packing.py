@@ -1,5 +1,8 @@
 """Packing and spreading of the policy kai: by the room of what is asked for, coming room included.
 
+``kai`` of a ``nodesortpolicy`` is the same packing for idle room: one index for each shape follows
+it.
+
 Order when packing: nodes without accelerators for asks without (resource type), then the least of
 accelerators, else of processors, else of the first type by name, that is left or being released.
 Amounts, not shares: of two empty nodes the smaller one. When spreading: the resource type, too, and
@@ -9,16 +12,20 @@ then the largest share that is left. Source: docs/rules/kai.md#scores-and-domain
 import numpy as np
 from numpy.typing import NDArray
 
+from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, NodeColumns, When
+from services.core.scheduler.nodes.scores.base import NodeScore
 from shared.model.gpus import GPU
 from shared.model.resources import VCORE
 
 _TYPE_MARKS, _PLACE_MARKS = 10.0, 9.0
+_WRONG_TYPE = 1 << 62  # above any amount that counts: a node with accelerators that none asks for
+_MOST = _WRONG_TYPE - 1
 
 
 class Packing:
-    """What nodes score; no index follows it, and ``nodesortpolicy`` does not name it."""
+    """What nodes score in searches; no index follows it."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
@@ -54,3 +61,24 @@ class Spreading(Packing):
         if room is None or total is None:
             return np.zeros(rows.size, dtype=np.float64)
         return room / np.maximum(total, 1)
+
+
+class AsKai(NodeScore):
+    """``kai``: nodes without accelerators for asks without, then the least that is left."""
+
+    looks_at_ask = True
+
+    def of_node(self, node: Node, shape: Shape) -> int:
+        """Return what a node has left of accelerators, or of processors for an ask without any."""
+        if shape.resource.get(GPU, 0) > 0:
+            return min(node.available.get(GPU, 0), _MOST)
+        is_wrong = node.capacity.get(GPU, 0) > 0
+        return min(node.available.get(VCORE, 0), _MOST) + (_WRONG_TYPE if is_wrong else 0)
+
+    def of_rows(self, rows: Amounts, shape: Shape) -> Amounts:
+        """Return the same of some rows."""
+        wants_gpu = shape.resource.get(GPU, 0) > 0
+        left = self._columns.amounts(GPU if wants_gpu else VCORE, When.NOW, rows)
+        marks = np.zeros(rows.size, dtype=np.int64) if left is None else np.minimum(left, _MOST)
+        gpus = None if wants_gpu else self._columns.amounts(GPU, When.EMPTY, rows)
+        return marks if gpus is None else marks + (gpus > 0) * _WRONG_TYPE
