@@ -6,7 +6,7 @@ have room, and have refused since.
 
 from shared.messages.envelope import Address
 
-LOOK_SECONDS = 0.7  # between looks at an inbox that refuses
+LOOK_SECONDS = 0.3  # between looks at an inbox that refuses
 
 
 class Refusals:

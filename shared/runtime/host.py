@@ -136,6 +136,7 @@ class Host:
         self._spacing = Spacing(self._options.max_pause_ns)
         self._idle_ns = 0  # for what came last, waited
         self._is_connected = self._has_read = False
+        self._shown_epoch = 0  # in the log
         self._to_put_down = 0  # messages that waited when it started over
         export_figures_of(self)
 
@@ -345,8 +346,17 @@ class Host:
         if not self.is_active and not self._may_take():
             self._gives_up = True
             return []
+        if not self.is_active and self.inbox.is_durable:
+            log.info("the active reader of its inbox", inbox=self.inbox.routing_key)
         self._place.is_active = True
         return deliveries
+
+    def _note_epoch(self) -> None:
+        """Say in the log once that it has recovered, and speaks in another epoch."""
+        epoch = self._driven.epoch
+        if epoch != self._shown_epoch and self._driven.is_synced and self.inbox.is_durable:
+            self._shown_epoch = epoch
+            log.info("recovered", inbox=self.inbox.routing_key, epoch=epoch)
 
     def _sleeper(self) -> "asyncio.Task[None] | None":
         """Return a task that ends when the machine is due, or what is held of the tap, or None."""
@@ -380,6 +390,7 @@ class Host:
             self._injected.answered(inside)
             self._to_put_down = stuck.waiting
             self._driven.renew()
+        self._note_epoch()
         if count:
             self._spacing.took(
                 count,
