@@ -110,3 +110,20 @@ async def close(what: AbstractConnection | AbstractChannel) -> None:
     with suppress(BusUnavailableError), away("it would not close"):
         async with asyncio.timeout(CLOSE_SECONDS):
             await what.close()
+
+
+class Closing:
+    """Closes connections and channels beside other work: what stands still holds nobody up."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[asyncio.Task[None], None] = {}  # each takes CLOSE_SECONDS at most
+
+    def begin(self, what: AbstractConnection | AbstractChannel) -> None:
+        """Have a connection or a channel closed."""
+        task = asyncio.create_task(close(what))
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+
+    async def finish(self) -> None:
+        """Wait until all are closed."""
+        await asyncio.gather(*self._tasks)

@@ -28,7 +28,7 @@ from tenacity import RetryCallState, retry, retry_if_exception, wait_exponential
 from shared.bus.amqp_message import routing_key
 from shared.bus.base import REFUSED_SECONDS, Fill
 from shared.bus.blocked import Blocked
-from shared.bus.connection import close
+from shared.bus.connection import Closing
 from shared.bus.refusals import Refusals
 from shared.bus.together import Letter, UnconfirmedError, publish_together
 from shared.bus.widths import Addressed, Widths, lanes_of
@@ -84,6 +84,7 @@ class Publisher:
         *,
         kept: deque[Addressed],
         blocked: Blocked,
+        closing: Closing,
         within: Callable[[float | None], Bound],
         fill: Callable[[Address], Awaitable[Fill]],
     ) -> None:
@@ -92,13 +93,13 @@ class Publisher:
         self._widths = widths
         self._kept = kept
         self._blocked = blocked
+        self._closing = closing
         self._within = within
         self._fill = fill
         self._refusals = Refusals()
         self._opening = asyncio.Lock()
         self._rest_from = 0.0  # what need not arrive is waited for from then on, by the loop's time
         self._current: _Channel
-        self._closing: dict[asyncio.Task[None], None] = {}  # each takes CLOSE_SECONDS at most
 
     async def open(self) -> AbstractChannel:
         """Open a channel, which is what is published on from now on."""
@@ -274,6 +275,4 @@ class Publisher:
     def _leave(self, used: _Channel) -> None:
         """Close a channel that was replaced, once nobody waits for its confirms."""
         if used is not self._current and not used.users:
-            closing = asyncio.create_task(close(used.channel))
-            self._closing[closing] = None
-            closing.add_done_callback(self._closing.pop)
+            self._closing.begin(used.channel)

@@ -1,8 +1,8 @@
 """The bus on RabbitMQ.
 
 Two connections: one publishes, one consumes, so that a broker that blocks publishers still takes
-acknowledgements. A lost connection ends both; the next call connects again and declares the whole
-topology again. Traps and figures: docs/rules/rabbitmq.md.
+acknowledgements. A lost connection ends both; the next call connects again, and declares the whole
+topology where it was not seen to be there. Traps and figures: docs/rules/rabbitmq.md.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from aio_pika.abc import (
     AbstractIncomingMessage,
     AbstractQueue,
 )
-from aio_pika.exceptions import DeliveryError
+from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -47,7 +47,7 @@ from shared.bus.base import (
 )
 from shared.bus.blocked import Blocked
 from shared.bus.bodies import read_at_most, readable
-from shared.bus.connection import Connection, away, close, wire_of
+from shared.bus.connection import Closing, Connection, away, close, wire_of
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError
 from shared.bus.pace import Pace
@@ -101,6 +101,8 @@ class RabbitBus:
         self._prefix = prefix
         self._name = name
         self._closed = False
+        self._closing = Closing()
+        self._works = False  # something was confirmed on this connection
         self._connections: list[AbstractConnection] = []
         self._publisher: Publisher | None = None
         self._consuming: AbstractConnection | None = None
@@ -119,16 +121,18 @@ class RabbitBus:
             if self._closed:
                 raise BusClosedError("the bus is closed")
             if not self._is_connected():
-                await self._drop()
+                self._drop()
                 await self._connect()
             if self._closed:  # meanwhile: what was opened since is closed as well
-                await self._drop()
+                self._drop()
+                await self._closing.finish()
                 raise BusClosedError("the bus is closed")
 
     async def close(self) -> None:
         """Close both connections; what was not acknowledged comes again to the next reader."""
         self._closed = True
-        await self._drop()
+        self._drop()
+        await self._closing.finish()
 
     @property
     def is_closed(self) -> bool:
@@ -174,11 +178,14 @@ class RabbitBus:
                     await self._declare_partitions(envelopes)
                 for batch in self._widths.batches(messages):
                     await publisher.publish(batch)
+                self._works |= bool(messages)
         except DeliveryError as error:
-            self._declared.clear()  # one that has expired is declared again
+            if not is_refused(error):  # an inbox is not there: it is declared again
+                self._works = False
+                self._lost(connections)
             raise _refusal(error) from error
-        except BusUnavailableError:
-            await self._lost(connections)
+        except BusUnavailableError as error:
+            self._lost(connections, error)
             raise
 
     async def fill(self, inbox: Address) -> Fill:
@@ -247,7 +254,14 @@ class RabbitBus:
         return bool(self._connections) and not any(c.is_closed for c in self._connections)
 
     async def _connect(self) -> None:
+        """Connect, and declare what is to be there.
+
+        What was there on the connection before is not declared again: while a broker's node stands
+        still, or a stream has no writer, nothing can be. Where something is not there any more
+        nothing is confirmed, or the broker says so, and the next connection declares it.
+        """
         started = time.monotonic()
+        is_there, self._works = self._works, False
         try:
             with away("cannot connect to the broker"):
                 publishing = await self._open("publish")
@@ -255,7 +269,9 @@ class RabbitBus:
                 self._watching = asyncio.create_task(self._blocked.watch(wire_of(publishing).ready))
                 async with self._answer_within(DECLARE_SECONDS):
                     publisher = self._publisher_on(publishing)
-                    await self._declare(publishing, await publisher.open())
+                    channel = await publisher.open()
+                    if not is_there:
+                        await self._declare(publishing, channel)
                 self._publisher = publisher
                 log.info(
                     "connected to the broker",
@@ -270,7 +286,7 @@ class RabbitBus:
                 seconds=round(time.monotonic() - started, 1),
                 error=str(error),
             )
-            await self._drop()
+            self._drop()
             raise
 
     def _publisher_on(self, connection: AbstractConnection) -> Publisher:
@@ -281,6 +297,7 @@ class RabbitBus:
             self._widths,
             kept=self._kept,
             blocked=self._blocked,
+            closing=self._closing,
             within=self._answer_within,
             fill=self.fill,
         )
@@ -327,8 +344,8 @@ class RabbitBus:
         try:
             with away(what):
                 yield
-        except BusUnavailableError:
-            await self._lost(connections)
+        except BusUnavailableError as error:
+            self._lost(connections, error)
             raise
 
     @asynccontextmanager
@@ -449,23 +466,28 @@ class RabbitBus:
             await queue.bind(exchange, routing_key=topology.binding_key(to))
         return queue
 
-    async def _lost(self, connections: list[AbstractConnection]) -> None:
+    def _lost(
+        self, connections: list[AbstractConnection], error: BusUnavailableError | None = None
+    ) -> None:
         """Drop connections that failed, unless others have taken their place since.
 
         A connection that was reset does not report itself closed: the call that fails does.
         """
+        if error is not None and isinstance(error.__cause__, ChannelNotFoundEntity):
+            self._works = False
         if self._connections is connections:
             self._go_on()
-            await self._drop()
+            self._drop()
 
-    async def _drop(self) -> None:
+    def _drop(self) -> None:
         connections, self._connections = self._connections, []
         self._declared.clear()
         self._publisher = self._consuming = None
         if self._watching is not None:
             self._watching.cancel()
             self._watching = None
-        await asyncio.gather(*map(close, connections))
+        for connection in connections:
+            self._closing.begin(connection)
 
     async def delete_topology(self, partitions: Sequence[str] = ()) -> None:
         """Delete everything of this prefix from the broker (tests and scenarios clean up).

@@ -1,7 +1,7 @@
 """RabbitBus call by call, on a scripted peer in virtual time: what each leaves at the broker."""
 
 import asyncio
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from unittest import mock
@@ -551,7 +551,7 @@ def test_the_trace_is_written_once_more_when_it_has_another_writer():
         for at in range(5):
             await bus.publish([number(at), number(10 + at, API_TRACE)])
         seconds = broker.loop.time() - start
-        await bus._lost(bus._connections)
+        bus._lost(bus._connections)
         trace.postponed.clear()
         trace.down_until = 0.0
         await asyncio.sleep(UNCONFIRMED_SECONDS + 1)
@@ -561,6 +561,63 @@ def test_the_trace_is_written_once_more_when_it_has_another_writer():
     seconds, found = told(story)
     assert REST_SECONDS <= seconds < REST_SECONDS + 0.2
     assert found == [f"number/{10 + at}" for at in range(5)]
+
+
+# --- what is not there any more -------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", ["all", "inbox"])
+def test_what_a_broker_has_lost_is_declared_again(gone):
+    async def story(bus, broker):
+        inbox = await bus.subscribe(CORE)
+        await bus.publish([number(0)])
+        await inbox.ack(await received(inbox, 1))
+        await inbox.close()
+        if gone == "all":
+            for kept in (broker.queues, broker.exchanges, broker.bindings, broker.routes):
+                kept.clear()
+        else:
+            broker.remove(broker.queues[INBOX])
+        for _ in range(3):
+            with suppress(BusUnavailableError):
+                await bus.publish([number(1)])
+                break
+        return names_of(await received(await bus.subscribe(CORE), 1))
+
+    assert told(story) == ["number/1"]
+
+
+def test_a_reader_of_an_inbox_that_was_deleted_has_it_declared_again():
+    async def story(bus, broker):
+        await bus.publish([number(0)])
+        broker.remove(broker.queues[INBOX])
+        for _ in range(3):
+            with suppress(BusUnavailableError):
+                inbox = await bus.subscribe(CORE)
+                await bus.publish([number(1)])
+                return names_of(await received(inbox, 1))
+        return []
+
+    assert told(story) == ["number/1"]
+
+
+def test_a_connection_that_follows_one_that_worked_declares_nothing():
+    declared = []
+
+    async def story(bus, broker):
+        await bus.publish([number(0)])
+        bus._lost(bus._connections)
+        on_declare = Channel.on_queue_declare
+
+        def seen(channel, frame):
+            declared.append(frame.queue)
+            return on_declare(channel, frame)
+
+        with mock.patch.object(Channel, "on_queue_declare", seen):
+            await bus.publish([number(1)])
+
+    told(story)
+    assert not declared
 
 
 # --- channels that fail ---------------------------------------------------------------------------
