@@ -242,7 +242,7 @@ def _covers(partition: Partition) -> Iterator[str]:
         inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
         kept = total_of(_kept_for(application) for application in inside)
         yield from _differs(f"queue {queue.path} kept", queue.kept, kept)
-        fixed = total_of(add(a.in_use(), a.claimed_room()) for a in inside if a.is_fixed)
+        fixed = total_of(map(_fixed_use, (a for a in inside if a.is_fixed)))
         yield from _differs(f"queue {queue.path} fixed", queue.fixed, fixed)
         for tracker in partition.users.all():
             own = [
@@ -253,6 +253,16 @@ def _covers(partition: Partition) -> Iterator[str]:
             ]
             name = f"{tracker.title} in {queue.path} kept"
             yield from _differs(name, tracker.kept.get(queue.path, {}), total_of(own))
+
+
+def _fixed_use(application: Application) -> ResourceView:
+    """Return what one that may not be preempted takes of quotas: not what is being released."""
+    going = [
+        allocation.resource_per_alloc
+        for key, allocation in application.allocations.items()
+        if key in application.released and not allocation.placeholder
+    ]
+    return subtract(add(application.in_use(), application.claimed_room()), total_of(going))
 
 
 def _kept_for(application: Application) -> ResourceView:

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from services.core.scheduler.model.settings import ACTIONS, ALLOCATE, KAI
-from services.core.scheduler.policies.kai import MAX_CONSOLIDATION_VICTIMS
 from services.shim_adapter.translation.workloads.pod_groups import kai_pod_group
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.interface import NO_TOPOLOGY, SubGroup, TopologyConstraint
@@ -134,11 +133,14 @@ def queue(spec: dict, own: Amounts, inner: list[dict]) -> dict:
 def settings_of(row: dict, actions: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
     """Return the scheduler settings of a row."""
     most = row.get("max_consolidation_preemptees", -1)
-    if most not in (-1, MAX_CONSOLIDATION_VICTIMS):
-        raise NotSayableError(f"consolidation moves no more than {most} jobs")
     grace = row.get("default_staleness_grace_s", 0)
     named = ",".join(dict.fromkeys((ALLOCATE, *actions)))
-    own = (("policy", KAI), ("actions", named), ("stalenessGracePeriod", f"{grace}s"))
+    own: tuple[tuple[str, str], ...] = (
+        ("policy", KAI),
+        ("actions", named),
+        ("stalenessGracePeriod", f"{grace}s"),
+        ("consolidationVictims", str(most)),
+    )
     return (*own, ("topologyLevels", ",".join(levels_of(row)))) if has_topology(row) else own
 
 

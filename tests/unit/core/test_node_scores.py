@@ -1,9 +1,12 @@
 """Node scores by name: who may use them, what the mix is, and which device a share goes to."""
 
+import numpy as np
 import pytest
 
 from services.cli.config_check import check_files
 from services.core.scheduler.model.settings import settings_from
+from services.core.scheduler.model.shapes import Shape
+from shared.messages.constraints import NO_CONSTRAINTS
 from shared.messages.interface import (
     AllocationRelease,
     TerminationType,
@@ -11,7 +14,7 @@ from shared.messages.interface import (
     UpdateRequest,
 )
 from shared.model.gpus import GPU, GPU_SHARE
-from tests.builders import Core, section
+from tests.builders import Core, config_of, section
 from tests.table import each_row
 
 CONFIG = """
@@ -126,3 +129,23 @@ def test_equal_scores_are_taken_by_node_id():
     assert ask(core, "a", vcore=1, gpu=2)[0][0] == "n0"
     assert ask(core, "b", vcore=1, gpu=2)[0][0] == "n1"
     core.check()
+
+
+def test_kais_packing_scores_one_node_as_it_scores_many():
+    core = Core(config_of("{name: a}"), settings=(("policy", "kai"),))
+    for at, (vcore, gpus) in enumerate([(8, 0), (4, 2), (6, 4), (2, 1)]):
+        core.node(f"n{at}", **{"vcore": vcore, GPU: gpus})
+    score = core.partition.nodes.order.score
+    rows = np.arange(4)
+    core.application("app", "root.a")
+    for number, resource in enumerate(
+        ({"vcore": 1}, {"vcore": 1, GPU: 1}, {"vcore": 1, GPU_SHARE: 300}, {"vcore": 1, GPU: 1})
+    ):
+        core.asks("app", [f"p{number}"], resource)
+        shape = Shape("", resource, NO_CONSTRAINTS)
+        nodes = core.partition.nodes.rows
+        assert score.of_rows(rows, shape).tolist() == [score.of_node(n, shape) for n in nodes]
+    held = {
+        key: each.node_id for key, each in core.partition.applications["app"].allocations.items()
+    }
+    assert held == {"p0": "n0", "p1": "n3", "p2": "n1", "p3": "n1"}

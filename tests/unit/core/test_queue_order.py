@@ -602,3 +602,25 @@ def allocated_when_ends(core, application, key):
     found = section(core.update(releases=(gone,)), "new_allocations")
     core.check()
     return [allocation.allocation_key for allocation in found]
+
+
+def test_a_queue_without_a_guarantee_is_compared_by_its_share_of_the_most_that_it_may_have():
+    leaves = [
+        "{name: a, resources: {guaranteed: {vcore: 10m}}}",
+        "{name: b, resources: {guaranteed: {vcore: 2m}}}",
+        "{name: c}",
+        "{name: d}",
+    ]
+    for asking, first in (("abc", "c"), ("ab", "a"), ("b", "b")):
+        fair = "properties: {application.sort.policy: fair}, queues: [{name: a"
+        core = Core(config_of(*leaves).replace("queues: [{name: a", fair))
+        core.node("n", vcore=100)
+        for name, pods in (("a", 5), ("b", 2), ("c", 1), ("d", 92)):
+            core.application(name, f"root.{name}")
+            core.asks(name, [f"{name}{at}" for at in range(pods)], {"vcore": 1})
+        for name in asking:
+            core.asks(name, [f"{name}-next"], {"vcore": 1})
+        stopped = AllocationRelease("d", "d0", TerminationType.STOPPED_BY_RM)
+        core.update(releases=(stopped,))
+        running = core.partition.applications[first].allocations
+        assert f"{first}-next" in running, asking

@@ -56,6 +56,7 @@ from shared.model.resources import (
     add_into,
     is_zero,
     multiply,
+    subtract,
     subtract_into,
     without_zeros,
 )
@@ -1005,6 +1006,7 @@ class Application:
     takes_turns: bool = False  # a gang that grows behind what has less for its minimum
     is_fixed: bool = False  # it is, and of its pods one may not be preempted
     fixed: Resource = field(default_factory=dict)  # what its queues count of it as such
+    going: Resource = field(default_factory=dict)  # of what its pods hold, what is being released
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
     waiting_among: GangList | None = None
     is_gang_over: bool = False  # given up: it goes on without
@@ -1551,6 +1553,11 @@ class Application:
                 add_into(total, claim.in_queues)
         return total
 
+    def fixed_use(self) -> Resource:
+        """Return what it takes of the quotas of its queues, if it may not be preempted."""
+        used = add(self.in_use(), self.claimed_room())
+        return subtract(used, self.going) if self.going else used
+
     def has_claimed_room(self, ask: Ask) -> bool:
         """Return whether its queues count what an ask needs: others have gone for it."""
         claim = self.reservations.get(ask.key)
@@ -1620,12 +1627,22 @@ class Application:
         allocation = self.allocations[key]
         if key not in self.released:
             self.count_real(allocation, -1)
+            if not allocation.placeholder:
+                add_into(self.going, allocation.resource_per_alloc)
         self.released[key] = why
         if allocation.placeholder:
             counts = self.counts_of(allocation)
             counts.held.pop(key, None)
             if why != TerminationType.PREEMPTED_BY_SCHEDULER:
                 counts.unclaimed[key] = None
+
+    def mark_kept(self, key: str) -> str:
+        """Forget that an allocation is being released; return what it was released for."""
+        allocation = self.allocations[key]
+        self.count_real(allocation, 1)
+        if not allocation.placeholder:
+            subtract_into(self.going, allocation.resource_per_alloc)
+        return self.released.pop(key)
 
     def counts_of(self, item: Allocation) -> TaskGroupCount:
         """Return the counts of an allocation's task group."""

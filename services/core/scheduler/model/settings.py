@@ -7,6 +7,7 @@ from fractions import Fraction
 
 from shared.model.duration import parse_go_duration
 from shared.model.names import EVENT_SETTING
+from shared.model.numbers import parse_int64
 from shared.model.queue_properties import parse_weight
 from shared.model.scheduler_settings import (
     ASKS,
@@ -54,6 +55,7 @@ RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
 IDLE_PERCENT = 2  # of the cluster in a day, for the head gang
 RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
+CONSOLIDATION_VICTIMS = 16  # as in KAI
 STALENESS_GRACE_NS = seconds(60)
 STUCK_AFTER_NS = seconds(2 * 60)
 RESTART_ROOM_NS = seconds(30)
@@ -114,6 +116,10 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "usageHalfLife": (_is_usage_time, "a duration of 1m or more, like 168h"),
     "usageWindow": (_is_usage_time, "a duration of 1m or more, like 168h"),
     "victimOrder": _one_of(*VICTIM_ORDERS),
+    "consolidationVictims": (
+        lambda text: _victims(text) is not None,
+        "a number of applications, or -1 for any",
+    ),
     "kValue": (lambda text: parse_weight(text) is not None, "a number of 0 or more, like 0.5"),
     "plugins": (lambda _: True, "names with commas"),  # what is none is said, and nothing starts
     "stuckInReleasing": (
@@ -178,7 +184,8 @@ class Settings:
     long a window is, at whose end it is forgotten; 0 is none, and where both are 0 nothing is
     counted. ``k_value``: how much it counts under ``kai`` when what is over the quotas is divided.
     ``spares_work``: of victims of a queue that are alike otherwise those go first whose eviction
-    loses the least work, not the youngest.
+    loses the least work, not the youngest. ``consolidation_victims``: how many applications a
+    search for moves may take into account; 0: none, so nothing moves; -1: without a bound.
     ``refused`` says which names and values do not hold, ``renamed`` which names are old ones, a
     sentence each.
     """
@@ -209,6 +216,7 @@ class Settings:
     usage_window_ns: int = 0
     k_value: Fraction = Fraction(1)
     spares_work: bool = False
+    consolidation_victims: int = CONSOLIDATION_VICTIMS
     refused: tuple[str, ...] = ()
     renamed: tuple[str, ...] = ()
 
@@ -257,10 +265,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     values = read.with_preset()
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
     policy = _policy(values)
-    admission = values.get("gangAdmission", "")
-    admission = admission if admission in _GANG_ADMISSIONS else QUEUE_GANG
-    if policy == KAI:  # no member starts there before the whole minimum has its room
-        admission = CLUSTER_GANG
+    admission = _admission(values, policy)
     reservations = _reservations(values, admission)
     backfill = values.get("backfill", DISABLED)
     actions = _names(values.get("actions", ""))
@@ -291,6 +296,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         usage_window_ns=_usage_time(values.get("usageWindow", "")),
         k_value=_k_value(values.get("kValue", "")),
         spares_work=values.get("victimOrder") == LEAST_LOST,
+        consolidation_victims=_consolidation_victims(values.get("consolidationVictims", "")),
         refused=_in_short(
             (
                 *read.refused,
@@ -463,6 +469,24 @@ def _usage_time(text: str) -> int:
 def _k_value(text: str) -> Fraction:
     found = parse_weight(text)
     return Fraction(1) if found is None else found
+
+
+def _admission(values: Mapping[str, str], policy: str) -> str:
+    """Return when gangs are admitted; under kai none starts before its whole minimum has room."""
+    stated = values.get("gangAdmission", "")
+    if policy == KAI:
+        return CLUSTER_GANG
+    return stated if stated in _GANG_ADMISSIONS else QUEUE_GANG
+
+
+def _victims(text: str) -> int | None:
+    found = parse_int64(text)
+    return found if found is not None and found >= -1 else None
+
+
+def _consolidation_victims(text: str) -> int:
+    found = _victims(text)
+    return CONSOLIDATION_VICTIMS if found is None else found
 
 
 def _grace(text: str, default_ns: int) -> int:

@@ -24,8 +24,6 @@ from services.core.scheduler.statement.trial import (
     within,
 )
 
-MAX_CONSOLIDATION_VICTIMS = 16  # jobs that one job may move; a larger search is given up
-
 
 def has_victims(job: Job) -> bool:
     """Return whether a job has tasks that could be evicted."""
@@ -53,7 +51,8 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
 
     Moving frees neither a limit nor room: what there is must be enough already.
     """
-    if not job.preemptible or not is_ready(job) or _waits(job):
+    most = trial.partition.settings.consolidation_victims
+    if not most or not job.preemptible or not is_ready(job) or _waits(job):
         return None
     tasks = tasks_to_allocate(job)
     demand = sums(request_of(tasks, trial.width))
@@ -67,7 +66,7 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
             _keeps_minimum(other) or _has_just_begun(other, _least_runtime(job, other))
         ),
         reason=f"moved so that {_called(job)} fits",
-        max_victims=MAX_CONSOLIDATION_VICTIMS,
+        max_victims=most,
     )
 
 

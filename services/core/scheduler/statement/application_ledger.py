@@ -8,7 +8,7 @@ from services.core.scheduler.model.rows import Application, AskGroup, group_key
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
 from shared.messages.interface import Allocation, AllocationAsk
-from shared.model.resources import ResourceView, add, add_into, multiply, subtract_into
+from shared.model.resources import ResourceView, add_into, multiply, subtract_into
 
 
 def add_ask(application: Application, ask: Ask) -> None:
@@ -101,6 +101,8 @@ def remove_allocation(application: Application, key: str) -> Allocation | None:
         return None
     if application.released.pop(key, None) is None:
         application.count_real(allocation, -1)
+    elif not allocation.placeholder:
+        subtract_into(application.going, allocation.resource_per_alloc)
     application.stuck.pop(key, None)
     application.positions.pop(key, None)
     application.placeholder_used.pop(key, None)
@@ -127,6 +129,9 @@ def count_size(application: Application, allocation: Allocation, before: Resourc
     ledger = application.allocated_placeholder if allocation.placeholder else application.allocated
     subtract_into(ledger, before)
     add_into(ledger, allocation.resource_per_alloc)
+    if allocation.allocation_key in application.released and not allocation.placeholder:
+        subtract_into(application.going, before)
+        add_into(application.going, allocation.resource_per_alloc)
     usage_changed(application)
 
 
@@ -173,14 +178,23 @@ def note_fixed(application: Application, item: Allocation | AllocationAsk) -> No
         count_fixed(application)
 
 
+def releasing_changed(application: Application) -> None:
+    """Note that a pod is being released, or is no more: gangs have another turn, quotas more."""
+    if application.tree is not None or application.takes_turns:
+        usage_changed(application)
+    else:
+        count_fixed(application)
+
+
 def count_fixed(application: Application) -> None:
     """Bring to its present use what queues count of one that may not be preempted.
 
-    Room that was freed for it counts. Who waits for the quota tries again when there is more.
+    Room that was freed for it counts, and a pod that is being released does not. Who waits for the
+    quota tries again when there is more.
     """
     if not application.is_fixed:
         return
-    before, after = application.fixed, add(application.in_use(), application.claimed_room())
+    before, after = application.fixed, application.fixed_use()
     if before == after:
         return
     application.fixed = after

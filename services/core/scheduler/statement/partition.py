@@ -620,8 +620,7 @@ class Partition:
         self.fruitless.changed()
         self.victims.gone(allocation)
         application.mark_released(key, why)
-        if application.tree is not None or application.takes_turns:
-            application_ledger.usage_changed(application)
+        application_ledger.releasing_changed(application)
         self.releasing[key] = application
         if why != TerminationType.PREEMPTED_BY_SCHEDULER:
             self.leaving[key] = application
@@ -703,10 +702,8 @@ class Partition:
             self.end_moved(claim)
         self.victims.gone(allocation)
         self.victims.budgets.spare(key)
-        why = application.released.pop(key)
-        application.count_real(allocation, 1)
-        if application.tree is not None or application.takes_turns:
-            application_ledger.usage_changed(application)
+        why = application.mark_kept(key)
+        application_ledger.releasing_changed(application)
         application.stuck.pop(key, None)
         self._is_released_no_more(key)
         self.released_ns.pop(key, None)

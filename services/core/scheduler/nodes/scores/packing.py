@@ -15,13 +15,19 @@ from numpy.typing import NDArray
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, NodeColumns, When
-from services.core.scheduler.nodes.scores.base import NodeScore
-from shared.model.gpus import GPU
+from services.core.scheduler.nodes.device_rows import open_devices
+from services.core.scheduler.nodes.scores.base import NodeScore, Scored
+from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.resources import VCORE
 
 _TYPE_MARKS, _PLACE_MARKS = 10.0, 9.0
 _WRONG_TYPE = 1 << 62  # above any amount that counts: a node with accelerators that none asks for
 _MOST = _WRONG_TYPE - 1
+
+
+def _accelerators(shape: Shape) -> str:
+    """Return which accelerators a shape asks for, whole ones or shares of them; "": none."""
+    return next((name for name in (GPU, GPU_SHARE) if shape.resource.get(name, 0) > 0), "")
 
 
 class Packing:
@@ -32,13 +38,12 @@ class Packing:
 
     def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[np.float64]:
         """Return what some rows score for a shape; less is better."""
-        wants_gpu = shape.resource.get(GPU, 0) > 0
+        wanted, known = _accelerators(shape), self._columns.numbers
         marks = np.zeros(rows.size, dtype=np.float64)
-        gpus = None if wants_gpu else self._columns.amounts(GPU, When.EMPTY, rows)
+        gpus = None if wanted else self._columns.amounts(GPU, When.EMPTY, rows)
         if gpus is not None:
             marks -= (gpus == 0) * _TYPE_MARKS
-        known = self._columns.numbers
-        name = GPU if wants_gpu else VCORE if VCORE in known else min(known, default=VCORE)
+        name = wanted or (VCORE if VCORE in known else min(known, default=VCORE))
         return marks - self._place(rows, name) * _PLACE_MARKS
 
     def _place(self, rows: Amounts, name: str) -> NDArray[np.float64]:
@@ -64,21 +69,34 @@ class Spreading(Packing):
 
 
 class AsKai(NodeScore):
-    """``kai``: nodes without accelerators for asks without, then the least that is left."""
+    """``kai``: nodes without accelerators for asks without, then the least that is left.
+
+    Of accelerators whole ones are counted, and parts of devices once anybody asks for shares.
+    """
 
     looks_at_ask = True
 
+    def __init__(self, scored: Scored) -> None:
+        super().__init__(scored)
+        self._devices = scored.devices
+
     def of_node(self, node: Node, shape: Shape) -> int:
         """Return what a node has left of accelerators, or of processors for an ask without any."""
-        if shape.resource.get(GPU, 0) > 0:
+        if _accelerators(shape):
+            if self._devices.are_shared:
+                return sum(max(left, 0) for left in open_devices(node))
             return min(node.available.get(GPU, 0), _MOST)
         is_wrong = node.capacity.get(GPU, 0) > 0
         return min(node.available.get(VCORE, 0), _MOST) + (_WRONG_TYPE if is_wrong else 0)
 
     def of_rows(self, rows: Amounts, shape: Shape) -> Amounts:
         """Return the same of some rows."""
-        wants_gpu = shape.resource.get(GPU, 0) > 0
-        left = self._columns.amounts(GPU if wants_gpu else VCORE, When.NOW, rows)
+        wanted = _accelerators(shape)
+        if wanted and self._devices.are_shared:
+            free, _ = self._devices.rows.open(rows)
+            left_of_all: Amounts = np.maximum(free, 0).sum(axis=1, dtype=np.int64)
+            return left_of_all
+        left = self._columns.amounts(GPU if wanted else VCORE, When.NOW, rows)
         marks = np.zeros(rows.size, dtype=np.int64) if left is None else np.minimum(left, _MOST)
-        gpus = None if wants_gpu else self._columns.amounts(GPU, When.EMPTY, rows)
+        gpus = None if wanted else self._columns.amounts(GPU, When.EMPTY, rows)
         return marks if gpus is None else marks + (gpus > 0) * _WRONG_TYPE
