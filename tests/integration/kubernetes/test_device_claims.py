@@ -159,7 +159,7 @@ async def test_an_incomplete_pool_gives_nothing_and_an_older_generation_is_not_t
     await node(muster, "n1", 4, slices=2)  # D1
     await claim(muster, "a", 1)
     await muster.kubectl.pod(claiming("pa", "a"))
-    await until_says(muster, "pa", "deviceclass/gpu.example.com")
+    await until_says(muster, "pa", "pool n1 of gpu.example.com is incomplete (1 of 2 slices)")
     await publish(muster, "n1", range(4, 8), slices=2, part=2)
     await until_running(muster, "pa")
     await publish(muster, "n1", range(7), generation=2)  # D2: the eighth is there no more

@@ -174,10 +174,10 @@ def test_a_pool_counts_once_all_slices_of_its_newest_generation_are_there():  # 
     found.see_slice("a", slice_on("n", "gpu", four, resourceSliceCount=2))
     wanted = claim(exactly("gpu"))
     assert often(found, "n", wanted) == 0
-    assert list(found.incomplete()) == ["pool n-gpu of gpu is incomplete (1 of 2 slices)"]
+    assert found.incomplete_for(wanted) == "pool n-gpu of gpu is incomplete (1 of 2 slices)"
     more = [device(f"gpu-{at}") for at in range(4, 8)]
     found.see_slice("b", slice_on("n", "gpu", more, resourceSliceCount=2))
-    assert often(found, "n", wanted) == 8
+    assert (often(found, "n", wanted), found.incomplete_for(wanted)) == (8, "")
     found.see_slice("c", slice_on("n", "gpu", four[:3], generation=2))
     assert often(found, "n", wanted) == 3
     found.see_slice("c", None)

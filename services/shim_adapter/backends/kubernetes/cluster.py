@@ -390,8 +390,8 @@ class KubernetesCluster:
         spec, waits = self.volumes.spec_of(view)
         if waits:
             return spec, Reason.VOLUMES, waits
-        spec, waits = self.claims.spec_of(view, spec)
-        return spec, Reason.POD_REFUSED, waits
+        spec, (reason, waits) = self.claims.spec_of(view, spec)
+        return spec, reason, waits
 
     def _on_strange_member(self, view: PodView, now_ns: int) -> list[News]:
         """Have the pods of a group wait that a pod of another scheduler names as well."""

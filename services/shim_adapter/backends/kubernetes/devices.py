@@ -56,6 +56,8 @@ class Devices:
     changed: dict[str, None] = field(default_factory=dict)
     _slices: dict[str, Slice] = field(default_factory=dict)
     _pools: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
+    _incomplete: dict[tuple[str, str], None] = field(default_factory=dict)
+    _given: dict[tuple[str, str], dict[DeviceId, None]] = field(default_factory=dict)  # by pool
     _on: dict[str, dict[DeviceId, Device]] = field(default_factory=dict)
     _node_of: dict[DeviceId, str] = field(default_factory=dict)
     _taken: dict[Key, _Taken] = field(default_factory=dict)
@@ -80,17 +82,22 @@ class Devices:
             self._read_pool(pool)
 
     def _read_pool(self, pool: tuple[str, str]) -> None:
-        for known in [known for known in self._node_of if known[:2] == pool]:
+        for known in self._given.pop(pool, ()):
             node = self._node_of.pop(known)
             del self._on[node][known]
             self.changed[node] = None
+        self._incomplete.pop(pool, None)
         if not self._pools[pool]:
             del self._pools[pool]
             return
-        for found in self._whole(pool):
+        whole = self._whole(pool)
+        if not whole:
+            self._incomplete[pool] = None
+        for found in whole:
             for name, device in found.devices:
                 identity = (*pool, name)
                 self._node_of[identity] = found.node
+                self._given.setdefault(pool, {})[identity] = None
                 self._on.setdefault(found.node, {})[identity] = device
                 self.changed[found.node] = None
 
@@ -104,13 +111,40 @@ class Devices:
         newest = max(found.generation for found in slices)
         return [found for found in slices if found.generation == newest]
 
-    def incomplete(self) -> Iterator[str]:
-        """Yield a sentence on each pool of which slices are missing."""
-        for driver, name in sorted(self._pools):
-            slices = self._newest((driver, name))
-            if len(slices) != slices[0].slices:
+    @property
+    def has_incomplete(self) -> bool:
+        """Return whether slices of a pool are missing."""
+        return bool(self._incomplete)
+
+    def incomplete_for(self, claim: Claim) -> str:
+        """Return which pool is incomplete that alone has a device that is asked for.
+
+        "": none is, or another pool has such devices.
+        """
+        for choice in claim.choices if self._incomplete else ():
+            found = [pool for pool in sorted(self._incomplete) if self._is_in(choice, pool)]
+            if found and not self._has_one(choice, self._all_on()):
+                slices = self._newest(found[0])
                 known = f"{len(slices)} of {slices[0].slices} slices"
-                yield f"pool {name} of {driver} is incomplete ({known})"
+                return f"pool {found[0][1]} of {found[0][0]} is incomplete ({known})"
+        return ""
+
+    def _all_on(self) -> Iterator[Device]:
+        return (device for on in self._on.values() for device in on.values())
+
+    def _is_in(self, choice: tuple[Request, ...], pool: tuple[str, str]) -> bool:
+        slices = self._newest(pool)
+        return self._has_one(choice, (device for found in slices for _, device in found.devices))
+
+    def _has_one(self, choice: tuple[Request, ...], devices: Iterator[Device]) -> bool:
+        """Return whether one of the devices is of an alternative."""
+        return any(self._may_be(request, device) for device in devices for request in choice)
+
+    def _may_be(self, request: Request, device: Device) -> bool:
+        try:
+            return self._is(request, device)
+        except SelectorError:
+            return False
 
     def see_class(self, name: str, found: DeviceClass | None) -> None:
         """Take in that a class was made, has changed or gone (None)."""

@@ -47,6 +47,10 @@ from services.shim_adapter.translation.workloads.pod_groups import GroupRef
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NodeTerm, Requirement
 from shared.model.ids import derived_suffix
+from shared.model.reasons import Reason
+
+Why = tuple[Reason, str]  # a pod waits
+NOTHING: Why = (Reason.DEVICES, "")
 
 
 @dataclass(slots=True)
@@ -92,10 +96,11 @@ class PodsWithClaims:
 
     # --- what is seen ---------------------------------------------------------------------------
 
-    def on_slice(self, seen: SliceSeen, _: int) -> list[News]:
-        """Take in a slice of devices."""
+    def on_slice(self, seen: SliceSeen, now_ns: int) -> list[News]:
+        """Take in a slice of devices, and check the pods again that wait for a whole pool."""
+        were_missing = self.devices.has_incomplete
         self.devices.see_slice(seen.name, seen.found if isinstance(seen.found, Slice) else None)
-        return []
+        return self._judge_again(list(self._waiting), now_ns) if were_missing else []
 
     def on_class(self, seen: DeviceClassSeen, now_ns: int) -> list[News]:
         """Take in a class of devices: what it offers as an extended resource counts from now on."""
@@ -190,24 +195,24 @@ class PodsWithClaims:
 
     # --- pods -----------------------------------------------------------------------------------
 
-    def spec_of(self, view: PodView, spec: PodSpec) -> tuple[PodSpec, str]:
+    def spec_of(self, view: PodView, spec: PodSpec) -> tuple[PodSpec, Why]:
         """Return a pod's spec with what its claims ask for, and what it waits for ("": nothing)."""
         wanted = view.device_claims
         if wanted == NO_CLAIMS or (view.node and not (wanted.claims or wanted.made)):
-            return spec, ""
+            return spec, NOTHING
         known = self._note(view)
         for _, _, resource, _, _ in wanted.extended:
             if resource.startswith(IMPLICIT) and self.devices.class_of(resource):
                 self.devices.count_implicit(resource, self.devices.class_of(resource))
         if view.node:
             self._waiting.pop(view.uid, None)
-            return self._on_its_node(known, spec), ""
+            return self._on_its_node(known, spec), NOTHING
         why = self._why_it_waits(known)
-        if why:
+        if why != NOTHING:
             self._waiting[view.uid] = None
             return spec, why
         self._waiting.pop(view.uid, None)
-        return self._asking(known, spec), ""
+        return self._asking(known, spec), NOTHING
 
     def _note(self, view: PodView) -> _Pod:
         """Know a pod with what it names now: the claims of its group are the group's."""
@@ -237,48 +242,51 @@ class PodsWithClaims:
         self._pods[view.uid] = found
         return found
 
-    def _why_it_waits(self, known: _Pod) -> str:
+    def _why_it_waits(self, known: _Pod) -> Why:
         uid = known.view.uid
         if known.missing:
-            return known.missing
+            return _waits(known.missing)
         for key in known.keys:
             claim = self._claims.get(key)
             why = self._wrong(key, claim, known)
-            if why or claim is None:
+            if why != NOTHING or claim is None:
                 return why
             leader = self._leads.get(key, uid)
             if not claim.is_allocated and leader != uid and key not in known.of_group:
                 first = self._pods[leader].view.name
-                return f"ResourceClaim {key[1]} is allocated with the first of its pods, {first}"
-        return ""
+                told = f"ResourceClaim {key[1]} is allocated with the first of its pods, {first}"
+                return _waits(told)
+        return NOTHING
 
-    def _wrong(self, key: Key, claim: Claim | None, known: _Pod) -> str:
-        """Return why a claim cannot be had by a pod as it stands ("": it can)."""
+    def _wrong(self, key: Key, claim: Claim | None, known: _Pod) -> Why:
+        """Return why a claim cannot be had by a pod as it stands."""
         name = f"ResourceClaim {key[1]}"
         if claim is None:
-            return f"{name} is not there"
+            return _waits(f"{name} is not there")
         if claim.is_going:
-            return f"{name} is being deleted"
+            return _waits(f"{name} is being deleted")
         if claim.owner and claim.owner != known.view.uid:
-            return f"{name} was made for another pod"
+            return _waits(f"{name} was made for another pod")
         if claim.is_allocated:
             is_full = len(claim.reserved) >= MAX_RESERVED and not known.has(key, claim)
-            return f"{name} is reserved for {len(claim.reserved)} pods, no more" if is_full else ""
-        return f"{name}: {claim.wrong}" if claim.wrong else self._uncounted(name, claim)
+            full = f"{name} is reserved for {len(claim.reserved)} pods, no more"
+            return _waits(full) if is_full else NOTHING
+        return _refused(f"{name}: {claim.wrong}") if claim.wrong else self._uncounted(name, claim)
 
-    def _uncounted(self, name: str, claim: Claim) -> str:
-        """Return why what a claim asks for cannot be counted ("": it is counted from now on)."""
+    def _uncounted(self, name: str, claim: Claim) -> Why:
+        """Return why what a claim asks for cannot be counted; else it is counted from now on."""
         for request in claim.requests:
             if request.device_class not in self.devices.classes:
                 wrong = self._wrong_classes.get(request.device_class)
                 if wrong:
-                    return f"{name}: DeviceClass {request.device_class}: {wrong}"
-                return f"{name}: there is no DeviceClass {request.device_class}"
+                    return _refused(f"{name}: DeviceClass {request.device_class}: {wrong}")
+                return _waits(f"{name}: there is no DeviceClass {request.device_class}")
             if request.is_plain and not self.devices.count(request):
-                return f"{name}: too many different requests are counted"
+                return _refused(f"{name}: too many different requests are counted")
         if not self.devices.count_joint(claim):
-            return f"{name}: too many different requests are counted"
-        return ""
+            return _refused(f"{name}: too many different requests are counted")
+        incomplete = self.devices.incomplete_for(claim)
+        return _waits(f"{name}: {incomplete}") if incomplete else NOTHING
 
     def _asking(self, known: _Pod, spec: PodSpec) -> PodSpec:
         """Return a pod with the devices that it asks for, or on the node where its claims are."""
@@ -523,6 +531,14 @@ class PodsWithClaims:
         if known is not None:
             known.asks = ()
         return [other for other in others if other != uid]
+
+
+def _waits(text: str) -> Why:
+    return Reason.DEVICES, text
+
+
+def _refused(text: str) -> Why:
+    return Reason.POD_REFUSED, text
 
 
 def _extended_body(key: Key, pod: PodRecord, requests: list[Request]) -> dict[str, Any]:
