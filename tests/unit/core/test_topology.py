@@ -32,6 +32,15 @@ def test_a_required_rack_holds_all_of_a_gang_or_none_of_it_starts(admission):
     core.check()
 
 
+def test_of_pods_that_are_unlike_a_rack_has_places_for_the_smallest_at_most():
+    core = cluster([[[4, 4], [3, 3]]])
+    gang(
+        core, "gang", ("a", 1, near(), {"vcore": 2}), ("b", 8, near()), above=near(required="rack")
+    )
+    assert why(core).startswith("rack: best of 2 is b0/r0 with 8 of 9 places")
+    assert counts(core) == [0] * 4
+
+
 def test_racks_of_one_name_in_two_blocks_are_two_domains():
     core = cluster([[[2]], [[2]]])
     gang(core, "gang", ("w", 3, near(required="rack")))

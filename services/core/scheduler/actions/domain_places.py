@@ -30,6 +30,7 @@ from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.gang_tree import GangTree
 from shared.model.reasons import Fact, Kind, Reason, Refusal
+from shared.model.resources import fits_room
 
 MAX_SHOWN = 3  # applications named as being in the best domain; the others are left out
 
@@ -230,6 +231,9 @@ class _InDomains:
             return Fact(Kind.WORDS, text=wish or "")
         counts = self._counts(group)
         home = self._at_home(group, wish, Region())
+        least = _least(counts) if len(counts) > 1 and not wish.slices else None
+        if least is not None:
+            counts[least] = sum(counts.values())
         for shape, count in counts.items():
             units = units_of(wish, self._room(shape, home.rows), home.gaps)
             if wish.required == EVERYWHERE:
@@ -290,6 +294,16 @@ class _InDomains:
     def _is_taken(self, row: int, names: list[str]) -> bool:
         held = self._nodes.rows[row].allocations.values()
         return any(each.application_id in names for each in held)
+
+
+def _least(shapes: Iterable[Shape]) -> Shape | None:
+    """Return the shape that has a place wherever one of the others has one; None: none has."""
+    found, *others = sorted(shapes, key=lambda shape: sum(shape.resource.values()))
+    is_least = all(
+        shape.constraints == found.constraints and fits_room(shape.resource, found.resource)
+        for shape in others
+    )
+    return found if is_least else None
 
 
 def in_one_domain(application: Application) -> GangTree | None:

@@ -40,7 +40,7 @@ from services.shim_adapter.backends.kubernetes.group_trees import (
 )
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
-from services.shim_adapter.backends.kubernetes.topologies import Topologies
+from services.shim_adapter.backends.kubernetes.topologies import HOST_NAME, Topologies
 from services.shim_adapter.mirror.calls import GangNews, News, PodGone
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import PodPhase, PodRecord
@@ -58,7 +58,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     POD_GROUP,
     QUEUE_LABEL,
     GroupRef,
-    on_one_node,
+    tied,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.commands import PodSpec
@@ -112,14 +112,14 @@ class PodGroups:
         statuses: GroupStatuses,
         *,
         topologies: Topologies | None = None,
-        needs_one_node: Callable[[str, GroupClaims], bool] = lambda _namespace, _claims: True,
+        tie_of: Callable[[str, GroupClaims], str] = lambda _namespace, _claims: HOST_NAME,
     ) -> None:
         self._world = world
         self._classes = classes
         self._hold_back = hold_back
         self._admit = admit
         self._statuses = statuses
-        self._needs_one_node = needs_one_node
+        self._label_of = tie_of
         self._topologies = Topologies() if topologies is None else topologies
         statuses.follow(self._standing)
         self._is_ready = False
@@ -129,7 +129,7 @@ class PodGroups:
         self._of_object: dict[_Object, dict[GroupRef, None]] = {}
         self._of_pod: dict[str, GroupRef] = {}
         self._claimed: dict[str, GroupRef] = {}  # applications of gangs
-        self._trees = GroupTrees()
+        self._trees = GroupTrees(self._tie_of)
         self._claims: dict[_Object, GroupClaims] = {}
         self._strangers: dict[GroupRef, dict[str, None]] = {}  # pods of other schedulers, by group
         self._group_of_stranger: dict[str, GroupRef] = {}
@@ -562,12 +562,17 @@ class PodGroups:
         gang = found.get(ref.part)
         if gang is None:
             return f"{ref} is not there"
-        if gang.claims and self._needs_one_node(ref.namespace, self._claims[_object_of(ref)]):
-            return on_one_node(gang)
+        tie = self._tie_of(_object_of(ref))
+        if tie:
+            return tied(gang, tie)
         if not gang.names_a_tree:
             return gang
         resolved = self._topologies.resolved(gang)
         return f"{ref}: {resolved}" if isinstance(resolved, str) else resolved
+
+    def _tie_of(self, name: _Object) -> str:
+        """Return the label that a PodGroup's claims tie its pods to, "" for none."""
+        return self._label_of(name[1], self._claims[name]) if name in self._claims else ""
 
     def _why_not(self, ref: GroupRef, group: _Group, now_ns: int) -> str:
         """Return why the pods of a group wait: one sentence for all, however many there are."""

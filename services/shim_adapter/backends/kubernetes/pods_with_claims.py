@@ -5,10 +5,12 @@ Rule 2: of pods that name the same claim the first leads: it asks for the device
         until the claim is allocated, and then go to its node alone. Who leads one leads all that
         it names.
 Rule 3: the claims of a PodGroup are its members' together: the first of them asks for the devices,
-        all go to one node (its gang is in one domain of `kubernetes.io/hostname`), and whichever is
-        bound first is given the devices for all.
-Rule 4: devices are chosen when a pod is bound, of those that are free on its node then. Without any
-        the bind is refused, and the core decides again, by what there is now.
+        all go to nodes that reach one device (its gang is in one domain of
+        `kubernetes.io/hostname`, or of a label by device), and whichever is bound first is given
+        the devices for all.
+Rule 4: devices are chosen when pods are bound, of those that are free on their node then, for all
+        that go there at once together. Without any the bind is refused, and the core decides
+        again, by what there is now.
 Rule 5: a claim that was allocated before a pod was asked for costs it nothing: it has it.
 Source: docs/kubernetes.md#devices. No I/O.
 """
@@ -38,7 +40,9 @@ from services.shim_adapter.backends.kubernetes.observed import (
     DeviceClaimSeen,
     DeviceClassSeen,
     SliceSeen,
+    TaintRuleSeen,
 )
+from services.shim_adapter.backends.kubernetes.topologies import HOST_NAME
 from services.shim_adapter.backends.kubernetes.volumes import within
 from services.shim_adapter.mirror.calls import News, PodGone
 from services.shim_adapter.mirror.world import World
@@ -49,6 +53,7 @@ from shared.messages.constraints import NodeTerm, Requirement
 from shared.model.ids import derived_suffix
 from shared.model.reasons import Reason
 
+MAX_TIED = 100  # different claims of groups on devices of several nodes; others share one node
 Why = tuple[Reason, str]  # a pod waits
 NOTHING: Why = (Reason.DEVICES, "")
 
@@ -93,6 +98,8 @@ class PodsWithClaims:
         self._again: dict[str, None] = {}  # pods that may lead a claim now
         self._results: dict[Key, Results] = {}  # that were chosen, until the claim shows them
         self._allocatable: dict[str, Mapping[str, int]] = {}
+        self._tied: dict[str, Claim] = {}  # by label; claims of groups on devices of several nodes
+        self.has_other_domains = False
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -100,7 +107,13 @@ class PodsWithClaims:
         """Take in a slice of devices, and check the pods again that wait for a whole pool."""
         were_missing = self.devices.has_incomplete
         self.devices.see_slice(seen.name, seen.found if isinstance(seen.found, Slice) else None)
+        self.has_other_domains = self.has_other_domains or bool(self._tied)
         return self._judge_again(list(self._waiting), now_ns) if were_missing else []
+
+    def on_taint(self, seen: TaintRuleSeen, _: int) -> list[News]:
+        """Take in a rule that gives devices a taint."""
+        self.devices.see_taint(seen.name, seen.rule)
+        return []
 
     def on_class(self, seen: DeviceClassSeen, now_ns: int) -> list[News]:
         """Take in a class of devices: what it offers as an extended resource counts from now on."""
@@ -125,19 +138,55 @@ class PodsWithClaims:
             return []
         return self._judge_again(list(self._named.get(seen.name, ())), now_ns)
 
-    def needs_one_node(self, namespace: str, group: GroupClaims) -> bool:
-        """Return whether a group's pods must share a node: not every node reaches its devices."""
+    def tie_of(self, namespace: str, group: GroupClaims) -> str:
+        """Return the label of nodes of which a group's pods need one value, for its devices.
+
+        "": every node reaches them. A label of devices that several nodes reach has their names as
+        values, and only we see it (``domains``).
+        """
+        found = ""
         for _, name in group.claims.values():
-            key = namespace, name
-            claim, results = self._claims.get(key), self._results.get(key)
-            if claim is None or claim.node:
-                return True
-            if results is not None:
-                if any(self.devices.is_local(device) for _, device, _ in results):
-                    return True
-            elif not claim.is_allocated and self.devices.choose(EVERYWHERE, [(key, claim)]) is None:
-                return True
-        return False
+            tie = self._tie_of((namespace, name))
+            if tie == HOST_NAME:
+                return tie
+            found = found or tie
+        return found
+
+    def _tie_of(self, key: Key) -> str:
+        claim, results = self._claims.get(key), self._results.get(key)
+        if claim is None or claim.node:
+            return HOST_NAME
+        if results is not None or claim.is_allocated:
+            given = (result.device for result in results or ())
+            is_local = results is not None and self.devices.selector_of(given) is None
+            return HOST_NAME if is_local else self._label_of(claim)
+        if self.devices.choose(EVERYWHERE, [(key, claim)]) is not None:
+            return ""
+        return self._label_of(claim) or HOST_NAME
+
+    def _label_of(self, claim: Claim) -> str:
+        """Return the label of the devices of several nodes that a claim may have; "": none are."""
+        label = next(iter(self.devices.types_of(claim)), "")
+        if label in self._tied or len(self._tied) >= MAX_TIED:
+            return label if label in self._tied else ""
+        if not self.devices.domains_of(claim):
+            return ""
+        self._tied[label] = claim
+        self.has_other_domains = True
+        return label
+
+    def domains(self) -> dict[str, dict[str, str]]:
+        """Return by node the labels that groups with claims are placed by."""
+        self.has_other_domains = False
+        found: dict[str, dict[str, str]] = {}
+        for label, claim in self._tied.items():
+            for node, device in self.devices.domains_of(claim).items():
+                found.setdefault(node, {})[label] = device
+        return found
+
+    def is_own_label(self, label: str) -> bool:
+        """Return whether a label of nodes is one of ``domains``."""
+        return label in self._tied
 
     def group_changed(self, now_ns: int) -> list[News]:
         """Check the pods again that wait for claims of their groups."""
@@ -171,6 +220,8 @@ class PodsWithClaims:
     def on_node(self, record: NodeRecord) -> None:
         """Add to what a node has what there is of devices; it is what the API server says now."""
         self._allocatable[record.name] = record.capacity
+        self.devices.see_node(record.name, record.labels)
+        self.has_other_domains = self.has_other_domains or bool(self._tied)
         extra = self.devices.offered(record.name, record.capacity)
         if extra:
             record.capacity = {**record.capacity, **extra}
@@ -178,6 +229,7 @@ class PodsWithClaims:
     def node_gone(self, name: str) -> None:
         """Take in that a node has gone."""
         self._allocatable.pop(name, None)
+        self.devices.see_node(name, None)
 
     def renewed(self) -> list[NodeRecord]:
         """Return the nodes that have other numbers of devices than was said."""
@@ -295,7 +347,7 @@ class PodsWithClaims:
         for key in known.keys:
             claim = self._claims[key]
             if claim.is_allocated:
-                spec = _only_on(spec, claim.node)
+                spec = _only_on(spec, claim)
             elif self._leads.setdefault(key, uid) == uid:
                 asks.append(key)
                 spec = self._preferring(self._with_devices(spec, claim), claim)
@@ -364,19 +416,61 @@ class PodsWithClaims:
 
     # --- binding --------------------------------------------------------------------------------
 
-    def to_write(self, pod: PodRecord) -> tuple[ClaimToWrite, ...] | str:
-        """Return what is written before a pod is bound, its devices taken; or why it is not."""
+    def has_claims(self, pod: PodRecord) -> bool:
+        """Return whether something is to be written for a pod before it is bound."""
+        return pod.uid in self._pods
+
+    def choose(self, pods: list[PodRecord]) -> dict[str, tuple[ClaimToWrite, ...] | str]:
+        """Return what is written before pods are bound, their devices taken; or why one is not.
+
+        Those that go to one node together are given their devices together: one takes none that
+        leaves another without, if there is another choice.
+        """
+        by_node: dict[str, list[PodRecord]] = {}
+        for pod in pods:
+            by_node.setdefault(pod.node, []).append(pod)
+        found: dict[str, tuple[ClaimToWrite, ...] | str] = {}
+        for node, there in by_node.items():
+            chosen = self._chosen(node, there) if len(there) > 1 else None
+            for pod in there:
+                found[pod.uid] = self.to_write(pod, chosen)
+        return found
+
+    def _chosen(self, node: str, pods: list[PodRecord]) -> dict[Key, Results] | None:
+        """Return the devices of all that pods on a node ask for together; None: there are none."""
+        wanted: dict[Key, Claim] = {}
+        for pod in pods:
+            known = self._pods.get(pod.uid)
+            of_pod = [] if known is None else self._all_wanted(known, pod)
+            wanted |= {} if isinstance(of_pod, str) else dict(of_pod)
+        return self.devices.choose(node, list(wanted.items())) if len(wanted) > 1 else None
+
+    def _all_wanted(self, known: _Pod, pod: PodRecord) -> list[tuple[Key, Claim]] | str:
+        """Return the claims of a pod without devices, that for its extended resources as well."""
+        wanted, extended = self._wanted(known, pod), self._extended_claim(known, pod)
+        if extended is not None and not isinstance(wanted, str):
+            choices = tuple((request,) for request in extended[1])
+            wanted.append((extended[0], Claim("", choices)))
+        return wanted
+
+    def to_write(
+        self, pod: PodRecord, together: Mapping[Key, Results] | None = None
+    ) -> tuple[ClaimToWrite, ...] | str:
+        """Return what is written before a pod is bound, its devices taken; or why it is not.
+
+        ``together`` are devices that were found for it and others.
+        """
         known = self._pods.get(pod.uid)
         if known is None:
             return ()
         extended = self._extended_claim(known, pod)
-        wanted = self._wanted(known, pod)
+        wanted = self._all_wanted(known, pod)
         if isinstance(wanted, str):
             return wanted
-        if extended is not None:
-            choices = tuple((request,) for request in extended[1])
-            wanted.append((extended[0], Claim("", choices)))
-        chosen = self.devices.choose(pod.node, wanted) if wanted else {}
+        if together is not None:
+            chosen: dict[Key, Results] | None = {key: together[key] for key, _ in wanted}
+        else:
+            chosen = self.devices.choose(pod.node, wanted) if wanted else {}
         if chosen is None:
             return f"the devices that its claims ask for are not free on node {pod.node}"
         for key, results in chosen.items():
@@ -384,8 +478,7 @@ class PodsWithClaims:
             types = self._extended_of(known)
             if extended is None or key != extended[0]:
                 types = self._types_of(self._claims[key])
-            taken = tuple(device for _, device, is_admin in results if not is_admin)
-            self.devices.reserve(key, taken, types)
+            self.devices.reserve(key, results, types)
         writes = [self._write(known, pod, key) for key in known.keys]
         known.made = () if extended is None else (extended[0],)
         if extended is not None:
@@ -419,10 +512,19 @@ class PodsWithClaims:
         ]
         config += [{"source": "FromClaim", **each} for each in claim.config]
         results = self._results.get(key, ())
-        is_local = any(self.devices.is_local(device) for _, device, _ in results)
         return ClaimToWrite(
-            *key, claim.uid, pod.node, results, tuple(config), consumer, is_local=is_local
+            *key,
+            claim.uid,
+            pod.node,
+            results,
+            tuple(config),
+            consumer,
+            selector=self._selector_of(results),
+            tolerations={each.name: each.tolerations for each in claim.requests},
         )
+
+    def _selector_of(self, results: Results) -> Mapping[str, Any] | None:
+        return self.devices.selector_of(result.device for result in results) if results else None
 
     def _class_config(self, name: str) -> tuple[Mapping[str, Any], ...]:
         found = self.devices.classes.get(name)
@@ -467,7 +569,6 @@ class PodsWithClaims:
         )
         consumer = {"resource": "pods", "name": pod.spec.name, "uid": pod.uid}
         results = self._results[key]
-        is_local = any(self.devices.is_local(device) for _, device, _ in results)
         return ClaimToWrite(
             *key,
             "",
@@ -475,7 +576,7 @@ class PodsWithClaims:
             results,
             (),
             consumer,
-            is_local=is_local,
+            selector=self._selector_of(results),
             body=body,
             containers=containers,
         )
@@ -568,9 +669,9 @@ def _extended_body(key: Key, pod: PodRecord, requests: list[Request]) -> dict[st
     }
 
 
-def _only_on(spec: PodSpec, node: str) -> PodSpec:
-    """Return a pod that goes to one node alone ("": to any)."""
-    if not node:
-        return spec
-    term = NodeTerm(fields=(Requirement("metadata.name", "In", (node,)),))
-    return replace(spec, constraints=within(spec.constraints, (term,)))
+def _only_on(spec: PodSpec, claim: Claim) -> PodSpec:
+    """Return a pod that goes only to the nodes that an allocated claim is for."""
+    terms = claim.terms
+    if claim.node:
+        terms = (NodeTerm(fields=(Requirement("metadata.name", "In", (claim.node,)),)),)
+    return replace(spec, constraints=within(spec.constraints, terms)) if terms else spec
