@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.core.scheduler.actions import domain_places
 from shared.messages.constraints import Constraints, NodeTerm, Requirement
 from shared.messages.interface import AllocationAsk, AllocationRelease, TerminationType
 from tests.builders import section
@@ -203,3 +204,16 @@ def test_under_kai_what_the_pods_prefer_comes_before_the_preferred_domain():
 def test_under_kai_slices_stay_whole():
     wish = near(required="rack", slices=[("host", 2)])
     assert packed([[[3, 3, 2]]], (6, wish)) == [2, 2, 2]
+
+
+def test_a_gang_that_the_cluster_has_no_room_for_is_refused_by_counts_alone(monkeypatch):
+    core = cluster([[[1, 1], [1]], [[2]]])
+    monkeypatch.setattr(domain_places, "find", None)
+    gang(core, "gang", ("w", 6, near(required="rack")))
+    assert why(core).startswith("rack: best of 3 is b0/r0 with 2 of 6 places")
+    gang(core, "parts", *((f"p{at}", 2, near(required="rack")) for at in range(3)))
+    assert why(core, "parts").startswith("the whole gang needs 0.006 vcore, and the nodes together")
+    monkeypatch.undo()
+    node(core, "more", {"block": "b0", "rack": "r2", HOST: "more"}, 2)
+    assert sum(counts(core, "parts")) == 6
+    core.check()

@@ -49,8 +49,24 @@ def find(
     if isinstance(found, Unplaced):
         trial.rollback(before)
         needs = application.placeholder_needs()
-        return NoPlaces(placer.why(found.refusal), needs, placer.stuck_part)
+        refusal = placer.why(found.refusal)
+        assert refusal is not None
+        return NoPlaces(refusal, needs, placer.stuck_part)
     return kept + found
+
+
+def lack(
+    trial: Tentative, application: Application, over: Refusal, *, backfill: bool = False
+) -> NoPlaces:
+    """Return what the domains lack for a gang that all nodes together have no room for.
+
+    It is counted, and nothing is placed: a sum of the nodes for each part that has a level. Where
+    each part would fit by itself it is what all nodes lack (``over``).
+    """
+    placer = _InDomains(trial, application, backfill=backfill)
+    refusal = placer.why(None)
+    part = placer.stuck_part or placer.largest()
+    return NoPlaces(refusal or over, application.placeholder_needs(), part)
 
 
 class _InDomains:
@@ -207,12 +223,31 @@ class _InDomains:
             self.stuck_part = ask.request.task_group_name
         return Fact(Kind.PLACES, count=len(placed), total=total, nodes=nodes, amount=amount)
 
-    def why(self, stuck: Fact) -> Refusal:
-        """Return why the gang has no places: what the first part lacks that no domain holds."""
+    def largest(self) -> str:
+        """Return the task group that waits of which the nodes lack the most places."""
+        by_group: dict[str, int] = {}
+        for shape, asks in self._by_shape().items():
+            name = asks[0].request.task_group_name
+            by_group[name] = len(asks) - int(self._room(shape, None).sum())
+        return max(by_group, key=by_group.__getitem__, default="")
+
+    def _by_shape(self) -> dict[Shape, list[Ask]]:
+        found: dict[Shape, list[Ask]] = {}
+        for ask in self._all(self.tree):
+            found.setdefault(ask.shape, []).append(ask)
+        return found
+
+    def why(self, stuck: Fact | None) -> Refusal | None:
+        """Return why the gang has no places: what the first part lacks that no domain holds.
+
+        Where there is no such part it is what the try was stuck at; None: there was no try.
+        """
         lacking = ((part, self._lack(part)) for part in self._constrained(self.tree))
         part, fact = next((each for each in lacking if each[1] is not None), (self.tree, None))
         if part is not self.tree:
             self.stuck_part = self._all(part)[0].request.task_group_name
+        if fact is None and stuck is None:
+            return None
         shape = next(iter(self._counts(self.tree)), None)
         if shape is None or (fact is not None and fact.kind == Kind.WORDS):
             return Refusal(Reason.GANG_PLACES, fact or stuck)
