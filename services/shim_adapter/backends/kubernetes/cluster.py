@@ -339,6 +339,7 @@ class KubernetesCluster:
         pod.deletion_ns = now_ns or 1
         if call.release == TerminationType.PREEMPTED_BY_SCHEDULER and not pod.spec.placeholder:
             self._notes.preempted(pod, call.reason)
+            self.groups.disrupted(pod.uid, call.reason)
             self._operate(Operation("evict", pod, bodies.eviction(pod)))
         else:
             grace = 0 if pod.spec.placeholder else None
@@ -660,6 +661,7 @@ class KubernetesCluster:
         pod.deletion_ns, pod.release, pod.reason = 0, "", ""
         self.budgets.note(pod)
         self._notes.spared(pod, seen.reason)
+        self.groups.spared(pod.uid)
         return [Disruptable(pod, is_refused=True)]
 
     # --- nodes, namespaces, users -------------------------------------------------------

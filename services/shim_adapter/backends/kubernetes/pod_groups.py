@@ -26,6 +26,7 @@ from services.shim_adapter.backends.kubernetes.gang_of_group import (
     shape_of,
     task_groups_text,
 )
+from services.shim_adapter.backends.kubernetes.group_disruptions import Disruptions
 from services.shim_adapter.backends.kubernetes.group_status import (
     INVALID,
     UNREADABLE,
@@ -135,6 +136,7 @@ class PodGroups:
         self._group_of_stranger: dict[str, GroupRef] = {}
         self._due: list[tuple[int, int, GroupRef]] = []  # a heap
         self._numbers = count()
+        self._disruptions = Disruptions()
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -320,6 +322,7 @@ class PodGroups:
     def gone(self, uid: str) -> None:
         """Take in that a pod is gone, is going, or has failed; again changes nothing."""
         self._stranger_gone(uid)
+        self._disruptions.gone(uid)
         ref = self._of_pod.pop(uid, None)
         if ref is None:
             return
@@ -393,7 +396,45 @@ class PodGroups:
             len(group.done),
             why,
             reason,
+            self._why_disrupted(name, group, gang),
         )
+
+    def disrupted(self, uid: str, why: str) -> None:
+        """Take in that a pod is evicted: groups of which too few are left are disrupted."""
+        ref = self._of_pod.get(uid)
+        if ref is None or ref.kind not in (CORE, COMPOSITE):
+            return
+        self._disruptions.evicted(uid)
+        group, gang = self._groups[ref], self._gang(ref)
+        names = [_object_of(ref)]
+        if ref.kind == COMPOSITE:
+            below = self._trees.pods_groups_in(names[0])
+            own = next((each for each in below if each[2] == group.members.get(uid)), names[0])
+            names = [own, *self._trees.above(own)]
+        for name in names if isinstance(gang, Gang) else ():
+            if not self._is_whole(name, group, gang):
+                self._disruptions.begin(name, why)
+                self._statuses.changed(name, self._now_ns)
+
+    def spared(self, uid: str) -> None:
+        """Take in that a pod is not evicted after all."""
+        self._disruptions.gone(uid)
+        ref = self._of_pod.get(uid)
+        if ref is not None:
+            self._changed(ref, self._groups[ref].members.get(uid, ""))
+
+    def _is_whole(self, name: _Object, group: _Group, gang: Gang | str) -> bool:
+        """Return whether as many pods of a group as start at once are on nodes, and stay there."""
+        if isinstance(gang, str):
+            return False
+        left = self._disruptions.left(group.placed)
+        part = part_named(gang, name)
+        if part is not None:
+            return part.count(self._by_part(group, left)) >= max(part.needed, 1)
+        return len(left) >= max(sum(gang.minima().values()), 1)
+
+    def _why_disrupted(self, name: _Object, group: _Group, gang: Gang | str) -> str:
+        return self._disruptions.why(name, is_whole=self._is_whole(name, group, gang))
 
     def _standing_in_tree(self, name: _Object) -> Standing | None:
         """Return how far a group is that is a part of a tree, or its root."""
@@ -420,6 +461,7 @@ class PodGroups:
             pods_of(part, running),
             pods_of(part, done),
             why,
+            disrupted=self._why_disrupted(name, group, gang),
         )
 
     @staticmethod
