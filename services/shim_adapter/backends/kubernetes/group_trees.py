@@ -107,7 +107,6 @@ class GroupTrees:
             return f"{root[0]} {root[1]}/{root[2]}: {wrong}"
         parts: list[SubGroup] = []
         workloads = {found.workload: None}
-        is_preemptible = found.is_preemptible
         for name, depth in self._walk(root):
             part = self._groups[name]
             where = f"{name[0]} {name[1]}/{name[2]}"
@@ -118,14 +117,14 @@ class GroupTrees:
             if len(parts) == MAX_PARTS:
                 return f"{root[0]} {root[1]}/{root[2]}: more than {MAX_PARTS} groups are in it"
             workloads[part.workload] = None
-            is_preemptible = is_preemptible and part.is_preemptible
             parts.append(self._part(name, part, root))
         workloads.pop("", None)
         if len(workloads) > 1:
             named = ", ".join(sorted(workloads))
             return f"{root[0]} {root[1]}/{root[2]}: its groups are of several Workloads: {named}"
-        terms = GangSettings(tuple(parts), found.minimum, found.topology)
-        return replace(found, terms=terms, is_preemptible=is_preemptible)
+        is_whole = not found.is_preemptible
+        terms = GangSettings(tuple(parts), found.minimum, found.topology, goes_whole=is_whole)
+        return replace(found, terms=terms, is_preemptible=True)
 
     def _part(self, name: Object, gang: Gang, root: Object) -> SubGroup:
         above = _parent(name, gang)
@@ -133,9 +132,16 @@ class GroupTrees:
         if name[0] == CORE:
             tie = self._tie_of(name) if gang.minimum else ""
             whole = tied(gang, tie).topology if tie else gang.topology
-            return SubGroup(name[2], parent, max(1, gang.minimum), topology=whole)
-        least = gang.minimum
-        return SubGroup(_composite(name), parent, least, is_group=True, topology=gang.topology)
+            least, is_whole = max(1, gang.minimum), not gang.is_preemptible
+            return SubGroup(name[2], parent, least, topology=whole, goes_whole=is_whole)
+        return SubGroup(
+            _composite(name),
+            parent,
+            gang.minimum,
+            is_group=True,
+            topology=gang.topology,
+            goes_whole=not gang.is_preemptible,
+        )
 
     def above(self, name: Object) -> Iterator[Object]:
         """Yield the groups that a group is in, up to its root."""
