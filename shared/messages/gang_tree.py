@@ -26,6 +26,7 @@ class GangTree:
     parts: "list[GangTree]" = field(default_factory=list)
     is_group: bool = False
     topology: TopologyConstraint = NO_TOPOLOGY
+    goes_whole: bool = False  # all of it goes, or nothing
     _least: int = -1  # what ``least`` has found; -1: it was not asked for
 
     @property
@@ -62,6 +63,16 @@ class GangTree:
         if not self.is_group:
             return self
         return self.parts[0].only if len(self.parts) == 1 and self.needed == 1 else None
+
+    def goes_by_parts(self) -> bool:
+        """Return whether nothing of it goes only as a whole."""
+        return not self.goes_whole and all(part.goes_by_parts() for part in self.parts)
+
+    def is_kept_together(self, name: str) -> bool:
+        """Return whether a task group goes only with all of a part that it is in."""
+        if self.goes_whole:
+            return name in self.minima()
+        return any(part.is_kept_together(name) for part in self.parts)
 
     def count(self, has: Counts) -> int:
         """Return how many of what it needs it has."""
@@ -194,10 +205,18 @@ def layout_of(terms: GangSettings) -> GangTree | None:
 def _tree(terms: GangSettings, parts: tuple[SubGroup, ...]) -> GangTree | None:
     if not parts:
         return None
-    root = GangTree("", terms.minimum, is_group=True, topology=terms.topology)
+    root = GangTree(
+        "", terms.minimum, is_group=True, topology=terms.topology, goes_whole=terms.goes_whole
+    )
     groups = {"": root}
     for part in parts:
-        made = GangTree(part.name, part.minimum, is_group=part.is_group, topology=part.topology)
+        made = GangTree(
+            part.name,
+            part.minimum,
+            is_group=part.is_group,
+            topology=part.topology,
+            goes_whole=part.goes_whole,
+        )
         groups.get(part.parent, root).parts.append(made)
         if part.is_group:
             groups[part.name] = made

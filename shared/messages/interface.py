@@ -125,6 +125,7 @@ class SubGroup:
 
     ``parent`` names the group that it is in ("": the gang itself). ``minimum`` is how many of its
     pods must run at once; of a group of parts, how many of those must (negative: all of them).
+    ``goes_whole``: others make all of it go, or nothing of it.
     """
 
     name: str
@@ -132,6 +133,7 @@ class SubGroup:
     minimum: int = 1
     is_group: bool = False
     topology: TopologyConstraint = NO_TOPOLOGY
+    goes_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +150,7 @@ class GangSettings:
     as topology is asked of parts of it; it holds for its pods even when the gang was given up.
     ``starts_whole``: its placeholders start with places for all, whatever ``gangAdmission`` is.
     ``keeps_minimum``: what it has above its minimum may be taken, its minimum may not.
+    ``goes_whole``: a gang with ``subgroups`` goes as a whole where others make it go.
     """
 
     subgroups: tuple[SubGroup, ...] = ()
@@ -158,6 +161,7 @@ class GangSettings:
     layout: tuple[SubGroup, ...] = ()
     starts_whole: bool = False
     keeps_minimum: bool = False
+    goes_whole: bool = False
 
 
 NO_GANG_SETTINGS = GangSettings()

@@ -33,6 +33,7 @@ class Reason(StrEnum):
     CONSTRAINTS = "CONSTRAINTS"  # no node matches its selector, affinity and tolerations
     OTHER_PODS = "OTHER_PODS"  # affinity, spread or host ports of pods leave no node open
     VOLUMES = "VOLUMES"  # its volumes: nodes have their number of them, or another pod has one
+    DEVICES = "DEVICES"  # its claims on devices: one is not there yet, or is another pod's
     TOPOLOGY = "TOPOLOGY"  # the domain where its gang is has no node for it
     NO_NODES = "NO_NODES"  # the partition has no schedulable node
     PLUGIN = "PLUGIN"  # a plugin refuses, or has failed; the sentence names it

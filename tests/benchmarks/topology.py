@@ -18,14 +18,15 @@ from tests.domains import HOST, LEVELS, cluster, counts, gang, near
 from tests.property.test_topology import domains, holds
 
 SIZES = ((1_000, 64, 4), (10_000, 640, 40))  # nodes, racks, blocks
-SLICES = (("block", 128), ("rack", 8))
+SLICES = (("block", 128), ("rack", 16))
+PLACES = 2  # of a node
 MEMBERS = 512
 ROUNDS = 5
 CASES = 10_000
 
 
 def large(nodes: int, racks: int, blocks: int, *, levels: Any = LEVELS) -> Core:
-    """Return a core with nodes of one place each, in racks of blocks."""
+    """Return a core with nodes in racks of blocks."""
     core = Core(settings=levels)
     for at in range(0, nodes, 500):
         rows = [(row, row * racks // nodes) for row in range(at, min(nodes, at + 500))]
@@ -33,7 +34,7 @@ def large(nodes: int, racks: int, blocks: int, *, levels: Any = LEVELS) -> Core:
             NodeInfo(
                 f"n{row:05d}",
                 NodeAction.CREATE,
-                {"vcore": 1},
+                {"vcore": PLACES},
                 labels={"block": f"b{rack * blocks // racks}", "rack": f"r{rack}", HOST: f"n{row}"},
             )
             for row, rack in rows
@@ -42,10 +43,10 @@ def large(nodes: int, racks: int, blocks: int, *, levels: Any = LEVELS) -> Core:
     return core
 
 
-def cost_of_finding(core: Core, wish: Any) -> float:
+def cost_of_finding(core: Core, wish: Any, what: str = "find", name: str = "gang") -> float:
     """Return the CPU milliseconds of looking for the places of a gang."""
     taken: list[float] = []
-    find = domain_places.find
+    find = getattr(domain_places, what)
 
     def timed(*args: Any, **more: Any) -> Any:
         began = time.process_time()
@@ -53,24 +54,55 @@ def cost_of_finding(core: Core, wish: Any) -> float:
         taken.append(1_000 * (time.process_time() - began))
         return found
 
-    domain_places.find = timed
+    setattr(domain_places, what, timed)
     try:
-        gang(core, "gang", ("w", MEMBERS, wish))
+        gang(core, name, ("w", MEMBERS, wish))
     finally:
-        domain_places.find = find
-    return sum(taken)
+        setattr(domain_places, what, find)
+    return sum(taken[:1])
 
 
 def rows_of_cost(sizes: Any) -> None:
-    """Print what placing and refusing cost at each size."""
-    print("| nodes | racks | blocks | place | refuse |")
-    print("|---|---|---|---|---|")
+    """Print what placing and refusing cost at each size, and how they grow.
+
+    What is refused: all slices in one block, which holds half of them.
+    """
+    print("| nodes | racks | blocks | place | refuse | refuse, full |")
+    print("|---|---|---|---|---|---|")
+    wishes = (near(slices=SLICES), near(required="block", slices=SLICES[1:]))
+    rows = []
     for size in sizes:
-        wishes = (near(slices=SLICES), near(slices=(("rack", 256),)))
-        place, refuse = (
-            median(cost_of_finding(large(*size), wish) for _ in range(ROUNDS)) for wish in wishes
-        )
-        print(f"| {' | '.join(f'{part:,}' for part in size)} | {place:.1f} | {refuse:.1f} |")
+        costs = [
+            median(cost_of_finding(seen(*size), wish) for _ in range(ROUNDS)) for wish in wishes
+        ]
+        costs.append(cost_of_refusing_at_a_full_cluster(*size))
+        rows.append(costs)
+        printed = " | ".join(f"{cost:.1f}" for cost in costs)
+        print(f"| {' | '.join(f'{part:,}' for part in size)} | {printed} |")
+    if len(rows) > 1:
+        grown = " | ".join(f"{last / first:.2f}" for first, last in zip(*rows, strict=True))
+        print(f"| times | | | {grown} |")
+
+
+def seen(nodes: int, racks: int, blocks: int) -> Core:
+    """Return a core that has seen a pod like those of the gang: it knows the nodes' order."""
+    core = large(nodes, racks, blocks)
+    gang(core, "before", ("w", 1, near(required="rack")))
+    return core
+
+
+def cost_of_refusing_at_a_full_cluster(nodes: int, racks: int, blocks: int) -> float:
+    """Return the CPU milliseconds of what a gang lacks for which all nodes have no room."""
+    core = large(nodes, racks, blocks)
+    core.application("full")
+    core.asks("full", ["taken"], {"vcore": PLACES})
+    for at in range(0, nodes, 500):
+        taken = [f"full-{row}" for row in range(at, min(nodes, at + 500) - (not at))]
+        core.asks("full", taken, {"vcore": PLACES})
+    return median(
+        cost_of_finding(core, near(required="rack", slices=(("host", 2),)), "lack", f"gang-{at}")
+        for at in range(ROUNDS)
+    )
 
 
 def cost_of_plain(levels: Any) -> float:

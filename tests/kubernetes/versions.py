@@ -46,14 +46,17 @@ _DEVICES = {
 }  # fmt: skip
 _CLUSTER_WIDE = {
     "clusterrolebindings", "clusterroles", "csinodes", "customresourcedefinitions", "deviceclasses",
-    "hypernodes", "topologies",
+    "devicetaintrules", "hypernodes", "topologies",
     "mutatingwebhookconfigurations", "namespaces", "nodes", "persistentvolumes", "priorityclasses",
     "resourceslices", "storageclasses", "validatingwebhookconfigurations",
 }  # fmt: skip
 _VERBS = ["create", "delete", "get", "list", "patch", "update", "watch"]
 POD_GENERATION = 34  # the same of generations of pods
 IN_PLACE_RESIZE = 33  # the minor version since which its feature is on by default
-_SINCE: dict[int, Served] = {34: {"resource.k8s.io/v1": _DEVICES}}
+_SINCE: dict[int, Served] = {
+    34: {"resource.k8s.io/v1": _DEVICES},
+    37: {"resource.k8s.io/v1": {**_DEVICES, "devicetaintrules": "DeviceTaintRule"}},
+}
 
 
 def minor_of(version: str) -> int:

@@ -119,6 +119,7 @@ const WORDS = {
   CONSTRAINTS: "no node matches its constraints",
   OTHER_PODS: "other pods leave no node open",
   VOLUMES: "its volumes find no node",
+  DEVICES: "waits for its devices",
   TOPOLOGY: "no room where its gang is",
   NO_NODES: "there is no node",
   PLUGIN: "a plugin refuses it",

@@ -1,7 +1,10 @@
 """Dynamic resource allocation: the cases of claims that one driver's devices on nodes come to."""
 
+import httpx
 import pytest
 
+from services.api.replica import Replica
+from services.api.routes.app import make_app
 from services.shim_adapter.backends.kubernetes import discovery, pod_groups
 from services.shim_adapter.backends.kubernetes.claim_writer import FINALIZER
 from tests.integration.kubernetes.test_backend import QUEUES
@@ -37,7 +40,7 @@ async def muster(double, server, monkeypatch):
 async def post(server, plural, body, path=""):
     kinds = {
         "deviceclasses": "DeviceClass", "resourceslices": "ResourceSlice",
-        "resourceclaims": "ResourceClaim",
+        "resourceclaims": "ResourceClaim", "devicetaintrules": "DeviceTaintRule",
     }  # fmt: skip
     body = {"apiVersion": "resource.k8s.io/v1", "kind": kinds[plural], **body}
     return await server.kubectl.client.request("POST", path or f"{DRA}/{plural}", body)
@@ -135,6 +138,17 @@ async def until_says(muster, name, words):
     await until(says, f"{name} says {words!r}")
 
 
+async def until_explained(muster, name, words):
+    app = make_app(Replica(lambda: muster.cluster.running["api"].host, lambda: muster.cluster.api))
+    transport = httpx.ASGITransport(app)
+    async with httpx.AsyncClient(transport=transport, base_url="http://muster") as http:
+
+        async def is_so():
+            return words in (await http.get(f"/v1/why/{name}")).text
+
+        await until(is_so, f"why {name} says {words!r}", 20)
+
+
 async def test_a_claim_is_allocated_reserved_and_its_devices_are_free_again_when_it_is_released(
     muster,
 ):
@@ -159,7 +173,7 @@ async def test_an_incomplete_pool_gives_nothing_and_an_older_generation_is_not_t
     await node(muster, "n1", 4, slices=2)  # D1
     await claim(muster, "a", 1)
     await muster.kubectl.pod(claiming("pa", "a"))
-    await until_says(muster, "pa", "deviceclass/gpu.example.com")
+    await until_says(muster, "pa", "pool n1 of gpu.example.com is incomplete (1 of 2 slices)")
     await publish(muster, "n1", range(4, 8), slices=2, part=2)
     await until_running(muster, "pa")
     await publish(muster, "n1", range(7), generation=2)  # D2: the eighth is there no more
@@ -204,7 +218,7 @@ async def test_what_fails_for_a_device_is_no_on_its_node_and_others_are_tried(mu
 @pytest.mark.parametrize(
     ("exactly", "words"),
     [
-        ({"capacity": {"requests": {"memory": "1Gi"}}}, "exactly.capacity: not supported"),
+        ({"capacity": {"limits": {"memory": "1Gi"}}}, "exactly.capacity.limits: not supported"),
         ({"expression": "device.attributes.all(k, true)"}, "macro 'all' is not supported"),
         ({"deviceClassName": "other"}, "there is no DeviceClass other"),
     ],
@@ -284,7 +298,7 @@ async def test_what_a_refused_bind_has_reserved_is_given_back(muster, double):
     assert [(await given(muster, name))[1] for name in ("c1", "c2")] == [2, 2]
 
 
-async def group_of(muster, name, pods, shared, cpu="100m"):
+async def group_of(muster, name, pods, shared, cpu="100m", *, waits=False):
     """Make a PodGroup with a claim of its pods in common, and the pods."""
     spec = {
         "schedulingPolicy": {"gang": {"minCount": pods}},
@@ -298,8 +312,9 @@ async def group_of(muster, name, pods, shared, cpu="100m"):
         del pod["metadata"]["labels"]["applicationId"]
         pod["spec"]["schedulingGroup"] = {"podGroupName": name}
         await muster.kubectl.pod(pod)
-    await until_running(muster, *names)
-    return {muster.kubelets.ran[each] for each in names}
+    if not waits:
+        await until_running(muster, *names)
+    return {muster.kubelets.ran[each] for each in names if not waits}
 
 
 async def test_the_claim_of_a_pod_group_is_reserved_for_it_once(muster):
@@ -427,3 +442,108 @@ async def test_a_claim_over_the_network_ties_its_pods_to_no_node_and_is_for_256_
     reserved["status"]["reservedFor"].pop()
     await muster.kubectl.patch(f"{CLAIMS}/shared/status", reserved)
     await until_running(muster, "last")
+
+
+async def publish_pool(muster, name, devices, slices=1, **where):
+    """Publish devices of a pool, or its counters."""
+    pool = {"name": name, "generation": 1, "resourceSliceCount": slices}
+    spec = {"driver": GPU, "pool": pool, **(where or {"nodeName": name}), **devices}
+    kind = next(iter(devices)).lower()
+    await post(muster, "resourceslices", {"metadata": {"name": f"{name}-{kind}"}, "spec": spec})
+
+
+async def test_a_gang_is_given_the_halves_of_a_device_that_its_first_pod_would_take_whole(muster):
+    await muster.kubectl.node("n1", cpu="4", memory="8Gi", pods="40")  # D12
+
+    def part(name, amount):
+        consumes = {"counterSet": "gpu-0", "counters": {"units": {"value": amount}}}
+        attributes = {"size": {"int": int(amount)}}
+        return {"name": name, "attributes": attributes, "consumesCounters": [consumes]}
+
+    sets = [{"name": "gpu-0", "counters": {"units": {"value": "2"}}}]
+    await publish_pool(muster, "n1", {"sharedCounters": sets}, slices=2)
+    parts = [part("whole", "2"), part("half-0", "1"), part("half-1", "1")]
+    await publish_pool(muster, "n1", {"devices": parts}, slices=2)
+    first = [
+        {"name": name, "deviceClassName": GPU, "selectors": [{"cel": {
+            "expression": f'device.attributes["{GPU}"].size == {size}'}}]}
+        for name, size in (("whole", 2), ("half", 1))
+    ]  # fmt: skip
+    devices = {"requests": [{"name": "gpu", "firstAvailable": first}]}
+    for at in range(2):
+        body = {"metadata": {"name": f"c{at}"}, "spec": {"devices": devices}}
+        await post(muster, "resourceclaims", body, CLAIMS)
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    body = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup", "spec": spec}
+    await muster.kubectl.client.request("POST", GROUPS, {**body, "metadata": {"name": "g"}})
+    for at in range(2):
+        pod = claiming(f"p{at}", f"c{at}")
+        del pod["metadata"]["labels"]["applicationId"]
+        pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+        await muster.kubectl.pod(pod)
+    await until_running(muster, "p0", "p1")
+    assert sorted([(await given(muster, f"c{at}"))[0] for at in range(2)]) == [
+        ["half-0"],
+        ["half-1"],
+    ]
+
+
+async def test_shares_of_a_device_are_rounded_up_and_who_finds_too_little_waits(muster):
+    await muster.kubectl.node("n1", cpu="4", memory="8Gi", pods="40")  # D14
+    steps = {"min": "10Gi", "max": "80Gi", "step": "10Gi"}
+    policy = {"default": "20Gi", "validRange": steps}
+    memory = {"value": "80Gi", "requestPolicy": policy}
+    gpu = {"name": "gpu", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
+    await publish_pool(muster, "n1", {"devices": [gpu]})
+    for name, size in (("a", "15Gi"), ("b", ""), ("c", "45Gi")):
+        more = {"capacity": {"requests": {"memory": size}}} if size else {}
+        await claim(muster, name, **more)
+        await muster.kubectl.pod(claiming(f"p{name}", name))
+        if name != "c":
+            await until_running(muster, f"p{name}")
+    await until_says(muster, "pc", "deviceclass/claim.")
+    shares = [
+        (await found(muster, name))["status"]["allocation"]["devices"]["results"][0]
+        for name in "ab"
+    ]  # fmt: skip
+    assert [each["consumedCapacity"]["memory"] for each in shares] == [str(20 * 2**30)] * 2
+    assert len({each["shareID"] for each in shares}) == 2
+    await end(muster, "pa", "a")
+    await until_running(muster, "pc")
+
+
+async def test_a_group_goes_to_the_nodes_of_a_device_that_reaches_enough_of_them(muster):
+    for rack, nodes in (("a", 3), ("b", 1)):  # D7
+        for at in range(nodes):
+            name = f"{rack}{at}"
+            await muster.kubectl.node(name, {"rack": rack}, cpu="1", memory="8Gi", pods="40")
+        term = {"matchExpressions": [{"key": "rack", "operator": "In", "values": [rack]}]}
+        where = {"nodeSelector": {"nodeSelectorTerms": [term]}}
+        own = {"devices": [{"name": f"slice-{'z' if rack == 'a' else 'b'}"}]}
+        await publish_pool(muster, f"rack-{rack}", own, **where)
+    await claim(muster, "shared")
+    await muster.kubectl.patch("/api/v1/nodes/a2", {"spec": {"unschedulable": True}})
+    await group_of(muster, "g", 3, "shared", cpu="800m", waits=True)
+    await until_explained(muster, "default-podgroup-g", "best of 2 is slice-z with 2 of 3 places")
+    assert (await given(muster, "shared"), muster.kubelets.ran) == (([], 0), {})
+    await muster.kubectl.patch("/api/v1/nodes/a2", {"spec": {"unschedulable": False}})
+    await until_running(muster, "g0", "g1", "g2")
+    assert {muster.kubelets.ran[f"g{at}"] for at in range(3)} == {"a0", "a1", "a2"}
+    assert await given(muster, "shared") == (["slice-z"], 1)
+    (term,) = (await found(muster, "shared"))["status"]["allocation"]["nodeSelector"][
+        "nodeSelectorTerms"
+    ]
+    assert term["matchExpressions"][0]["values"] == ["a"]
+
+
+async def test_a_device_that_a_rule_taints_is_given_to_nobody(muster, server):
+    await server.needs(37, "rules of device taints")
+    await node(muster, "n1", 1)
+    rule = {"deviceSelector": {"driver": GPU, "pool": "n1"},
+            "taint": {"key": "sick", "effect": "NoExecute"}}  # fmt: skip
+    await post(muster, "devicetaintrules", {"metadata": {"name": "r"}, "spec": rule})
+    await claim(muster, "a")
+    await muster.kubectl.pod(claiming("pa", "a"))
+    await until_says(muster, "pa", "deviceclass/gpu.example.com")
+    await muster.kubectl.client.request("DELETE", f"{DRA}/devicetaintrules/r")
+    await until_running(muster, "pa")

@@ -33,6 +33,7 @@ HELD_BACK = {  # by a cluster that is not simulated, with their golden sentences
     Reason.POD_REFUSED: "cannot be scheduled: m",
     Reason.MISSING_RIGHTS: "is held up by the API server: m",
     Reason.VOLUMES: "waits for its volumes: m",
+    Reason.DEVICES: "waits for its devices: m",
 }
 HERE = {Reason.GANG_PLACEHOLDERS_PENDING, Reason.PLUGIN, *HELD_BACK}
 

@@ -469,3 +469,32 @@ def test_what_waits_for_room_that_comes_has_nobody_else_make_way():
     gang(core, "high", "root.a", 1, 1, priority=9)
     assert evicted(core, core.now_ns + seconds(30)) == ["one-0"]  # for who has a higher priority
     core.check()
+
+
+@each_row(
+    ("whole", "goes"),
+    [
+        ((), ["b2"]),
+        (("b",), ["a2"]),
+        (("a", "b"), ["b0", "b1", "b2"]),
+        (("",), ["a0", "a1", "a2", "b0", "b1", "b2"]),
+    ],
+)
+def test_what_goes_as_a_whole_goes_all_at_once_or_not_at_all(whole, goes):
+    for settings in (KAI, ()):
+        core = Core(config_of("{name: a}"), settings=settings)
+        core.node("n", vcore=6)
+        parts = tuple(SubGroup(name, "", 1, goes_whole=name in whole) for name in "ab")
+        core.application("g", "root.a", gang=GangSettings(parts, 1, goes_whole="" in whole))
+        for name in "ab":
+            core.asks("g", [f"{name}{at}" for at in range(3)], ONE, task_group_name=name)
+        assert held(core, "g") == 6
+        core.application("h", "root.a")
+        core.asks("h", ["h0"], ONE, priority=10)
+        application = core.partition.applications["g"]
+        if settings:
+            assert sorted(evicted(core, core.now_ns + seconds(60))) == goes
+        else:  # YuniKorn's laws take pod by pod: none of what goes only as a whole
+            may_go = [name for name in "ab" if application.surplus(name)]
+            assert may_go == [name for name in "ab" if name not in whole and "" not in whole]
+        core.check()

@@ -2,6 +2,7 @@
 
 import pytest
 
+from services.core.scheduler.actions import domain_places
 from shared.messages.constraints import Constraints, NodeTerm, Requirement
 from shared.messages.interface import AllocationAsk, AllocationRelease, TerminationType
 from tests.builders import section
@@ -30,6 +31,15 @@ def test_a_required_rack_holds_all_of_a_gang_or_none_of_it_starts(admission):
     node(core, "0-1-3", {"block": "b0", "rack": "r1", HOST: "0-1-3"}, 1)
     assert counts(core) == [0, 0, 3, 3, 0, 1]
     core.check()
+
+
+def test_of_pods_that_are_unlike_a_rack_has_places_for_the_smallest_at_most():
+    core = cluster([[[4, 4], [3, 3]]])
+    gang(
+        core, "gang", ("a", 1, near(), {"vcore": 2}), ("b", 8, near()), above=near(required="rack")
+    )
+    assert why(core).startswith("rack: best of 2 is b0/r0 with 8 of 9 places")
+    assert counts(core) == [0] * 4
 
 
 def test_racks_of_one_name_in_two_blocks_are_two_domains():
@@ -194,3 +204,16 @@ def test_under_kai_what_the_pods_prefer_comes_before_the_preferred_domain():
 def test_under_kai_slices_stay_whole():
     wish = near(required="rack", slices=[("host", 2)])
     assert packed([[[3, 3, 2]]], (6, wish)) == [2, 2, 2]
+
+
+def test_a_gang_that_the_cluster_has_no_room_for_is_refused_by_counts_alone(monkeypatch):
+    core = cluster([[[1, 1], [1]], [[2]]])
+    monkeypatch.setattr(domain_places, "find", None)
+    gang(core, "gang", ("w", 6, near(required="rack")))
+    assert why(core).startswith("rack: best of 3 is b0/r0 with 2 of 6 places")
+    gang(core, "parts", *((f"p{at}", 2, near(required="rack")) for at in range(3)))
+    assert why(core, "parts").startswith("the whole gang needs 0.006 vcore, and the nodes together")
+    monkeypatch.undo()
+    node(core, "more", {"block": "b0", "rack": "r2", HOST: "more"}, 2)
+    assert sum(counts(core, "parts")) == 6
+    core.check()

@@ -278,6 +278,7 @@ def test_the_lead_of_every_reason():
         Reason.NODE_TOO_SMALL: "cannot start",
         Reason.CONSTRAINTS: "cannot start",
         Reason.VOLUMES: "waits for its volumes",
+        Reason.DEVICES: "waits for its devices",
         Reason.TOPOLOGY: "waits for room where its gang is",
         Reason.PLUGIN: "is held back by a plugin",
         Reason.APPLICATION_ENDING: "waits for the end of what was before it",

@@ -7,9 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.shim_adapter.backends.kubernetes.claim_objects import (
+    ClaimToWrite,
+    Result,
     claim_of,
     class_of,
     slice_of,
+    taint_rule_of,
 )
 from services.shim_adapter.backends.kubernetes.devices import Devices
 
@@ -60,9 +63,12 @@ def take(found, node, wanted, key=KEY):
     chosen = found.choose(node, [(key, wanted)])
     if chosen is None:
         return None
-    taken = tuple(device for _, device, is_admin in chosen[key] if not is_admin)
-    found.reserve(key, taken, frozenset(found.types_of(wanted)))
-    return [(request, device[2]) for request, device, _ in chosen[key]]
+    found.reserve(key, chosen[key], frozenset(found.types_of(wanted)))
+    return [(each.request, each.device[2]) for each in chosen[key]]
+
+
+def reserve(found, *devices, key=("ns", "other")):
+    found.reserve(key, tuple(Result("gpu", each) for each in devices), frozenset())
 
 
 def often(found, node, wanted):
@@ -81,7 +87,7 @@ def test_devices_of_two_requests_are_on_one_root():  # D4
         each["attributes"]["pci.io/root"] = each["attributes"].pop("root")
     nics = [device("nic-0", **{"pci.io/root": 1}), device("nic-1", **{"pci.io/root": 2})]
     found = cluster(n1={"gpu": gpus, "nic": nics})
-    found.reserve(("ns", "other"), (("gpu", "n1-gpu", "gpu-2"),), frozenset())
+    reserve(found, ("gpu", "n1-gpu", "gpu-2"))
     match = [{"matchAttribute": "pci.io/root"}]
     wanted = claim(exactly("gpu"), exactly("nic", "nic"), constraints=match)
     assert often(found, "n1", wanted) == 1
@@ -92,7 +98,7 @@ def test_devices_of_two_requests_are_on_one_root():  # D4
 
 def test_all_devices_are_had_when_none_is_taken_and_by_administrators_always():  # D5
     found = cluster(n1={"gpu": [device(f"gpu-{at}") for at in range(8)]})
-    found.reserve(("ns", "other"), (("gpu", "n1-gpu", "gpu-5"),), frozenset())
+    reserve(found, ("gpu", "n1-gpu", "gpu-5"))
     every = claim(exactly("gpu", allocationMode="All"))
     assert (often(found, "n1", every), take(found, "n1", every)) == (0, None)
     admin = claim(exactly("gpu", allocationMode="All", adminAccess=True))
@@ -157,7 +163,8 @@ def test_distinct_devices_differ_in_an_attribute_that_each_has():
 @pytest.mark.parametrize(
     ("request_", "said"),
     [
-        (exactly("g", capacity={"requests": {}, "x": 1}), "exactly.capacity: not supported"),
+        (exactly("g", capacity={"requests": {}, "x": 1}), "exactly.capacity.x: not supported"),
+        (exactly("g", capacity={"requests": {"m": "x"}}), "requests.m: a quantity, found 'x'"),
         (exactly("g", allocationMode="Some"), "allocationMode: Some is not supported"),
         (exactly("g", count=33), "exactly.count: 1 to 32, found 33"),
         (exactly("g", selectors=[{"cel": {"expression": "device.x.map(y, y)"}}]), "macro 'map'"),
@@ -174,14 +181,146 @@ def test_a_pool_counts_once_all_slices_of_its_newest_generation_are_there():  # 
     found.see_slice("a", slice_on("n", "gpu", four, resourceSliceCount=2))
     wanted = claim(exactly("gpu"))
     assert often(found, "n", wanted) == 0
-    assert list(found.incomplete()) == ["pool n-gpu of gpu is incomplete (1 of 2 slices)"]
+    assert found.incomplete_for(wanted) == "pool n-gpu of gpu is incomplete (1 of 2 slices)"
     more = [device(f"gpu-{at}") for at in range(4, 8)]
     found.see_slice("b", slice_on("n", "gpu", more, resourceSliceCount=2))
-    assert often(found, "n", wanted) == 8
+    assert (often(found, "n", wanted), found.incomplete_for(wanted)) == (8, "")
     found.see_slice("c", slice_on("n", "gpu", four[:3], generation=2))
     assert often(found, "n", wanted) == 3
     found.see_slice("c", None)
     assert often(found, "n", wanted) == 8
+
+
+def halves():
+    """Return a cluster of one device that may be given whole or as two halves."""
+    found = Devices()
+    for name in ("whole", "half"):
+        selector = {"cel": {"expression": f'device.attributes["gpu"].part == "{name}"'}}
+        found.see_class(name, class_of({"spec": {"selectors": [selector]}}))
+    found.see_class("gpu", class_of({"spec": {}}))
+
+    def part(name, of, amount):
+        counters = {"memory": {"value": amount}}
+        consumes = [{"counterSet": "gpu-0", "counters": counters}]
+        return device(name, part=of) | {"consumesCounters": consumes}
+
+    parts = [part("all", "whole", "1"), part("h0", "half", "500m"), part("h1", "half", "500m")]
+    found.see_slice("parts", slice_on("n1", "gpu", parts, resourceSliceCount=2))
+    sets = [{"name": "gpu-0", "counters": {"memory": {"value": "1"}}}]
+    pool = {"name": "n1-gpu", "generation": 1, "resourceSliceCount": 2}
+    spec = {"driver": "gpu", "nodeName": "n1", "pool": pool, "sharedCounters": sets}
+    found.see_slice("counters", slice_of({"spec": spec}))
+    return found
+
+
+def test_a_device_and_its_halves_are_given_as_far_as_their_counters_go():  # D12
+    found = halves()
+    either = claim({"name": "gpu", "firstAvailable": [
+        {"name": "whole", "deviceClassName": "whole"}, {"name": "half", "deviceClassName": "half"},
+    ]})  # fmt: skip
+    assert often(found, "n1", either) == 2
+    assert often(found, "n1", claim(exactly("gpu"))) == 2  # the smaller ones first
+    both = found.choose("n1", [(("ns", "a"), either), (("ns", "b"), either)])
+    assert sorted(each.device[2] for results in both.values() for each in results) == ["h0", "h1"]
+    assert take(found, "n1", either) == [("gpu/whole", "all")]
+    assert often(found, "n1", either) == 1  # which is the one that it has
+    assert often(found, "n1", claim(exactly("gpu", "half"))) == 0
+    found.give_back(KEY)
+    assert take(found, "n1", claim(exactly("gpu", "half"))) == [("gpu", "h0")]
+    assert often(found, "n1", claim(exactly("gpu", "whole"))) == 0
+    assert take(found, "n1", either, ("ns", "b")) == [("gpu/half", "h1")]
+
+
+def shared(**policy):
+    """Return a cluster of one device of 80Gi that is shared."""
+    memory = {"value": "80Gi", **({"requestPolicy": policy} if policy else {})}
+    body = {"name": "gpu-0", "allowMultipleAllocations": True, "capacity": {"memory": memory}}
+    return cluster(n1={"gpu": [body]})
+
+
+def asking(size=""):
+    return claim(exactly("gpu", **({"capacity": {"requests": {"memory": size}}} if size else {})))
+
+
+def test_a_share_is_rounded_up_and_all_of_them_are_no_more_than_there_is():  # D14
+    steps = {"min": "10Gi", "max": "80Gi", "step": "10Gi"}
+    found = shared(default="20Gi", validRange=steps)
+    assert often(found, "n1", asking("15Gi")) == 4
+    for at, size in enumerate(("15Gi", "")):
+        assert take(found, "n1", asking(size), ("ns", str(at))) is not None
+    assert often(found, "n1", asking("45Gi")) == 0
+    assert take(found, "n1", asking("45Gi")) is None
+    assert take(found, "n1", asking("40Gi"), ("ns", "fits")) is not None
+    assert take(found, "n1", asking("1Gi")) is None
+
+
+def test_what_a_share_takes_is_written_and_read_again():
+    found = shared(validValues=["10Gi", "40Gi"])
+    (results,) = found.choose("n1", [(KEY, asking("15Gi"))]).values()
+    assert results[0].consumed == ((("gpu", "memory"), 40 * 2**30 * 1000),)
+    written = ClaimToWrite(*KEY, "uid", "n1", results, (), {"uid": "p"}).allocation()
+    (device_,) = written["devices"]["results"]
+    assert device_["consumedCapacity"] == {"memory": str(40 * 2**30)}
+    assert len(device_["shareID"]) == 36
+    read = claim_of({"metadata": {"uid": "1"}, "spec": {}, "status": {"allocation": written}})
+    found.see_claim(KEY, read)
+    assert often(found, "n1", asking("40Gi")) == 1
+    assert take(found, "n1", asking("41Gi")) is None
+    assert take(shared(), "n1", asking()) is not None  # all of it
+    whole = shared()
+    assert (often(whole, "n1", asking()), often(whole, "n1", asking("20Gi"))) == (1, 4)
+
+
+def test_a_device_that_is_not_shared_has_as_much_as_is_asked_for():
+    body = {"name": "gpu-0", "capacity": {"memory": {"value": "24Gi"}}}
+    found = cluster(n1={"gpu": [body]})
+    assert (often(found, "n1", asking("24Gi")), often(found, "n1", asking("25Gi"))) == (1, 0)
+
+
+def test_a_rule_gives_devices_a_taint_as_long_as_it_is_there():
+    found = cluster(n1={"gpu": [device(f"gpu-{at}") for at in range(4)]})
+    rule = {"deviceSelector": {"driver": "gpu", "pool": "n1-gpu", "device": "gpu-2"},
+            "taint": {"key": "sick", "effect": "NoExecute"}}  # fmt: skip
+    found.see_taint("r", taint_rule_of({"spec": rule}))
+    assert often(found, "n1", claim(exactly("gpu"))) == 3
+    tolerant = claim(exactly("gpu", count=4, tolerations=[{"key": "sick", "operator": "Exists"}]))
+    assert often(found, "n1", tolerant) == 1
+    found.see_taint("r", None)
+    assert often(found, "n1", claim(exactly("gpu"))) == 4
+    assert taint_rule_of({"spec": {"taint": {"key": "sick", "effect": "None"}}}) is None
+
+
+def on_racks(**racks):
+    """Return a cluster with a device for each rack, and its nodes."""
+    found = Devices()
+    found.see_class("slice", class_of({"spec": {}}))
+    for name, nodes in racks.items():
+        expression = {"key": "rack", "operator": "In", "values": [name]}
+        selector = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
+        pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
+        spec = {"driver": "tpu", "pool": pool, "nodeSelector": selector}
+        found.see_slice(name, slice_of({"spec": {**spec, "devices": [{"name": f"slice-{name}"}]}}))
+        for node in nodes:
+            found.see_node(node, {"rack": name})
+    return found
+
+
+def test_a_device_of_several_nodes_is_on_each_of_them_and_given_once():  # D7
+    found = on_racks(a=["a1", "a2"], b=["b1"])
+    wanted = claim(exactly("slice", "slice"))
+    assert found.domains_of(wanted) == {"a1": "slice-a", "a2": "slice-a", "b1": "slice-b"}
+    assert [often(found, node, wanted) for node in ("a1", "a2", "b1", "c")] == [1, 1, 1, 0]
+    found.changed.clear()
+    (results,) = found.choose("a2", [(KEY, wanted)]).values()
+    found.reserve(KEY, results, frozenset())
+    assert sorted(found.changed) == ["a1", "a2"]
+    assert [often(found, node, wanted) for node in ("a1", "a2", "b1")] == [0, 0, 1]
+    (term,) = found.selector_of([each.device for each in results])["nodeSelectorTerms"]
+    assert term["matchExpressions"][0]["values"] == ["a"]
+    found.see_node("b1", {"rack": "a"})
+    assert found.domains_of(wanted)["b1"] == "slice-a"
+    found.see_node("a1", None)
+    assert "a1" not in found.domains_of(wanted)
 
 
 def _is_possible(devices, requests, match):

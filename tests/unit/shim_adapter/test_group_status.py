@@ -174,3 +174,25 @@ def test_a_clock_that_was_set_back_keeps_nobody_waiting():
     told.stands = Standing(2, 1, 0, 0, 0, "")
     told.statuses.changed(told.name, 9_000 * SECOND)
     assert len(told.later()) == 1
+
+
+def test_a_group_of_kubernetes_that_is_evicted_says_so_until_it_is_scheduled_again():
+    told = Told(CORE)
+    told.change(2, 2, 2, 0, 0)
+
+    def conditions(*stands, disrupted=""):
+        told.stands = Standing(*stands, "", disrupted=disrupted)
+        told.statuses.changed(told.name, told.now)
+        return [
+            {each["type"]: (each["status"], each["reason"]) for each in status["conditions"]}
+            for status in told.later()
+        ]
+
+    scheduled = {"PodGroupScheduled": ("True", "Scheduled")}
+    is_so = {"DisruptionTarget": ("True", "PreemptionByScheduler")}
+    assert conditions(2, 2, 1, 0, 0, disrupted="for x") == [scheduled | is_so]
+    assert conditions(2, 1, 0, 0, 0, disrupted="for x") == []
+    assert conditions(2, 2, 1, 0, 0) == []  # after a restart, which does not know for what
+    over = {"DisruptionTarget": ("False", "PreemptionByScheduler")}
+    assert conditions(2, 2, 2, 0, 0) == [scheduled | over]
+    assert conditions(2, 2, 2, 0, 0) == []

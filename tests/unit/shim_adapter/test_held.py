@@ -186,13 +186,13 @@ def test_gates_are_named_until_they_are_removed():
     assert waits(whole.why("a")) == [("NO_NODES", 1, ["uid-p"])]
 
 
-def test_a_pod_that_is_refused_says_so_under_the_application_that_it_names():
+def test_a_pod_that_waits_for_its_claim_says_so_under_the_application_that_it_names():
     whole = Whole()
     whole.pods("p", resourceClaims=[{"name": "gpu", "resourceClaimTemplateName": "t"}])
     assert whole.why("a")["sentence"].startswith(
-        "application a cannot be scheduled: claim gpu: no ResourceClaim is made of t yet"
+        "application a waits for its devices: claim gpu: no ResourceClaim is made of t yet"
     )
-    assert whole.why("a")["reason"] == Reason.POD_REFUSED
+    assert whole.why("a")["reason"] == Reason.DEVICES
     whole.later()
     whole.see(PodDeleted("uid-p"))
     assert whole.why("a") is None

@@ -7,6 +7,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from services.shim_adapter.backends.kubernetes import gang_of_group, pod_groups
+from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
 from services.shim_adapter.backends.kubernetes.gang_of_group import (
     LABELS,
     application_of,
@@ -16,13 +17,21 @@ from services.shim_adapter.backends.kubernetes.gang_of_group import (
 )
 from services.shim_adapter.backends.kubernetes.objects import pod_view
 from services.shim_adapter.backends.kubernetes.observed import (
+    EvictionRefused,
     NotCreated,
     PodDeleted,
     PodGroupSeen,
     PodSeen,
 )
 from services.shim_adapter.backends.kubernetes.sources import gangs_of
-from services.shim_adapter.mirror.calls import BindPod, FailPod, PodAdded, PodGone, PodsHeldBack
+from services.shim_adapter.mirror.calls import (
+    BindPod,
+    DeletePod,
+    FailPod,
+    PodAdded,
+    PodGone,
+    PodsHeldBack,
+)
 from services.shim_adapter.translation.placeholders import placeholder_name
 from services.shim_adapter.translation.task_groups import (
     TaskGroupsError,
@@ -39,6 +48,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     group_of,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
+from shared.messages.interface import TerminationType
 from tests.kubernetes.store import _NAME
 from tests.table import each_row
 from tests.unit.shim_adapter.test_kubernetes_cluster import Session
@@ -577,3 +587,53 @@ def test_whatever_happens_nobody_starts_below_the_minimum_and_nothing_is_left(st
     kept = (groups._groups, groups._of_pod, groups._of_object, groups._claimed)
     assert kept == ({}, {}, {}, {})
     assert session.world.pods == {}
+
+
+class OfCore(Session):
+    """A cluster with a PodGroup ``g`` of core Kubernetes, and pods of it on nodes."""
+
+    def __init__(self, minimum, pods):
+        super().__init__()
+        path = "/apis/scheduling.k8s.io/v1alpha3/podgroups"
+        self.cluster = KubernetesCluster(
+            self.world,
+            operate=self.done.append,
+            now_text=lambda: "t",
+            path_of=lambda kind: path if kind == CORE else "",
+        )
+        self.now = 10**9
+        self.cluster.begin(1, self.now)
+        seen = PodGroupSeen((CORE, "ns", "g"), {"": Gang("g", minimum)}, "uid-g", {})
+        self.cluster.report(seen)
+        for name in pods:
+            self.see_pod(name)
+
+    def see_pod(self, name, **more):
+        body = raw(name, node="n1", **more)
+        body["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+        self.cluster.report(PodSeen(pod_view(body, READING, self.cluster.knows)))
+
+    def conditions(self):
+        """Return what is written next of the group, by type of its conditions."""
+        before = len(self.done)
+        for _ in range(2):
+            self.now += 2 * 10**9
+            self.cluster.advance(self.now)
+        written = [op.body["status"] for op in self.done[before:] if op.path]
+        return [{each["type"]: each["status"] for each in one["conditions"]} for one in written]
+
+    def evict(self, name):
+        release = TerminationType.PREEMPTED_BY_SCHEDULER
+        self.cluster.carry_out(DeletePod(f"uid-{name}", release, "for x"), self.now)
+
+
+def test_a_group_that_loses_its_minimum_by_evictions_is_a_target_of_disruption():
+    session = OfCore(2, ["a", "b", "c"])
+    assert session.conditions() == [{"PodGroupInitiallyScheduled": "True"}]
+    session.evict("a")
+    assert session.conditions() == []  # two run on
+    session.evict("b")
+    is_target = {"PodGroupInitiallyScheduled": "True", "DisruptionTarget": "True"}
+    assert session.conditions() == [is_target]
+    session.cluster.report(EvictionRefused("uid-a", "a budget"))
+    assert session.conditions() == [is_target | {"DisruptionTarget": "False"}]

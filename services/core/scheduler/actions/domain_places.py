@@ -30,6 +30,7 @@ from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.gang_tree import GangTree
 from shared.model.reasons import Fact, Kind, Reason, Refusal
+from shared.model.resources import fits_room
 
 MAX_SHOWN = 3  # applications named as being in the best domain; the others are left out
 
@@ -48,8 +49,24 @@ def find(
     if isinstance(found, Unplaced):
         trial.rollback(before)
         needs = application.placeholder_needs()
-        return NoPlaces(placer.why(found.refusal), needs, placer.stuck_part)
+        refusal = placer.why(found.refusal)
+        assert refusal is not None
+        return NoPlaces(refusal, needs, placer.stuck_part)
     return kept + found
+
+
+def lack(
+    trial: Tentative, application: Application, over: Refusal, *, backfill: bool = False
+) -> NoPlaces:
+    """Return what the domains lack for a gang that all nodes together have no room for.
+
+    It is counted, and nothing is placed: a sum of the nodes for each part that has a level. Where
+    each part would fit by itself it is what all nodes lack (``over``).
+    """
+    placer = _InDomains(trial, application, backfill=backfill)
+    refusal = placer.why(None)
+    part = placer.stuck_part or placer.largest()
+    return NoPlaces(refusal or over, application.placeholder_needs(), part)
 
 
 class _InDomains:
@@ -206,12 +223,31 @@ class _InDomains:
             self.stuck_part = ask.request.task_group_name
         return Fact(Kind.PLACES, count=len(placed), total=total, nodes=nodes, amount=amount)
 
-    def why(self, stuck: Fact) -> Refusal:
-        """Return why the gang has no places: what the first part lacks that no domain holds."""
+    def largest(self) -> str:
+        """Return the task group that waits of which the nodes lack the most places."""
+        by_group: dict[str, int] = {}
+        for shape, asks in self._by_shape().items():
+            name = asks[0].request.task_group_name
+            by_group[name] = len(asks) - int(self._room(shape, None).sum())
+        return max(by_group, key=by_group.__getitem__, default="")
+
+    def _by_shape(self) -> dict[Shape, list[Ask]]:
+        found: dict[Shape, list[Ask]] = {}
+        for ask in self._all(self.tree):
+            found.setdefault(ask.shape, []).append(ask)
+        return found
+
+    def why(self, stuck: Fact | None) -> Refusal | None:
+        """Return why the gang has no places: what the first part lacks that no domain holds.
+
+        Where there is no such part it is what the try was stuck at; None: there was no try.
+        """
         lacking = ((part, self._lack(part)) for part in self._constrained(self.tree))
         part, fact = next((each for each in lacking if each[1] is not None), (self.tree, None))
         if part is not self.tree:
             self.stuck_part = self._all(part)[0].request.task_group_name
+        if fact is None and stuck is None:
+            return None
         shape = next(iter(self._counts(self.tree)), None)
         if shape is None or (fact is not None and fact.kind == Kind.WORDS):
             return Refusal(Reason.GANG_PLACES, fact or stuck)
@@ -230,6 +266,9 @@ class _InDomains:
             return Fact(Kind.WORDS, text=wish or "")
         counts = self._counts(group)
         home = self._at_home(group, wish, Region())
+        least = _least(counts) if len(counts) > 1 and not wish.slices else None
+        if least is not None:
+            counts[least] = sum(counts.values())
         for shape, count in counts.items():
             units = units_of(wish, self._room(shape, home.rows), home.gaps)
             if wish.required == EVERYWHERE:
@@ -290,6 +329,16 @@ class _InDomains:
     def _is_taken(self, row: int, names: list[str]) -> bool:
         held = self._nodes.rows[row].allocations.values()
         return any(each.application_id in names for each in held)
+
+
+def _least(shapes: Iterable[Shape]) -> Shape | None:
+    """Return the shape that has a place wherever one of the others has one; None: none has."""
+    found, *others = sorted(shapes, key=lambda shape: sum(shape.resource.values()))
+    is_least = all(
+        shape.constraints == found.constraints and fits_room(shape.resource, found.resource)
+        for shape in others
+    )
+    return found if is_least else None
 
 
 def in_one_domain(application: Application) -> GangTree | None:

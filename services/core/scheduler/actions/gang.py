@@ -317,8 +317,8 @@ def _lack_of_domains(
     if not application.has_topology or over.reason is not Reason.GANG_PLACES:
         return None
     with Tentative(partition.nodes) as trial:
-        found = _find(trial, partition, application)
-        return found if isinstance(found, NoPlaces) else None
+        backfill = partition.settings.backfill
+        return domain_places.lack(trial, application, over, backfill=backfill)
 
 
 def _bound(partition: Partition, application: Application) -> NoPlaces | None:

@@ -354,7 +354,8 @@ class PartitionAdapter(Adapter):
     def is_flat(self, application: Application) -> bool:
         """Return whether an application is no gang of several task groups."""
         if application.tree is not None:
-            return bool(application.succeeded) or application.tree.only is not None
+            is_plain = application.tree.only is not None and application.tree.goes_by_parts()
+            return bool(application.succeeded) or is_plain
         if application.layout is not None:
             return False
         return len(application.task_groups) <= 1 or len(_minimum_of(application)) <= 1
@@ -471,6 +472,7 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
             members=[made(each) for each in part.parts],
             tasks=tasks,
             topology=part.constraint,
+            goes_whole=part.goes_whole,
         )
 
     root = made(tree)

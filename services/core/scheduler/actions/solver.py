@@ -537,9 +537,10 @@ def _place_again(
 def _next_tasks(job: Job, wanted: list[Task], units: list[Unit]) -> Callable[[Job], list[Task]]:
     """Return what says which tasks a job gets next: of a victim those come back that were taken.
 
-    Of those the first are whose GPU devices are for nobody else: they need not move.
+    Of those the first are whose GPU devices are for nobody else: they need not move. What goes only
+    as a whole comes back as a whole.
     """
-    victims = {victim for victim, _ in units}
+    victims = {victim: victim.group.has_wholes for victim, _ in units}
     evicted = {task for _, tasks in units for task in tasks}
     nodes = job.trial.nodes
 
@@ -556,7 +557,8 @@ def _next_tasks(job: Job, wanted: list[Task], units: list[Unit]) -> Callable[[Jo
         if candidate not in victims:
             return tasks_to_allocate(candidate)
         staying = tasks_to_allocate(candidate, may_stay) if nodes.devices.are_shared else []
-        return staying or tasks_to_allocate(candidate, may_return)
+        found = staying or tasks_to_allocate(candidate, may_return)
+        return candidate.group.together(found, may_return) if victims[candidate] else found
 
     return tasks_of
 

@@ -1217,10 +1217,15 @@ class Application:
         return self.enforces_minimum and not self.is_kai
 
     def surplus(self, task_group: str) -> int:
-        """Return how many pods of a task group run above its minimum."""
+        """Return how many pods of a task group may go: those above its minimum.
+
+        None of one that goes only together with others.
+        """
         counts = self.task_groups.get(task_group)
         if counts is None or self.is_gang_over or self.succeeded:
             return len(self.allocations)
+        if self.tree is not None and self.tree.is_kept_together(task_group):
+            return 0
         return max(0, counts.real - counts.members)
 
     def pass_over_none(self) -> None:

@@ -5,7 +5,8 @@ Rule 1: a set is satisfied by its minimum of tasks, a group by ``min_groups`` sa
 Rule 2: what a gang gets next is exactly what it lacks; once it is satisfied, one more: a member
         that is not satisfied yet, else a task of the one that has the least for its minimum.
 Rule 3: what it gives is one task above a set's minimum, or one member more than a group needs,
-        the last first; without any of those it gives everything.
+        the last first; without any of those it gives everything. One that goes as a whole gives
+        nothing but that.
 Source: docs/rules/kai.md.
 """
 
@@ -39,6 +40,7 @@ class Group(Generic[Task]):
     members: list["Group[Task]"] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     topology: TopologyConstraint | None = None
+    goes_whole: bool = False  # it gives nothing but all
 
     @property
     def needed(self) -> int:
@@ -100,6 +102,8 @@ class Group(Generic[Task]):
 
     def has_surplus(self, has: Holds[Task]) -> bool:
         """Return whether it can give something without being unsatisfied."""
+        if self.goes_whole:
+            return False
         if not self.members:
             return self.count(has) > self.min_tasks
         satisfied = [member for member in self.members if member.is_satisfied(has)]
@@ -114,6 +118,20 @@ class Group(Generic[Task]):
             if found is not None:
                 return found
         return None
+
+    @property
+    def has_wholes(self) -> bool:
+        """Return whether it, or a part of it, gives nothing but all."""
+        return self.goes_whole or any(member.has_wholes for member in self.members)
+
+    def together(self, tasks: list[Task], holds: Holds[Task]) -> list[Task]:
+        """Return tasks with all those that go only with one of them, for which something holds."""
+        own = dict.fromkeys(tasks)
+        if self.goes_whole:
+            every = self.all_tasks(holds)
+            return every if any(task in own for task in every) else []
+        found = [task for task in self.tasks if task in own]
+        return found + [task for each in self.members for task in each.together(tasks, holds)]
 
     def all_tasks(self, holds: Holds[Task]) -> list[Task]:
         """Return its tasks for which something holds."""
@@ -149,6 +167,8 @@ class Remainder(Generic[Task]):
     @property
     def has_surplus(self) -> bool:
         """Return whether it can give something without being unsatisfied."""
+        if self._group.goes_whole:
+            return False
         if not self._members:
             return len(self._tasks) > self._group.min_tasks
         while self._giving and not self._giving[-1].has_surplus:

@@ -5,10 +5,20 @@ guessed. Source: resource.k8s.io/v1. Pure: no I/O.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, NamedTuple
+from uuid import UUID
 
-from services.shim_adapter.translation.constraints import parse_tolerations
+from services.shim_adapter.backends.kubernetes.device_capacity import (
+    Consumed,
+    Counter,
+    Policy,
+    Qualified,
+    counters_of,
+    policy_of,
+    quantity_text,
+)
+from services.shim_adapter.translation.constraints import node_terms, parse_tolerations
 from services.shim_adapter.translation.device_selectors import (
     Device,
     SelectorUnsupportedError,
@@ -19,8 +29,8 @@ from services.shim_adapter.translation.device_selectors import (
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
 from services.shim_adapter.translation.workloads.replicas import inner, items, text
-from shared.messages.constraints import Taint, Toleration
-from shared.model.ids import derived_suffix
+from shared.messages.constraints import NodeTerm, Taint, Toleration
+from shared.model.ids import derived_id, derived_suffix
 
 MAX_DEVICES = 128  # devices in a slice, as the API server has it; of a slice with more none counts
 MAX_REQUESTS = 32  # requests of a claim, as there; with more it is refused
@@ -30,24 +40,72 @@ MAX_COUNT = 32  # devices of a claim, as there; with more it is refused
 EVERYWHERE = "*"  # the node of devices that every node reaches
 CLASS_TYPE = "deviceclass/"  # before a class: the resource type of its devices
 IMPLICIT = "deviceclass.resource.kubernetes.io/"  # before a class: an extended resource of it
+NO_NODE = NodeTerm()  # which matches nothing
 Key = tuple[str, str]  # namespace and name
 DeviceId = tuple[str, str, str]  # driver, pool and name
-Results = tuple[tuple[str, DeviceId, bool], ...]  # a request, a device for it, for an admin or not
+
+
+class Result(NamedTuple):
+    """A device for a request, for an administrator or not; of a shared one what is taken of it."""
+
+    request: str
+    device: DeviceId
+    is_admin: bool = False
+    consumed: Consumed = ()
+
+
+Results = tuple[Result, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Reach:
+    """Which nodes reach a device: one, all of them (EVERYWHERE), or those of a selector."""
+
+    node: str = ""
+    terms: tuple[NodeTerm, ...] = ()
+    selector: Mapping[str, Any] = field(default_factory=dict)  # as it stands in the slice
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """A device as its slice has it. ``policies`` are of one that is shared, by capacity."""
+
+    device: Device
+    reach: Reach
+    consumes: Mapping[Counter, int] = field(default_factory=dict)
+    policies: Mapping[Qualified, Policy] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Return whether it is given to one claim, and takes nothing from other devices."""
+        return self.policies is None and not self.consumes
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A ResourceSlice: devices of one generation of a pool, of one node.
-
-    ``node`` is EVERYWHERE for those that every node reaches, "" for those of several.
-    """
+    """A ResourceSlice: devices, or counters that they share, of one generation of a pool."""
 
     driver: str
     pool: str
     generation: int
     slices: int
-    node: str
-    devices: tuple[tuple[str, Device], ...] = ()
+    devices: tuple[tuple[str, Published], ...] = ()
+    counters: Mapping[Counter, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class TaintRule:
+    """A DeviceTaintRule: a taint of all devices of a driver, a pool, a name ("": of any)."""
+
+    taint: Taint
+    driver: str = ""
+    pool: str = ""
+    name: str = ""
+
+    def is_about(self, device: DeviceId) -> bool:
+        """Return whether a device has the taint."""
+        wanted = (self.driver, self.pool, self.name)
+        return all(own in ("", name) for own, name in zip(wanted, device, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,11 +132,12 @@ class Request:
     takes_all: bool = False
     is_admin: bool = False
     tolerations: tuple[Toleration, ...] = ()
+    capacity: tuple[tuple[str, int], ...] = ()  # how much of which, as it is named
 
     @property
     def is_plain(self) -> bool:
         """Return whether the devices of a node that it may have can be counted by themselves."""
-        return not (self.takes_all or self.is_admin or self.tolerations)
+        return not (self.takes_all or self.is_admin or self.tolerations or self.capacity)
 
     def types(self, extended: str) -> dict[str, int]:
         """Return what it asks for as resource types: of its class, and of its own selectors.
@@ -118,7 +177,8 @@ class Constraint:
 class Claim:
     """A ResourceClaim. ``choices`` are its requests, each the alternatives of which one is enough.
 
-    ``wrong`` is what of it is not supported; ``node`` is where it is allocated.
+    ``wrong`` is what of it is not supported; ``node`` is where it is allocated, ``terms`` are the
+    nodes that reach its devices where these are several ((): all).
 
     ``reserved`` are uids. ``owner`` is the pod that it was made for ("": a user made it).
     """
@@ -131,7 +191,9 @@ class Claim:
     owner: str = ""
     is_allocated: bool = False
     node: str = ""
+    terms: tuple[NodeTerm, ...] = ()
     devices: tuple[DeviceId, ...] = ()
+    consumed: tuple[Consumed, ...] = ()  # of each device
     reserved: tuple[str, ...] = ()
     is_going: bool = False
     is_extended: bool = False
@@ -196,7 +258,8 @@ class ClaimToWrite:
     """What is to be written at a claim before a pod is bound.
 
     ``body`` is that of one that is made first (None: it is there), ``container`` what the pod says
-    of it. ``is_local``: whether a device of it is its node's alone.
+    of it. ``selector`` are the nodes that reach its devices where these are several, {} for all;
+    None: it is its node's alone. ``tolerations`` are of its requests.
     """
 
     namespace: str
@@ -206,30 +269,45 @@ class ClaimToWrite:
     results: Results
     config: tuple[Mapping[str, Any], ...]
     consumer: Mapping[str, str]
-    is_local: bool = True
+    selector: Mapping[str, Any] | None = None
     body: Mapping[str, Any] | None = None
     containers: tuple[Mapping[str, str], ...] = ()
+    tolerations: Mapping[str, tuple[Toleration, ...]] = field(default_factory=dict)
 
     def allocation(self) -> dict[str, Any]:
-        """Return the claim's allocation: its devices, for this node alone where they are local."""
-        results = [
-            {
-                "request": request,
-                "driver": device[0],
-                "pool": device[1],
-                "device": device[2],
-                **({"adminAccess": True} if is_admin else {}),
-            }
-            for request, device, is_admin in self.results
-        ]
+        """Return the claim's allocation: its devices, and for which nodes."""
+        devices = {
+            "results": [self._written(at, result) for at, result in enumerate(self.results)],
+            "config": list(self.config),
+        }
+        if self.selector is not None:
+            where = {"nodeSelector": self.selector} if self.selector else {}
+            return {"devices": devices, **where}
         on_node = {"key": "metadata.name", "operator": "In", "values": [self.node]}
-        devices = {"results": results, "config": list(self.config)}
-        if not self.is_local:
-            return {"devices": devices}
         return {
             "devices": devices,
             "nodeSelector": {"nodeSelectorTerms": [{"matchFields": [on_node]}]},
         }
+
+    def _written(self, at: int, result: Result) -> dict[str, Any]:
+        driver, pool, device = result.device
+        found: dict[str, Any] = {
+            "request": result.request, "driver": driver, "pool": pool, "device": device,
+        }  # fmt: skip
+        if result.is_admin:
+            found["adminAccess"] = True
+        tolerations = self.tolerations.get(result.request, ())
+        if tolerations:
+            found["tolerations"] = [
+                {key: text for key, text in asdict(each).items() if text} for each in tolerations
+            ]
+        if result.consumed:
+            found["shareID"] = str(UUID(derived_id(self.uid or self.name, at)))
+            found["consumedCapacity"] = {
+                name if domain == driver else f"{domain}/{name}": quantity_text(milli)
+                for (domain, name), milli in result.consumed
+            }
+        return found
 
 
 # --- reading ------------------------------------------------------------------------------------
@@ -244,30 +322,77 @@ def slice_of(raw: Mapping[str, Any]) -> Slice:
         text(pool, "name", "spec.pool"),
         int(pool.get("generation") or 0),
         int(pool.get("resourceSliceCount") or 1),
-        text(spec, "nodeName") or (EVERYWHERE if spec.get("allNodes") else ""),
+        counters=counters_of(spec, "sharedCounters", "name"),
     )
     listed = items(spec, "devices")
     if len(listed) > MAX_DEVICES:
         raise ManifestError("spec.devices", f"{len(listed)} of them, at most {MAX_DEVICES}")
+    whole = _reach(spec, "spec")
     devices = []
-    for at, item in enumerate(listed if found.node else ()):
-        device = mapping(item, f"spec.devices[{at}]")
-        if not _is_plain(device):
-            continue
-        name = text(device, "name", f"spec.devices[{at}]")
-        devices.append((name, _device(found.driver, mapping(device.get("basic") or device, name))))
+    for at, item in enumerate(listed):
+        where = f"spec.devices[{at}]"
+        device = mapping(item, where)
+        body = mapping(device.get("basic") or device, where)
+        reach = _reach(body, where) if spec.get("perDeviceNodeSelection") else whole
+        published = _published(found.driver, body, reach)
+        if published is not None:
+            devices.append((text(device, "name", where), published))
     return replace(found, devices=tuple(devices))
 
 
-_SPECIAL = (
-    "consumesCounters", "allowMultipleAllocations", "bindingConditions", "bindsToNode",
-    "bindingFailureConditions", "nodeName", "nodeSelector", "allNodes",
-)  # fmt: skip
+_CONDITIONS = ("bindingConditions", "bindsToNode", "bindingFailureConditions")
 
 
-def _is_plain(device: Mapping[str, Any]) -> bool:
-    """Return whether a device may be given whole, to anybody: others are not counted."""
-    return not any(device.get(key) for key in _SPECIAL)
+def _reach(spec: Mapping[str, Any], where: str) -> Reach:
+    if spec.get("allNodes"):
+        return Reach(EVERYWHERE)
+    selector = spec.get("nodeSelector")
+    if selector:
+        terms = node_terms(selector, f"{where}.nodeSelector")
+        if len(terms) != 1:
+            raise ManifestError(f"{where}.nodeSelector", f"one term, found {len(terms)}")
+        return Reach("", terms, selector)
+    return Reach(text(spec, "nodeName", where))
+
+
+def _published(driver: str, body: Mapping[str, Any], reach: Reach) -> Published | None:
+    """Return a device that may be given; None: it has conditions, or is of no node."""
+    if any(body.get(key) for key in _CONDITIONS) or not (reach.node or reach.terms):
+        return None
+    consumes = counters_of(body, "consumesCounters", "counterSet")
+    device = _device(driver, body)
+    if not body.get("allowMultipleAllocations"):
+        return Published(device, reach, consumes)
+    if consumes:
+        return None  # of which each share would take the counters
+    listed = mapping(body.get("capacity") or {}, "capacity")
+    policies = {
+        qualified(driver, key): policy_of(
+            value.get("requestPolicy") if isinstance(value, dict) else None, f"capacity.{key}"
+        )
+        for key, value in listed.items()
+    }
+    return Published(device, reach, {}, policies)
+
+
+def taint_rule_of(raw: Mapping[str, Any]) -> TaintRule | None:
+    """Return a DeviceTaintRule; None: its effect is none for a scheduler. Raises ManifestError."""
+    spec = mapping(raw.get("spec"), "spec")
+    taint = mapping(spec.get("taint"), "spec.taint")
+    if taint.get("effect") not in EFFECTS:
+        return None
+    chosen = mapping(spec.get("deviceSelector") or {}, "spec.deviceSelector")
+    for key in ("deviceClassName", "selectors"):  # of an alpha version
+        if chosen.get(key):
+            raise ManifestError(f"spec.deviceSelector.{key}", "not supported")
+    return TaintRule(_taint(taint), *(text(chosen, key) for key in ("driver", "pool", "device")))
+
+
+EFFECTS = ("NoSchedule", "NoExecute")
+
+
+def _taint(raw: Mapping[str, Any]) -> Taint:
+    return Taint(str(raw.get("key")), str(raw.get("value") or ""), str(raw.get("effect")))
 
 
 def _device(driver: str, body: Mapping[str, Any]) -> Device:
@@ -275,16 +400,16 @@ def _device(driver: str, body: Mapping[str, Any]) -> Device:
     for key, value in mapping(body.get("attributes") or {}, "attributes").items():
         read = _attribute(mapping(value, key))
         if read is not None:
-            attributes[_qualified(driver, key)] = read
+            attributes[qualified(driver, key)] = read
     capacity = {}
     for key, value in mapping(body.get("capacity") or {}, "capacity").items():
         found = amount(value.get("value") if isinstance(value, dict) else value)
         if found is not None:
-            capacity[_qualified(driver, key)] = found
+            capacity[qualified(driver, key)] = found
     taints = tuple(
-        Taint(str(each.get("key")), str(each.get("value") or ""), str(each.get("effect")))
+        _taint(each)
         for each in items(body, "taints", "spec.devices")
-        if mapping(each, "taints").get("effect") in ("NoSchedule", "NoExecute")
+        if mapping(each, "taints").get("effect") in EFFECTS
     )
     return Device(driver, attributes, capacity, taints)
 
@@ -296,7 +421,8 @@ def _attribute(value: Mapping[str, Any]) -> Any:
     return version(str(value.get("version") or ""))
 
 
-def _qualified(driver: str, key: str) -> tuple[str, str]:
+def qualified(driver: str, key: str) -> Qualified:
+    """Return the domain and the name of an attribute or a capacity: its driver's where none is."""
     domain, slash, name = key.partition("/")
     return (domain, name) if slash else (driver, key)
 
@@ -320,12 +446,13 @@ def claim_of(raw: Mapping[str, Any]) -> Claim:
         str(metadata.get("uid") or ""),
         owner=str(owners[0].get("uid")) if owners and owners[0].get("kind") == "Pod" else "",
         is_allocated=bool(status.get("allocation")),
-        node=_node_of(allocation.get("nodeSelector") or {}),
+        **_nodes_of(allocation.get("nodeSelector") or {}),
         devices=tuple(
             (str(each["driver"]), str(each["pool"]), str(each["device"]))
             for each in results
             if not each.get("adminAccess")
         ),
+        consumed=tuple(_consumed(each) for each in results if not each.get("adminAccess")),
         reserved=tuple(str(each.get("uid")) for each in status.get("reservedFor") or ()),
         is_going=bool(metadata.get("deletionTimestamp")),
         is_extended=annotations.get(EXTENDED_CLAIM) == "true",
@@ -377,8 +504,6 @@ def _choice(value: Any, where: str) -> tuple[Request, ...]:
 
 
 def _request(exactly: Mapping[str, Any], name: str, where: str) -> Request:
-    if exactly.get("capacity"):
-        raise ManifestError(f"{where}.capacity", "not supported")
     mode = text(exactly, "allocationMode", where) or "ExactCount"
     if mode not in ("ExactCount", "All"):
         raise ManifestError(f"{where}.allocationMode", f"{mode} is not supported")
@@ -396,7 +521,23 @@ def _request(exactly: Mapping[str, Any], name: str, where: str) -> Request:
         takes_all=mode == "All",
         is_admin=bool(exactly.get("adminAccess")),
         tolerations=parse_tolerations(exactly.get("tolerations"), f"{where}.tolerations"),
+        capacity=_asked(exactly, f"{where}.capacity"),
     )
+
+
+def _asked(exactly: Mapping[str, Any], where: str) -> tuple[tuple[str, int], ...]:
+    """Return how much of which capacity a request asks for of each device."""
+    capacity = mapping(exactly.get("capacity") or {}, where)
+    unknown = [key for key in capacity if key != "requests"]
+    if unknown:
+        raise ManifestError(f"{where}.{unknown[0]}", "not supported")
+    found = []
+    for key, value in sorted(mapping(capacity.get("requests") or {}, f"{where}.requests").items()):
+        read = amount(value)
+        if read is None or read.milli <= 0:
+            raise ManifestError(f"{where}.requests.{key}", f"a quantity, found {value!r}")
+        found.append((key, read.milli))
+    return tuple(found)
 
 
 def _constraints(devices: Mapping[str, Any]) -> tuple[Constraint, ...]:
@@ -432,6 +573,24 @@ def _selectors(spec: Mapping[str, Any], where: str) -> tuple[str, ...]:
 
 def _config(spec: Mapping[str, Any], where: str) -> tuple[Mapping[str, Any], ...]:
     return tuple(mapping(item, f"{where}.config") for item in items(spec, "config", where))
+
+
+def _consumed(result: Mapping[str, Any]) -> Consumed:
+    found = []
+    for key, value in (result.get("consumedCapacity") or {}).items():
+        read = amount(value)
+        if read is not None:
+            found.append((qualified(str(result["driver"]), key), read.milli))
+    return tuple(found)
+
+
+def _nodes_of(selector: Mapping[str, Any]) -> dict[str, Any]:
+    """Return which nodes an allocation is for: one by name, or those of terms."""
+    node = _node_of(selector)
+    try:
+        return {"node": node, "terms": () if node else node_terms(selector, "nodeSelector")}
+    except ManifestError:
+        return {"node": "", "terms": (NO_NODE,)}
 
 
 def _node_of(chosen: Mapping[str, Any]) -> str:

@@ -173,4 +173,4 @@ def _is_for(reserved: list[Mapping[str, Any]], claim: ClaimToWrite) -> bool:
 def _is_same(allocation: Mapping[str, Any], claim: ClaimToWrite) -> bool:
     results = (allocation.get("devices") or {}).get("results") or ()
     found = [(each["request"], (each["driver"], each["pool"], each["device"])) for each in results]
-    return sorted(found) == sorted((request, device) for request, device, _ in claim.results)
+    return sorted(found) == sorted((each.request, each.device) for each in claim.results)

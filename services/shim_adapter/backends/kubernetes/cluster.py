@@ -24,6 +24,7 @@ from services.shim_adapter.backends.kubernetes.configuration import Configuratio
 from services.shim_adapter.backends.kubernetes.failing import Failing
 from services.shim_adapter.backends.kubernetes.group_status import GroupStatuses
 from services.shim_adapter.backends.kubernetes.held import HeldPods
+from services.shim_adapter.backends.kubernetes.node_trees import NodeTrees
 from services.shim_adapter.backends.kubernetes.notes import Notes
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import (
@@ -45,6 +46,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     PodSeen,
     SliceSeen,
     StorageClassSeen,
+    TaintRuleSeen,
     TopologySeen,
     VolumeSeen,
 )
@@ -52,7 +54,7 @@ from services.shim_adapter.backends.kubernetes.operations import Operation, bind
 from services.shim_adapter.backends.kubernetes.pod_groups import PodGroups
 from services.shim_adapter.backends.kubernetes.pods_with_claims import PodsWithClaims
 from services.shim_adapter.backends.kubernetes.pods_with_volumes import PodsWithVolumes
-from services.shim_adapter.backends.kubernetes.topologies import TIER_LABEL, Topologies
+from services.shim_adapter.backends.kubernetes.topologies import Topologies
 from services.shim_adapter.mirror.calls import (
     GANG_TIMED_OUT,
     BindPod,
@@ -135,9 +137,10 @@ class KubernetesCluster:
             self._take_in,
             GroupStatuses(self._notes.status, now_text, path_of),
             topologies=self.topologies,
-            needs_one_node=self.claims.needs_one_node,
+            tie_of=self.claims.tie_of,
         )
-        self._has_other_trees = False
+        self._trees = NodeTrees(world, self.configuration, self.topologies, self.claims)
+        self._to_bind: list[tuple[PodRecord, Operation]] = []  # once their devices are chosen
         self._handlers = self._handlers_by_type()
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any, int], list[News]]]:
@@ -155,7 +158,8 @@ class KubernetesCluster:
             SliceSeen: self.claims.on_slice,
             DeviceClassSeen: self.claims.on_class,
             DeviceClaimSeen: self.claims.on_claim,
-            TopologySeen: self._on_topology,
+            TaintRuleSeen: self.claims.on_taint,
+            TopologySeen: self._trees.on_topology,
             EvictionRefused: self._on_eviction_refused,
             Bound: self._on_bound,
             NotBound: self._on_not_bound,
@@ -213,12 +217,18 @@ class KubernetesCluster:
     # --- Backend --------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return when a PodGroup is to be checked again, or its status is due: all else is seen."""
+        """Return when a PodGroup is to be checked again, or its status is due: all else is seen.
+
+        0: there are pods to be bound, of which the devices are to be chosen.
+        """
+        if self._to_bind:
+            return 0
         due = (self.groups.next_due_ns(), self.held.next_due_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def advance(self, now_ns: int) -> list[News]:
         """Return what has been seen, in order, at most MAX_TAKEN_IN of it at a time."""
+        self._choose_devices()
         news = self.groups.advance(now_ns)
         for _ in range(min(len(self._seen), MAX_TAKEN_IN)):
             observed = self._seen.popleft()
@@ -227,7 +237,7 @@ class KubernetesCluster:
             self._has_room.set()
         news += self.claims.advance(now_ns)
         news += [NodeNews(node, "update") for node in self.claims.renewed()]
-        if self._has_other_trees:
+        if self._trees.has_others:
             news += self._take_trees(now_ns)
         if self._seen:
             self.has_news.set()
@@ -247,6 +257,8 @@ class KubernetesCluster:
         return []
 
     def _carry_out_at(self, pod: PodRecord, call: CallAtPod, now_ns: int) -> list[News]:
+        if self._to_bind and not isinstance(call, BindPod):
+            self._choose_devices()
         match call:
             case BindPod():
                 self._bind(pod, call, now_ns)
@@ -275,12 +287,22 @@ class KubernetesCluster:
         operation = bind(pod, call.node, to_make or ())
         if to_make is None:
             operation.why_not = f"a volume of its claims is not to be had on node {call.node}"
-        devices = self.claims.to_write(pod)
-        if isinstance(devices, str):
-            operation.why_not = operation.why_not or devices
+        if self.claims.has_claims(pod):
+            self._to_bind.append((pod, operation))
         else:
-            operation.devices = devices
-        self._operate(operation)
+            self._operate(operation)
+
+    def _choose_devices(self) -> None:
+        """Bind the pods whose devices are to be chosen: of all that go to a node, together."""
+        to_bind, self._to_bind = self._to_bind, []
+        chosen = self.claims.choose([pod for pod, _ in to_bind]) if to_bind else {}
+        for pod, operation in to_bind:
+            devices = chosen[pod.uid]
+            if isinstance(devices, str):
+                operation.why_not = operation.why_not or devices
+            else:
+                operation.devices = devices
+            self._operate(operation)
 
     def _fail(self, pod: PodRecord, call: FailPod, now_ns: int) -> list[News]:
         if pod.has_ended:
@@ -317,6 +339,7 @@ class KubernetesCluster:
         pod.deletion_ns = now_ns or 1
         if call.release == TerminationType.PREEMPTED_BY_SCHEDULER and not pod.spec.placeholder:
             self._notes.preempted(pod, call.reason)
+            self.groups.disrupted(pod.uid, call.reason)
             self._operate(Operation("evict", pod, bodies.eviction(pod)))
         else:
             grace = 0 if pod.spec.placeholder else None
@@ -390,8 +413,8 @@ class KubernetesCluster:
         spec, waits = self.volumes.spec_of(view)
         if waits:
             return spec, Reason.VOLUMES, waits
-        spec, waits = self.claims.spec_of(view, spec)
-        return spec, Reason.POD_REFUSED, waits
+        spec, (reason, waits) = self.claims.spec_of(view, spec)
+        return spec, reason, waits
 
     def _on_strange_member(self, view: PodView, now_ns: int) -> list[News]:
         """Have the pods of a group wait that a pod of another scheduler names as well."""
@@ -638,6 +661,7 @@ class KubernetesCluster:
         pod.deletion_ns, pod.release, pod.reason = 0, "", ""
         self.budgets.note(pod)
         self._notes.spared(pod, seen.reason)
+        self.groups.spared(pod.uid)
         return [Disruptable(pod, is_refused=True)]
 
     # --- nodes, namespaces, users -------------------------------------------------------
@@ -651,8 +675,7 @@ class KubernetesCluster:
             del self.world.nodes[known.name]
             return [NodeNews(known, "remove")]
         self.claims.on_node(record)
-        if self.topologies.hyper_nodes:
-            self._keep_tiers(record, known)
+        self._trees.keep(record, known)
         if known is None:
             record.volume_limits = self.volumes.limits.get(record.name, {})
             self.world.nodes[record.name] = record
@@ -677,39 +700,11 @@ class KubernetesCluster:
             news += self.claims.group_changed(now_ns)
         return news
 
-    def _keep_tiers(self, record: NodeRecord, known: NodeRecord | None) -> None:
-        """Have a node that is seen again stay in its HyperNodes, until that is read."""
-        before = {} if known is None else known.labels
-        tiers = {key: value for key, value in before.items() if key.startswith(TIER_LABEL)}
-        record.labels = {**record.labels, **tiers}
-        if known is None or dict(known.labels) != record.labels:
-            self._has_other_trees = True
-
-    def _on_topology(self, seen: TopologySeen, _: int) -> list[News]:
-        if self.topologies.see(seen.kind, seen.name, seen.body):
-            self._has_other_trees = True
-        return []
-
     def _take_trees(self, now_ns: int) -> list[News]:
         """Take in what the trees of the cluster are now: of its nodes, its levels, its gangs."""
-        self._has_other_trees = False
-        nodes = self.world.nodes
-        own = {
-            name: {key: text for key, text in node.labels.items() if not key.startswith(TIER_LABEL)}
-            for name, node in sorted(nodes.items())
-        }
-        tiers = self.topologies.tiers_of(own)
-        news: list[News] = []
-        for name, plain in own.items():
-            labels = plain | tiers.get(name, {})
-            if labels != nodes[name].labels:
-                nodes[name].labels = labels
-                news.append(NodeNews(nodes[name], "update"))
-        before = self.configuration.scheduler_settings
-        self.configuration.found_levels = self.topologies.levels
-        if before != self.configuration.scheduler_settings:
+        news, has_other_levels = self._trees.renew()
+        if has_other_levels:
             self.has_news.set()
-        self.topologies.is_set = self.configuration.sets_levels
         return news + self.groups.trees_changed(now_ns)
 
     def _on_namespace(self, seen: NamespaceSeen, _: int) -> list[News]:

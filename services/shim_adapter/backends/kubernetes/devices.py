@@ -7,36 +7,41 @@ Rule 2: free is what no allocation of a claim names, whoever wrote it, less what
 Rule 3: the core counts devices as a resource of the node. One that a claim has which counts as
         something else, or as nothing, is taken off what there is of each type that it is of.
 Rule 4: a selector that has no answer for a device of a node leaves nothing of its type there.
+Rule 5: of devices that share counters, or are shared, so many count as can be given one after the
+        other, those first that take least.
 Source: docs/kubernetes.md#devices. Pure: no I/O.
 """
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from services.shim_adapter.backends.kubernetes.claim_objects import (
     CLASS_TYPE,
     EVERYWHERE,
     IMPLICIT,
     Claim,
-    Constraint,
     DeviceClass,
     DeviceId,
     Key,
+    Published,
+    Reach,
     Request,
     Results,
     Slice,
+    TaintRule,
 )
+from services.shim_adapter.backends.kubernetes.device_capacity import Consumed, Counter
+from services.shim_adapter.backends.kubernetes.device_search import MAX_STEPS, Room, Search
 from services.shim_adapter.translation.device_selectors import Device, SelectorError, selects
-from shared.messages.selectors import tolerates
+from shared.messages.selectors import term_matches, tolerates
 
-MAX_STEPS = 1_000  # of a search for devices that all requests of a pod want; then there are none
+JOINT_STEPS = 200  # of a search for one more claim like those that fit, by other choices for all
 MAX_LIKE = 16  # claims like one that a node is tried for at once; more come when these have gone
 MAX_RANKED = 200  # nodes that are ranked by alternatives of a claim; others are not preferred
 MAX_ADMINS = 10_000  # claims for administrators that a node takes; the next waits
+Pool = tuple[str, str]  # driver and name
 MAX_TYPES = 1_000  # different requests that are counted; a pod with another one waits
-
-
-_NONE_USED: Mapping[DeviceId, None] = {}
 
 
 @dataclass(slots=True)
@@ -44,6 +49,7 @@ class _Taken:
     """A claim's devices, and which types the core counts them as (none: as nothing)."""
 
     devices: tuple[DeviceId, ...]
+    consumed: tuple[Consumed, ...]  # of each
     types: frozenset[str] = frozenset()
     is_written: bool = False
 
@@ -55,11 +61,17 @@ class Devices:
     classes: dict[str, DeviceClass] = field(default_factory=dict)
     changed: dict[str, None] = field(default_factory=dict)
     _slices: dict[str, Slice] = field(default_factory=dict)
-    _pools: dict[tuple[str, str], dict[str, None]] = field(default_factory=dict)
-    _on: dict[str, dict[DeviceId, Device]] = field(default_factory=dict)
-    _node_of: dict[DeviceId, str] = field(default_factory=dict)
+    _pools: dict[Pool, dict[str, None]] = field(default_factory=dict)
+    _incomplete: dict[Pool, None] = field(default_factory=dict)
+    _given: dict[Pool, dict[DeviceId, None]] = field(default_factory=dict)  # by pool
+    _rules: dict[str, TaintRule] = field(default_factory=dict)
+    _labels: dict[str, Mapping[str, str]] = field(default_factory=dict)  # of nodes
+    _on: dict[str, dict[DeviceId, Published]] = field(default_factory=dict)
+    _nodes_of: dict[DeviceId, tuple[str, ...]] = field(default_factory=dict)
+    _of_several: dict[DeviceId, Published] = field(default_factory=dict)  # nodes
+    _counters: dict[Pool, Mapping[Counter, int]] = field(default_factory=dict)
     _taken: dict[Key, _Taken] = field(default_factory=dict)
-    _by: dict[DeviceId, Key] = field(default_factory=dict)
+    _by: dict[DeviceId, dict[Key, None]] = field(default_factory=dict)
     _types: dict[str, Request] = field(default_factory=dict)  # that are counted
     _joints: dict[str, Claim] = field(default_factory=dict)  # the same, of claims that are tried
 
@@ -68,7 +80,7 @@ class Devices:
     def see_slice(self, name: str, found: Slice | None) -> None:
         """Take in that a slice was published, has changed or gone (None)."""
         known = self._slices.pop(name, None)
-        pools: dict[tuple[str, str], None] = {}
+        pools: dict[Pool, None] = {}
         if known is not None:
             pools[known.driver, known.pool] = None
             self._pools[known.driver, known.pool].pop(name)
@@ -79,38 +91,124 @@ class Devices:
         for pool in pools:
             self._read_pool(pool)
 
-    def _read_pool(self, pool: tuple[str, str]) -> None:
-        for known in [known for known in self._node_of if known[:2] == pool]:
-            node = self._node_of.pop(known)
-            del self._on[node][known]
-            self.changed[node] = None
+    def _read_pool(self, pool: Pool) -> None:
+        for known in self._given.pop(pool, ()):
+            self._drop(known)
+        self._incomplete.pop(pool, None)
+        self._counters.pop(pool, None)
         if not self._pools[pool]:
             del self._pools[pool]
             return
-        for found in self._whole(pool):
-            for name, device in found.devices:
-                identity = (*pool, name)
-                self._node_of[identity] = found.node
-                self._on.setdefault(found.node, {})[identity] = device
-                self.changed[found.node] = None
+        whole = self._whole(pool)
+        if not whole:
+            self._incomplete[pool] = None
+        counters: dict[Counter, int] = {}
+        for found in whole:
+            counters |= found.counters
+            for name, published in found.devices:
+                device = (*pool, name)
+                self._given.setdefault(pool, {})[device] = None
+                self._add(device, self._with_taints(device, published))
+        if counters:
+            self._counters[pool] = counters
 
-    def _whole(self, pool: tuple[str, str]) -> list[Slice]:
+    def _add(self, device: DeviceId, published: Published) -> None:
+        reach = published.reach
+        nodes = (reach.node,) if reach.node else self._matching(reach)
+        if not reach.node:
+            self._of_several[device] = published
+        self._nodes_of[device] = nodes
+        for node in nodes:
+            self._on.setdefault(node, {})[device] = published
+            self.changed[node] = None
+
+    def _drop(self, device: DeviceId) -> None:
+        self._of_several.pop(device, None)
+        for node in self._nodes_of.pop(device):
+            del self._on[node][device]
+            self.changed[node] = None
+
+    def _matching(self, reach: Reach) -> tuple[str, ...]:
+        return tuple(
+            name for name, labels in self._labels.items()
+            if any(term_matches(term, name, labels) for term in reach.terms)
+        )  # fmt: skip
+
+    def see_node(self, name: str, labels: Mapping[str, str] | None) -> None:
+        """Take in a node's labels, by which devices of several nodes reach it; None: it is gone."""
+        before = self._labels.pop(name, None)
+        if labels is not None:
+            self._labels[name] = dict(labels)
+        if not self._of_several or before == labels:
+            return
+        for device, published in list(self._of_several.items()):
+            terms = published.reach.terms
+            is_in = labels is not None and any(term_matches(each, name, labels) for each in terms)
+            if is_in != (name in self._nodes_of[device]):
+                self._drop(device)
+                self._add(device, published)
+
+    def see_taint(self, name: str, rule: TaintRule | None) -> None:
+        """Take in that a rule of taints was made, has changed or gone (None)."""
+        known = self._rules.pop(name, None)
+        if rule is not None:
+            self._rules[name] = rule
+        for pool in list(self._pools):
+            rules = [each for each in (known, rule) if each is not None]
+            if any(rule.driver in ("", pool[0]) and rule.pool in ("", pool[1]) for rule in rules):
+                self._read_pool(pool)
+
+    def _with_taints(self, device: DeviceId, published: Published) -> Published:
+        more = tuple(rule.taint for rule in self._rules.values() if rule.is_about(device))
+        if not more:
+            return published
+        taints = (*published.device.taints, *more)
+        return replace(published, device=replace(published.device, taints=taints))
+
+    def _whole(self, pool: Pool) -> list[Slice]:
         """Return the slices of a pool that count; [] until all of them are there."""
         slices = self._newest(pool)
         return slices if slices and len(slices) == slices[0].slices else []
 
-    def _newest(self, pool: tuple[str, str]) -> list[Slice]:
+    def _newest(self, pool: Pool) -> list[Slice]:
         slices = [self._slices[name] for name in self._pools[pool]]
         newest = max(found.generation for found in slices)
         return [found for found in slices if found.generation == newest]
 
-    def incomplete(self) -> Iterator[str]:
-        """Yield a sentence on each pool of which slices are missing."""
-        for driver, name in sorted(self._pools):
-            slices = self._newest((driver, name))
-            if len(slices) != slices[0].slices:
+    @property
+    def has_incomplete(self) -> bool:
+        """Return whether slices of a pool are missing."""
+        return bool(self._incomplete)
+
+    def incomplete_for(self, claim: Claim) -> str:
+        """Return which pool is incomplete that alone has a device that is asked for.
+
+        "": none is, or another pool has such devices.
+        """
+        for choice in claim.choices if self._incomplete else ():
+            found = [pool for pool in sorted(self._incomplete) if self._is_in(choice, pool)]
+            if found and not self._has_one(choice, self._all_on()):
+                slices = self._newest(found[0])
                 known = f"{len(slices)} of {slices[0].slices} slices"
-                yield f"pool {name} of {driver} is incomplete ({known})"
+                return f"pool {found[0][1]} of {found[0][0]} is incomplete ({known})"
+        return ""
+
+    def _all_on(self) -> Iterator[Device]:
+        return (found.device for on in self._on.values() for found in on.values())
+
+    def _is_in(self, choice: tuple[Request, ...], pool: Pool) -> bool:
+        slices = self._newest(pool)
+        return self._has_one(choice, (each.device for found in slices for _, each in found.devices))
+
+    def _has_one(self, choice: tuple[Request, ...], devices: Iterator[Device]) -> bool:
+        """Return whether one of the devices is of an alternative."""
+        return any(self._may_be(request, device) for device in devices for request in choice)
+
+    def _may_be(self, request: Request, device: Device) -> bool:
+        try:
+            return self._is(request, device)
+        except SelectorError:
+            return False
 
     def see_class(self, name: str, found: DeviceClass | None) -> None:
         """Take in that a class was made, has changed or gone (None)."""
@@ -184,19 +282,36 @@ class Devices:
         for kind, request in self._types.items():
             if allocatable.get(kind):
                 continue
-            try:
-                of_type = [each for each, device in devices.items() if self._is(request, device)]
-            except SelectorError:
-                continue
-            found[kind] = sum(self._counts(each, kind) for each in of_type)
+            found[kind] = self._count_of(node, kind, request)
         for kind, claim in self._joints.items():
             found[kind] = self._claims_as(node, kind) + self._how_often(node, claim)
         return {kind: count for kind, count in found.items() if count}
 
-    def _counts(self, device: DeviceId, kind: str) -> bool:
-        """Return whether a device is free, or given to a claim that counts as this type."""
-        key = self._by.get(device)
-        return key is None or kind in self._taken[key].types
+    def _count_of(self, node: str, kind: str, request: Request) -> int:
+        """Return how many devices of a type there are, free or given to who counts as this type."""
+        devices = self.devices_on(node)
+        try:
+            of_type = [each for each, found in devices.items() if self._is(request, found.device)]
+        except SelectorError:
+            return 0
+        if all(devices[each].is_whole for each in of_type):
+            return sum(self._given_as(each, kind) or each not in self._by for each in of_type)
+        count, room = sum(self._given_as(each, kind) for each in of_type), self._room(node)
+        for each in sorted(of_type, key=lambda each: (_weight(devices[each]), each)):
+            takes = room.consumed(each, request)
+            places = {} if takes is None else room.places(each, takes)
+            for _ in range(MAX_LIKE if devices[each].policies is not None else 1):
+                if not places or not room.fits(places):
+                    break
+                room.take(places)
+                count += 1
+        return count
+
+    def _given_as(self, device: DeviceId, kind: str) -> int:
+        """Return how often a device is given to a claim that counts as this type."""
+        keys = self._by.get(device, ())
+        taken = [self._taken[key] for key in keys]
+        return sum(each.devices.count(device) for each in taken if kind in each.types)
 
     def _is(self, request: Request, device: Device) -> bool:
         """Return whether a request wants a device. Raises SelectorError."""
@@ -213,7 +328,7 @@ class Devices:
         """Take in which devices a claim has now."""
         devices = claim.devices if claim is not None and claim.is_allocated else ()
         known = self._taken.get(key)
-        if not devices:
+        if claim is None or not devices:
             if known is not None and (known.is_written or claim is None):
                 self.give_back(key)
             return
@@ -222,25 +337,28 @@ class Devices:
             return
         types = frozenset() if known is None else known.types
         self.give_back(key)
-        self._take(key, _Taken(devices, types, is_written=True))
+        self._take(key, _Taken(devices, claim.consumed, types, is_written=True))
 
     def _take(self, key: Key, taken: _Taken) -> None:
         self._taken[key] = taken
         for device in taken.devices:
-            self._by[device] = key
+            self._by.setdefault(device, {})[key] = None
             self._touch(device)
 
     def _touch(self, device: DeviceId) -> None:
-        node = self._node_of.get(device)
-        if node is not None:
-            self.changed[node] = None
+        """Count again where a device is, and where others of its pool are that share counters."""
+        pool = device[:2]
+        for each in self._given[pool] if pool in self._counters else (device,):
+            self.changed |= dict.fromkeys(self._nodes_of.get(each, ()))
 
     def give_back(self, key: Key) -> None:
         """Have a claim have no devices any more; one that has none is no error."""
         taken = self._taken.pop(key, None)
         for device in () if taken is None else taken.devices:
-            if self._by.get(device) == key:
-                del self._by[device]
+            keys = self._by.get(device, {})
+            keys.pop(key, None)
+            if not keys:
+                self._by.pop(device, None)
             self._touch(device)
 
     def counts_as(self, key: Key, types: frozenset[str]) -> None:
@@ -258,40 +376,92 @@ class Devices:
 
     def _claims_as(self, node: str, kind: str) -> int:
         """Return how many claims have devices of a node and count as a type."""
-        keys = {self._by[each]: None for each in self.devices_on(node) if each in self._by}
+        keys = {key: None for each in self.devices_on(node) for key in self._by.get(each, ())}
         return sum(kind in self._taken[key].types for key in keys)
 
     def _how_often(self, node: str, claim: Claim) -> int:
-        """Return how many claims like one would find devices on a node, up to MAX_LIKE."""
+        """Return how many claims like one would find devices on a node, up to MAX_LIKE.
+
+        One after the other first, then all of them together, by other choices for those before.
+        """
         if all(request.is_admin for request in claim.requests):
             return MAX_ADMINS if self.choose(node, [(("", ""), claim)]) is not None else 0
-        used: dict[DeviceId, None] = {}
-        for count in range(MAX_LIKE):
-            found = self.choose(node, [(("", ""), claim)], used)
-            if found is None:
-                return count
-            used |= {device: None for _, device, is_admin in found["", ""] if not is_admin}
-        return MAX_LIKE
+        room, count = self._room(node), 0
+        try:
+            while count < MAX_LIKE and self._search(node, [(("", ""), claim)], room) is not None:
+                count += 1
+            most = min(MAX_LIKE, self._most(node, claim)) if count else 0
+            while count < most:
+                like = [(("", str(at)), claim) for at in range(count + 1)]
+                if self._search(node, like, self._room(node), JOINT_STEPS) is None:
+                    break
+                count += 1
+        except SelectorError:
+            pass
+        return count
 
-    def choose(
-        self, node: str, wanted: list[tuple[Key, Claim]], used: Mapping[DeviceId, None] = _NONE_USED
-    ) -> dict[Key, Results] | None:
-        """Return devices of a node for all that claims ask for, by claim, but those ``used``.
+    def _most(self, node: str, claim: Claim) -> int:
+        """Return a number of claims like one above which none would fit, by free devices alone."""
+        room = self._room(node)
+        free = {
+            each: None
+            for request in claim.requests
+            for each in self.fitting(node, request)
+            if room.fits(room.places(each, room.consumed(each, request) or ()))
+        }
+        if any(room.devices[each].policies is not None for each in free):
+            return 0  # shares of one device, of which the first way is the best
+        return len(free) // sum(min(each.count for each in choice) for choice in claim.choices)
+
+    def choose(self, node: str, wanted: list[tuple[Key, Claim]]) -> dict[Key, Results] | None:
+        """Return devices of a node for all that claims ask for, by claim.
 
         None: there are none that all of them want. Devices that fewer types want go first. Nothing
         is taken by that: ``reserve`` does.
         """
-        requests = [(key, claim, choice) for key, claim in wanted for choice in claim.choices]
         try:
-            given = _Search(self, node, dict(used), requests).run()
+            search = self._search(node, wanted, self._room(node))
         except SelectorError:
             return None
-        if given is None:
-            return None
-        found: dict[Key, list[tuple[str, DeviceId, bool]]] = {key: [] for key, _ in wanted}
-        for key, request, device in given:
-            found[key].append((request.name, device, request.is_admin))
-        return {key: tuple(results) for key, results in found.items()}
+        return None if search is None else search.by_claim()
+
+    def _search(
+        self, node: str, wanted: list[tuple[Key, Claim]], room: Room, max_steps: int = MAX_STEPS
+    ) -> Search | None:
+        """Search devices, and take them of the room; None: there are none. Raises SelectorError."""
+        requests = [(key, claim, choice) for key, claim in wanted for choice in claim.choices]
+        search = Search(room, requests, lambda each: self.fitting(node, each), max_steps)
+        return search if search.run() is not None else None
+
+    def _room(self, node: str) -> Room:
+        """Return what there is on a node, less what is taken."""
+        devices = self.devices_on(node)
+        room = Room(devices)
+        if not self._counters:
+            self._take_of(room, devices)
+            return room
+        pools = {each[:2]: None for each, found in devices.items() if found.consumes}
+        room.counters = {
+            (pool, counter): milli
+            for pool in pools
+            for counter, milli in self._counters.get(pool, {}).items()
+        }
+        others = {each: None for pool in pools for each in self._given[pool]}
+        room.devices = {**{each: self._found(each) for each in others}, **devices}
+        self._take_of(room, room.devices)
+        return room
+
+    def _found(self, device: DeviceId) -> Published:
+        nodes = self._nodes_of[device]
+        return self._on[nodes[0]][device] if nodes else self._of_several[device]
+
+    def _take_of(self, room: Room, devices: Mapping[DeviceId, Published]) -> None:
+        for device in devices:
+            for key in self._by.get(device, ()):
+                taken = self._taken[key]
+                for each, consumed in zip(taken.devices, taken.consumed, strict=True):
+                    if each == device:
+                        room.take(room.places(device, consumed))
 
     def ranked(self, claim: Claim) -> dict[int, list[str]]:
         """Return the nodes that have what a claim asks for, by how good their alternatives are.
@@ -310,121 +480,64 @@ class Devices:
         for node in sorted(node for node in self._on if node != EVERYWHERE)[:MAX_RANKED]:
             chosen = self.choose(node, [(("", ""), claim)])
             if chosen is not None:
-                named = dict.fromkeys(name for name, _, _ in chosen["", ""])
+                named = dict.fromkeys(result.request for result in chosen["", ""])
                 score = sum(places.get(name, 0) for name in named)
                 found.setdefault(score, []).append(node)
         return found
 
-    def devices_on(self, node: str) -> Mapping[DeviceId, Device]:
+    def devices_on(self, node: str) -> Mapping[DeviceId, Published]:
         """Return the devices of a node that count, and those that every node reaches."""
         own, shared = self._on.get(node, {}), self._on.get(EVERYWHERE)
         return {**own, **shared} if shared else own
 
-    def is_local(self, device: DeviceId) -> bool:
-        """Return whether a device is of one node."""
-        return self._node_of.get(device) != EVERYWHERE
+    def selector_of(self, devices: Iterable[DeviceId]) -> Mapping[str, Any] | None:
+        """Return the selector of the nodes that reach some devices, {} for all; None: one does."""
+        merged: dict[str, list[Any]] = {}
+        for device in devices:
+            nodes = self._nodes_of.get(device, ())
+            several = self._of_several.get(device)
+            if several is None and nodes != (EVERYWHERE,):
+                return None
+            for term in several.reach.selector["nodeSelectorTerms"] if several is not None else ():
+                for key in ("matchExpressions", "matchFields"):
+                    more = [each for each in term.get(key) or () if each not in merged.get(key, ())]
+                    if more:
+                        merged.setdefault(key, []).extend(more)
+        return {"nodeSelectorTerms": [merged]} if merged else {}
 
-    def is_taken(self, device: DeviceId) -> bool:
-        """Return whether a claim has a device."""
-        return device in self._by
+    def domains_of(self, claim: Claim) -> dict[str, str]:
+        """Return the device of several nodes that each node reaches for a claim, by node.
+
+        Of several the first by name, whether it is free or not.
+        """
+        found: dict[str, str] = {}
+        for device in sorted(self._of_several):
+            published = self._of_several[device]
+            if self._has_one(claim.requests, iter((published.device,))):
+                for node in self._nodes_of[device]:
+                    found.setdefault(node, device[2])
+        return found
 
     def fitting(self, node: str, request: Request) -> list[DeviceId]:
         """Return the devices of a node that a request wants, taken or not. Raises SelectorError."""
         devices = self.devices_on(node)
-        fit = [each for each, device in devices.items() if self._is(request, device)]
-        return sorted(fit, key=lambda each: (self._wanted_by(devices[each]), each))
+        fit = [each for each, found in devices.items() if self._is(request, found.device)]
+        return sorted(
+            fit,
+            key=lambda each: (self._wanted_by(devices[each].device), _weight(devices[each]), each),
+        )
 
     def _wanted_by(self, device: Device) -> int:
         """Return by how many types a device is wanted."""
-        count = 0
-        for request in self._types.values():
-            try:
-                count += self._is(request, device)
-            except SelectorError:
-                continue
-        return count
+        return sum(self._may_be(request, device) for request in self._types.values())
 
-    def reserve(self, key: Key, devices: tuple[DeviceId, ...], types: frozenset[str]) -> None:
+    def reserve(self, key: Key, results: Results, types: frozenset[str]) -> None:
         """Take devices for a claim that is to be written, which the core counts as these types."""
-        self._take(key, _Taken(devices, types))
+        given = [result for result in results if not result.is_admin]
+        devices = tuple(result.device for result in given)
+        self._take(key, _Taken(devices, tuple(result.consumed for result in given), types))
 
 
-@dataclass(slots=True)
-class _Search:
-    """A search for devices, depth first: the last choice is taken back where the next finds none.
-
-    It ends after MAX_STEPS, with none.
-    """
-
-    devices: Devices
-    node: str
-    used: dict[DeviceId, None]
-    requests: list[tuple[Key, Claim, tuple[Request, ...]]]
-    given: list[tuple[Key, Request, DeviceId]] = field(default_factory=list)
-    steps: int = 0
-
-    def run(self) -> list[tuple[Key, Request, DeviceId]] | None:
-        """Return a device for each that is asked for; None: there are none."""
-        return self.given if self._choose(0) else None
-
-    def _choose(self, at: int) -> bool:
-        """Find devices for the request at a place, by its first alternative that works, and on."""
-        if at == len(self.requests):
-            return True
-        return any(self._try(at, request) for request in self.requests[at][2])
-
-    def _try(self, at: int, request: Request) -> bool:
-        fit = self.devices.fitting(self.node, request)
-        if not request.takes_all:
-            free = [each for each in fit if request.is_admin or self._is_free(each)]
-            return self._pick(at, request, free, request.count)
-        if not fit or not (request.is_admin or all(self._is_free(each) for each in fit)):
-            return False
-        return self._pick(at, request, fit, len(fit))
-
-    def _is_free(self, device: DeviceId) -> bool:
-        return device not in self.used and not self.devices.is_taken(device)
-
-    def _pick(self, at: int, request: Request, free: list[DeviceId], left: int) -> bool:
-        """Give so many of the free devices to a request, and go on with the next one."""
-        if not left:
-            return self._choose(at + 1)
-        key, claim, _ = self.requests[at]
-        for place in range(len(free) - left + 1):
-            self.steps += 1
-            if self.steps > MAX_STEPS:
-                return False
-            device = free[place]
-            if not self._holds(key, claim, request, device):
-                continue
-            self.given.append((key, request, device))
-            if not request.is_admin:
-                self.used[device] = None
-            if self._pick(at, request, free[place + 1 :], left - 1):
-                return True
-            self.given.pop()
-            if not request.is_admin:
-                del self.used[device]
-        return False
-
-    def _holds(self, key: Key, claim: Claim, request: Request, device: DeviceId) -> bool:
-        """Return whether a device may be beside those that the claim's constraints are about."""
-        return all(
-            self._agrees(key, constraint, device)
-            for constraint in claim.constraints
-            if constraint.is_about(request.name)
-        )
-
-    def _agrees(self, key: Key, constraint: Constraint, device: DeviceId) -> bool:
-        on = self.devices.devices_on(self.node)
-        value = on[device].attributes.get(constraint.attribute)
-        if value is None:
-            return False
-        for other_key, request, other in self.given:
-            if other_key != key or not constraint.is_about(request.name):
-                continue
-            known = on[other].attributes.get(constraint.attribute)
-            is_same = type(known) is type(value) and known == value
-            if is_same is constraint.differ:
-                return False
-        return True
+def _weight(found: Published) -> int:
+    """Return how much a device takes of what it shares with others."""
+    return sum(found.consumes.values())

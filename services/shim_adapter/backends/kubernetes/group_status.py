@@ -24,6 +24,7 @@ from shared.model.units import seconds
 
 PAUSE_SECONDS = 1  # between a change of a PodGroup's gang and its status, which says all since
 INVALID, UNSCHEDULABLE, UNREADABLE = "Invalid", "Unschedulable", "SchedulerError"
+DISRUPTION, PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
 _KAI_POOL = "default"  # the node pool of who has none
 MAX_MESSAGE = 1_024  # characters of a condition's message; what is longer is cut
 
@@ -36,7 +37,8 @@ class Standing:
     """How far a gang is: pods that count, on nodes, running, and done with success.
 
     Of a group of groups ``minimum`` and ``placed`` are of groups. ``why`` is what it waits for as a
-    whole, "" where it does not, and ``reason`` the word for it.
+    whole, "" where it does not, and ``reason`` the word for it. ``disrupted`` is for what it is
+    evicted, "" where it is not.
     """
 
     minimum: int
@@ -46,6 +48,7 @@ class Standing:
     done: int
     why: str
     reason: str = UNSCHEDULABLE
+    disrupted: str = ""
 
     @property
     def is_scheduled(self) -> bool:
@@ -172,22 +175,39 @@ def _core(stands: Standing, before: Status, version: str) -> dict[str, Any] | No
     """Return the condition that says whether it was scheduled; once it was that stays."""
     is_first = version.endswith("/v1alpha2")
     kind = "PodGroupScheduled" if is_first else "PodGroupInitiallyScheduled"
-    return _scheduled(kind, stands, before)
+    return _conditions(kind, stands, before)
 
 
 def _composite(stands: Standing, before: Status, _: str) -> dict[str, Any] | None:
-    return _scheduled("CompositePodGroupInitiallyScheduled", stands, before)
+    return _conditions("CompositePodGroupInitiallyScheduled", stands, before)
 
 
-def _scheduled(kind: str, stands: Standing, before: Status) -> dict[str, Any] | None:
-    is_empty = not stands.members and stands.reason != INVALID
-    was = [item for item in before.get("conditions") or () if item.get("type") == kind]
-    if is_empty or any(item.get("status") == "True" for item in was):
+def _conditions(kind: str, stands: Standing, before: Status) -> dict[str, Any] | None:
+    there = {item.get("type"): item for item in before.get("conditions") or ()}
+    found = (_scheduled(kind, stands, there.get(kind)), _disrupted(stands, there.get(DISRUPTION)))
+    conditions = [each for each in found if each is not None]
+    return {"conditions": conditions} if conditions else None
+
+
+def _scheduled(kind: str, stands: Standing, was: Status | None) -> dict[str, Any] | None:
+    if was is not None and was.get("status") == "True":
+        return dict(was)
+    if not stands.members and stands.reason != INVALID:
         return None
     if stands.is_scheduled:
-        return {"conditions": [_condition(kind, "True", "Scheduled", "")]}
-    message = stands.why[:MAX_MESSAGE]
-    return {"conditions": [_condition(kind, "False", stands.reason, message)]}
+        return _condition(kind, "True", "Scheduled", "")
+    return _condition(kind, "False", stands.reason, stands.why[:MAX_MESSAGE])
+
+
+def _disrupted(stands: Standing, was: Status | None) -> dict[str, Any] | None:
+    """Return the condition that a group is evicted as a whole: until it is scheduled again."""
+    if stands.disrupted:
+        return _condition(DISRUPTION, "True", PREEMPTED, stands.disrupted[:MAX_MESSAGE])
+    if was is None or was.get("reason") != PREEMPTED:
+        return None
+    if was.get("status") == "True" and stands.is_scheduled:
+        return _condition(DISRUPTION, "False", PREEMPTED, "")
+    return dict(was)
 
 
 def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, Any]:

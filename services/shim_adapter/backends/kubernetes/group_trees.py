@@ -7,14 +7,14 @@ Rule 3: a tree whose parents go in a circle, that is deeper than MAX_DEPTH, or o
 Source: the API of scheduling.k8s.io/v1alpha3, and KEP-6012. Pure: no I/O.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 
 from services.shim_adapter.translation.workloads.pod_groups import (
     COMPOSITE,
     CORE,
     GroupRef,
-    on_one_node,
+    tied,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.gang_tree import Counts, GangTree, tree_of
@@ -27,9 +27,13 @@ Seen = Mapping[str, Gang] | str | None
 
 
 class GroupTrees:
-    """The core groups that there are. A change costs what is below the group that changed."""
+    """The core groups that there are. A change costs what is below the group that changed.
 
-    def __init__(self) -> None:
+    ``tie_of`` returns the label of nodes that a PodGroup's claims tie its pods to, "" for none.
+    """
+
+    def __init__(self, tie_of: Callable[[Object], str] = lambda _: "") -> None:
+        self._tie_of = tie_of
         self._groups: dict[Object, Gang | str] = {}
         self._below: dict[Object, dict[Object, None]] = {}  # in the order of their coming
 
@@ -103,7 +107,6 @@ class GroupTrees:
             return f"{root[0]} {root[1]}/{root[2]}: {wrong}"
         parts: list[SubGroup] = []
         workloads = {found.workload: None}
-        is_preemptible = found.is_preemptible
         for name, depth in self._walk(root):
             part = self._groups[name]
             where = f"{name[0]} {name[1]}/{name[2]}"
@@ -114,14 +117,31 @@ class GroupTrees:
             if len(parts) == MAX_PARTS:
                 return f"{root[0]} {root[1]}/{root[2]}: more than {MAX_PARTS} groups are in it"
             workloads[part.workload] = None
-            is_preemptible = is_preemptible and part.is_preemptible
-            parts.append(_part(name, part, root))
+            parts.append(self._part(name, part, root))
         workloads.pop("", None)
         if len(workloads) > 1:
             named = ", ".join(sorted(workloads))
             return f"{root[0]} {root[1]}/{root[2]}: its groups are of several Workloads: {named}"
-        terms = GangSettings(tuple(parts), found.minimum, found.topology)
-        return replace(found, terms=terms, is_preemptible=is_preemptible)
+        is_whole = not found.is_preemptible
+        terms = GangSettings(tuple(parts), found.minimum, found.topology, goes_whole=is_whole)
+        return replace(found, terms=terms, is_preemptible=True)
+
+    def _part(self, name: Object, gang: Gang, root: Object) -> SubGroup:
+        above = _parent(name, gang)
+        parent = "" if above == root else _composite(above)
+        if name[0] == CORE:
+            tie = self._tie_of(name) if gang.minimum else ""
+            whole = tied(gang, tie).topology if tie else gang.topology
+            least, is_whole = max(1, gang.minimum), not gang.is_preemptible
+            return SubGroup(name[2], parent, least, topology=whole, goes_whole=is_whole)
+        return SubGroup(
+            _composite(name),
+            parent,
+            gang.minimum,
+            is_group=True,
+            topology=gang.topology,
+            goes_whole=not gang.is_preemptible,
+        )
 
     def above(self, name: Object) -> Iterator[Object]:
         """Yield the groups that a group is in, up to its root."""
@@ -173,16 +193,6 @@ def part_named(gang: Gang, name: Object) -> GangTree | None:
 def pods_of(part: GangTree, counts: Counts) -> int:
     """Return how many pods of the counts are of a part."""
     return sum(counts.get(name, 0) for name in part.minima())
-
-
-def _part(name: Object, gang: Gang, root: Object) -> SubGroup:
-    above = _parent(name, gang)
-    parent = "" if above == root else _composite(above)
-    if name[0] == CORE:
-        whole = on_one_node(gang).topology if gang.claims and gang.minimum else gang.topology
-        return SubGroup(name[2], parent, max(1, gang.minimum), topology=whole)
-    least = gang.minimum
-    return SubGroup(_composite(name), parent, least, is_group=True, topology=gang.topology)
 
 
 def _composite(name: Object) -> str:

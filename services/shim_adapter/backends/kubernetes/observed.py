@@ -6,7 +6,7 @@ from typing import Any
 
 from services.shim_adapter.backends.kubernetes.budgets import Budget
 from services.shim_adapter.backends.kubernetes.claim_objects import Claim as DeviceClaim
-from services.shim_adapter.backends.kubernetes.claim_objects import DeviceClass, Slice
+from services.shim_adapter.backends.kubernetes.claim_objects import DeviceClass, Slice, TaintRule
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.volumes import Claim, Name, StorageClass, Volume
 from services.shim_adapter.records import NodeRecord, PodRecord
@@ -121,6 +121,14 @@ class DeviceClaimSeen:
 
 
 @dataclass(frozen=True, slots=True)
+class TaintRuleSeen:
+    """A DeviceTaintRule has changed; None: it has gone, or has no effect."""
+
+    name: str
+    rule: TaintRule | None
+
+
+@dataclass(frozen=True, slots=True)
 class TopologySeen:
     """A Topology, or a HyperNode, has changed; None: it has gone."""
 
@@ -191,6 +199,7 @@ Observed = (
     | SliceSeen
     | DeviceClassSeen
     | DeviceClaimSeen
+    | TaintRuleSeen
     | EvictionRefused
     | Bound
     | NotBound

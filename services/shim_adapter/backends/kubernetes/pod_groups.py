@@ -26,6 +26,7 @@ from services.shim_adapter.backends.kubernetes.gang_of_group import (
     shape_of,
     task_groups_text,
 )
+from services.shim_adapter.backends.kubernetes.group_disruptions import Disruptions
 from services.shim_adapter.backends.kubernetes.group_status import (
     INVALID,
     UNREADABLE,
@@ -40,7 +41,7 @@ from services.shim_adapter.backends.kubernetes.group_trees import (
 )
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
-from services.shim_adapter.backends.kubernetes.topologies import Topologies
+from services.shim_adapter.backends.kubernetes.topologies import HOST_NAME, Topologies
 from services.shim_adapter.mirror.calls import GangNews, News, PodGone
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import PodPhase, PodRecord
@@ -58,7 +59,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     POD_GROUP,
     QUEUE_LABEL,
     GroupRef,
-    on_one_node,
+    tied,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.commands import PodSpec
@@ -112,14 +113,14 @@ class PodGroups:
         statuses: GroupStatuses,
         *,
         topologies: Topologies | None = None,
-        needs_one_node: Callable[[str, GroupClaims], bool] = lambda _namespace, _claims: True,
+        tie_of: Callable[[str, GroupClaims], str] = lambda _namespace, _claims: HOST_NAME,
     ) -> None:
         self._world = world
         self._classes = classes
         self._hold_back = hold_back
         self._admit = admit
         self._statuses = statuses
-        self._needs_one_node = needs_one_node
+        self._label_of = tie_of
         self._topologies = Topologies() if topologies is None else topologies
         statuses.follow(self._standing)
         self._is_ready = False
@@ -129,12 +130,13 @@ class PodGroups:
         self._of_object: dict[_Object, dict[GroupRef, None]] = {}
         self._of_pod: dict[str, GroupRef] = {}
         self._claimed: dict[str, GroupRef] = {}  # applications of gangs
-        self._trees = GroupTrees()
+        self._trees = GroupTrees(self._tie_of)
         self._claims: dict[_Object, GroupClaims] = {}
         self._strangers: dict[GroupRef, dict[str, None]] = {}  # pods of other schedulers, by group
         self._group_of_stranger: dict[str, GroupRef] = {}
         self._due: list[tuple[int, int, GroupRef]] = []  # a heap
         self._numbers = count()
+        self._disruptions = Disruptions()
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -320,6 +322,7 @@ class PodGroups:
     def gone(self, uid: str) -> None:
         """Take in that a pod is gone, is going, or has failed; again changes nothing."""
         self._stranger_gone(uid)
+        self._disruptions.gone(uid)
         ref = self._of_pod.pop(uid, None)
         if ref is None:
             return
@@ -393,7 +396,45 @@ class PodGroups:
             len(group.done),
             why,
             reason,
+            self._why_disrupted(name, group, gang),
         )
+
+    def disrupted(self, uid: str, why: str) -> None:
+        """Take in that a pod is evicted: groups of which too few are left are disrupted."""
+        ref = self._of_pod.get(uid)
+        if ref is None or ref.kind not in (CORE, COMPOSITE):
+            return
+        self._disruptions.evicted(uid)
+        group, gang = self._groups[ref], self._gang(ref)
+        names = [_object_of(ref)]
+        if ref.kind == COMPOSITE:
+            below = self._trees.pods_groups_in(names[0])
+            own = next((each for each in below if each[2] == group.members.get(uid)), names[0])
+            names = [own, *self._trees.above(own)]
+        for name in names if isinstance(gang, Gang) else ():
+            if not self._is_whole(name, group, gang):
+                self._disruptions.begin(name, why)
+                self._statuses.changed(name, self._now_ns)
+
+    def spared(self, uid: str) -> None:
+        """Take in that a pod is not evicted after all."""
+        self._disruptions.gone(uid)
+        ref = self._of_pod.get(uid)
+        if ref is not None:
+            self._changed(ref, self._groups[ref].members.get(uid, ""))
+
+    def _is_whole(self, name: _Object, group: _Group, gang: Gang | str) -> bool:
+        """Return whether as many pods of a group as start at once are on nodes, and stay there."""
+        if isinstance(gang, str):
+            return False
+        left = self._disruptions.left(group.placed)
+        part = part_named(gang, name)
+        if part is not None:
+            return part.count(self._by_part(group, left)) >= max(part.needed, 1)
+        return len(left) >= max(sum(gang.minima().values()), 1)
+
+    def _why_disrupted(self, name: _Object, group: _Group, gang: Gang | str) -> str:
+        return self._disruptions.why(name, is_whole=self._is_whole(name, group, gang))
 
     def _standing_in_tree(self, name: _Object) -> Standing | None:
         """Return how far a group is that is a part of a tree, or its root."""
@@ -420,6 +461,7 @@ class PodGroups:
             pods_of(part, running),
             pods_of(part, done),
             why,
+            disrupted=self._why_disrupted(name, group, gang),
         )
 
     @staticmethod
@@ -562,12 +604,17 @@ class PodGroups:
         gang = found.get(ref.part)
         if gang is None:
             return f"{ref} is not there"
-        if gang.claims and self._needs_one_node(ref.namespace, self._claims[_object_of(ref)]):
-            return on_one_node(gang)
+        tie = self._tie_of(_object_of(ref))
+        if tie:
+            return tied(gang, tie)
         if not gang.names_a_tree:
             return gang
         resolved = self._topologies.resolved(gang)
         return f"{ref}: {resolved}" if isinstance(resolved, str) else resolved
+
+    def _tie_of(self, name: _Object) -> str:
+        """Return the label that a PodGroup's claims tie its pods to, "" for none."""
+        return self._label_of(name[1], self._claims[name]) if name in self._claims else ""
 
     def _why_not(self, ref: GroupRef, group: _Group, now_ns: int) -> str:
         """Return why the pods of a group wait: one sentence for all, however many there are."""

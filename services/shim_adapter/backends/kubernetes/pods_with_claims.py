@@ -5,10 +5,12 @@ Rule 2: of pods that name the same claim the first leads: it asks for the device
         until the claim is allocated, and then go to its node alone. Who leads one leads all that
         it names.
 Rule 3: the claims of a PodGroup are its members' together: the first of them asks for the devices,
-        all go to one node (its gang is in one domain of `kubernetes.io/hostname`), and whichever is
-        bound first is given the devices for all.
-Rule 4: devices are chosen when a pod is bound, of those that are free on its node then. Without any
-        the bind is refused, and the core decides again, by what there is now.
+        all go to nodes that reach one device (its gang is in one domain of
+        `kubernetes.io/hostname`, or of a label by device), and whichever is bound first is given
+        the devices for all.
+Rule 4: devices are chosen when pods are bound, of those that are free on their node then, for all
+        that go there at once together. Without any the bind is refused, and the core decides
+        again, by what there is now.
 Rule 5: a claim that was allocated before a pod was asked for costs it nothing: it has it.
 Source: docs/kubernetes.md#devices. No I/O.
 """
@@ -38,7 +40,9 @@ from services.shim_adapter.backends.kubernetes.observed import (
     DeviceClaimSeen,
     DeviceClassSeen,
     SliceSeen,
+    TaintRuleSeen,
 )
+from services.shim_adapter.backends.kubernetes.topologies import HOST_NAME
 from services.shim_adapter.backends.kubernetes.volumes import within
 from services.shim_adapter.mirror.calls import News, PodGone
 from services.shim_adapter.mirror.world import World
@@ -47,6 +51,11 @@ from services.shim_adapter.translation.workloads.pod_groups import GroupRef
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NodeTerm, Requirement
 from shared.model.ids import derived_suffix
+from shared.model.reasons import Reason
+
+MAX_TIED = 100  # different claims of groups on devices of several nodes; others share one node
+Why = tuple[Reason, str]  # a pod waits
+NOTHING: Why = (Reason.DEVICES, "")
 
 
 @dataclass(slots=True)
@@ -89,12 +98,21 @@ class PodsWithClaims:
         self._again: dict[str, None] = {}  # pods that may lead a claim now
         self._results: dict[Key, Results] = {}  # that were chosen, until the claim shows them
         self._allocatable: dict[str, Mapping[str, int]] = {}
+        self._tied: dict[str, Claim] = {}  # by label; claims of groups on devices of several nodes
+        self.has_other_domains = False
 
     # --- what is seen ---------------------------------------------------------------------------
 
-    def on_slice(self, seen: SliceSeen, _: int) -> list[News]:
-        """Take in a slice of devices."""
+    def on_slice(self, seen: SliceSeen, now_ns: int) -> list[News]:
+        """Take in a slice of devices, and check the pods again that wait for a whole pool."""
+        were_missing = self.devices.has_incomplete
         self.devices.see_slice(seen.name, seen.found if isinstance(seen.found, Slice) else None)
+        self.has_other_domains = self.has_other_domains or bool(self._tied)
+        return self._judge_again(list(self._waiting), now_ns) if were_missing else []
+
+    def on_taint(self, seen: TaintRuleSeen, _: int) -> list[News]:
+        """Take in a rule that gives devices a taint."""
+        self.devices.see_taint(seen.name, seen.rule)
         return []
 
     def on_class(self, seen: DeviceClassSeen, now_ns: int) -> list[News]:
@@ -120,19 +138,55 @@ class PodsWithClaims:
             return []
         return self._judge_again(list(self._named.get(seen.name, ())), now_ns)
 
-    def needs_one_node(self, namespace: str, group: GroupClaims) -> bool:
-        """Return whether a group's pods must share a node: not every node reaches its devices."""
+    def tie_of(self, namespace: str, group: GroupClaims) -> str:
+        """Return the label of nodes of which a group's pods need one value, for its devices.
+
+        "": every node reaches them. A label of devices that several nodes reach has their names as
+        values, and only we see it (``domains``).
+        """
+        found = ""
         for _, name in group.claims.values():
-            key = namespace, name
-            claim, results = self._claims.get(key), self._results.get(key)
-            if claim is None or claim.node:
-                return True
-            if results is not None:
-                if any(self.devices.is_local(device) for _, device, _ in results):
-                    return True
-            elif not claim.is_allocated and self.devices.choose(EVERYWHERE, [(key, claim)]) is None:
-                return True
-        return False
+            tie = self._tie_of((namespace, name))
+            if tie == HOST_NAME:
+                return tie
+            found = found or tie
+        return found
+
+    def _tie_of(self, key: Key) -> str:
+        claim, results = self._claims.get(key), self._results.get(key)
+        if claim is None or claim.node:
+            return HOST_NAME
+        if results is not None or claim.is_allocated:
+            given = (result.device for result in results or ())
+            is_local = results is not None and self.devices.selector_of(given) is None
+            return HOST_NAME if is_local else self._label_of(claim)
+        if self.devices.choose(EVERYWHERE, [(key, claim)]) is not None:
+            return ""
+        return self._label_of(claim) or HOST_NAME
+
+    def _label_of(self, claim: Claim) -> str:
+        """Return the label of the devices of several nodes that a claim may have; "": none are."""
+        label = next(iter(self.devices.types_of(claim)), "")
+        if label in self._tied or len(self._tied) >= MAX_TIED:
+            return label if label in self._tied else ""
+        if not self.devices.domains_of(claim):
+            return ""
+        self._tied[label] = claim
+        self.has_other_domains = True
+        return label
+
+    def domains(self) -> dict[str, dict[str, str]]:
+        """Return by node the labels that groups with claims are placed by."""
+        self.has_other_domains = False
+        found: dict[str, dict[str, str]] = {}
+        for label, claim in self._tied.items():
+            for node, device in self.devices.domains_of(claim).items():
+                found.setdefault(node, {})[label] = device
+        return found
+
+    def is_own_label(self, label: str) -> bool:
+        """Return whether a label of nodes is one of ``domains``."""
+        return label in self._tied
 
     def group_changed(self, now_ns: int) -> list[News]:
         """Check the pods again that wait for claims of their groups."""
@@ -166,6 +220,8 @@ class PodsWithClaims:
     def on_node(self, record: NodeRecord) -> None:
         """Add to what a node has what there is of devices; it is what the API server says now."""
         self._allocatable[record.name] = record.capacity
+        self.devices.see_node(record.name, record.labels)
+        self.has_other_domains = self.has_other_domains or bool(self._tied)
         extra = self.devices.offered(record.name, record.capacity)
         if extra:
             record.capacity = {**record.capacity, **extra}
@@ -173,6 +229,7 @@ class PodsWithClaims:
     def node_gone(self, name: str) -> None:
         """Take in that a node has gone."""
         self._allocatable.pop(name, None)
+        self.devices.see_node(name, None)
 
     def renewed(self) -> list[NodeRecord]:
         """Return the nodes that have other numbers of devices than was said."""
@@ -190,24 +247,24 @@ class PodsWithClaims:
 
     # --- pods -----------------------------------------------------------------------------------
 
-    def spec_of(self, view: PodView, spec: PodSpec) -> tuple[PodSpec, str]:
+    def spec_of(self, view: PodView, spec: PodSpec) -> tuple[PodSpec, Why]:
         """Return a pod's spec with what its claims ask for, and what it waits for ("": nothing)."""
         wanted = view.device_claims
         if wanted == NO_CLAIMS or (view.node and not (wanted.claims or wanted.made)):
-            return spec, ""
+            return spec, NOTHING
         known = self._note(view)
         for _, _, resource, _, _ in wanted.extended:
             if resource.startswith(IMPLICIT) and self.devices.class_of(resource):
                 self.devices.count_implicit(resource, self.devices.class_of(resource))
         if view.node:
             self._waiting.pop(view.uid, None)
-            return self._on_its_node(known, spec), ""
+            return self._on_its_node(known, spec), NOTHING
         why = self._why_it_waits(known)
-        if why:
+        if why != NOTHING:
             self._waiting[view.uid] = None
             return spec, why
         self._waiting.pop(view.uid, None)
-        return self._asking(known, spec), ""
+        return self._asking(known, spec), NOTHING
 
     def _note(self, view: PodView) -> _Pod:
         """Know a pod with what it names now: the claims of its group are the group's."""
@@ -237,48 +294,51 @@ class PodsWithClaims:
         self._pods[view.uid] = found
         return found
 
-    def _why_it_waits(self, known: _Pod) -> str:
+    def _why_it_waits(self, known: _Pod) -> Why:
         uid = known.view.uid
         if known.missing:
-            return known.missing
+            return _waits(known.missing)
         for key in known.keys:
             claim = self._claims.get(key)
             why = self._wrong(key, claim, known)
-            if why or claim is None:
+            if why != NOTHING or claim is None:
                 return why
             leader = self._leads.get(key, uid)
             if not claim.is_allocated and leader != uid and key not in known.of_group:
                 first = self._pods[leader].view.name
-                return f"ResourceClaim {key[1]} is allocated with the first of its pods, {first}"
-        return ""
+                told = f"ResourceClaim {key[1]} is allocated with the first of its pods, {first}"
+                return _waits(told)
+        return NOTHING
 
-    def _wrong(self, key: Key, claim: Claim | None, known: _Pod) -> str:
-        """Return why a claim cannot be had by a pod as it stands ("": it can)."""
+    def _wrong(self, key: Key, claim: Claim | None, known: _Pod) -> Why:
+        """Return why a claim cannot be had by a pod as it stands."""
         name = f"ResourceClaim {key[1]}"
         if claim is None:
-            return f"{name} is not there"
+            return _waits(f"{name} is not there")
         if claim.is_going:
-            return f"{name} is being deleted"
+            return _waits(f"{name} is being deleted")
         if claim.owner and claim.owner != known.view.uid:
-            return f"{name} was made for another pod"
+            return _waits(f"{name} was made for another pod")
         if claim.is_allocated:
             is_full = len(claim.reserved) >= MAX_RESERVED and not known.has(key, claim)
-            return f"{name} is reserved for {len(claim.reserved)} pods, no more" if is_full else ""
-        return f"{name}: {claim.wrong}" if claim.wrong else self._uncounted(name, claim)
+            full = f"{name} is reserved for {len(claim.reserved)} pods, no more"
+            return _waits(full) if is_full else NOTHING
+        return _refused(f"{name}: {claim.wrong}") if claim.wrong else self._uncounted(name, claim)
 
-    def _uncounted(self, name: str, claim: Claim) -> str:
-        """Return why what a claim asks for cannot be counted ("": it is counted from now on)."""
+    def _uncounted(self, name: str, claim: Claim) -> Why:
+        """Return why what a claim asks for cannot be counted; else it is counted from now on."""
         for request in claim.requests:
             if request.device_class not in self.devices.classes:
                 wrong = self._wrong_classes.get(request.device_class)
                 if wrong:
-                    return f"{name}: DeviceClass {request.device_class}: {wrong}"
-                return f"{name}: there is no DeviceClass {request.device_class}"
+                    return _refused(f"{name}: DeviceClass {request.device_class}: {wrong}")
+                return _waits(f"{name}: there is no DeviceClass {request.device_class}")
             if request.is_plain and not self.devices.count(request):
-                return f"{name}: too many different requests are counted"
+                return _refused(f"{name}: too many different requests are counted")
         if not self.devices.count_joint(claim):
-            return f"{name}: too many different requests are counted"
-        return ""
+            return _refused(f"{name}: too many different requests are counted")
+        incomplete = self.devices.incomplete_for(claim)
+        return _waits(f"{name}: {incomplete}") if incomplete else NOTHING
 
     def _asking(self, known: _Pod, spec: PodSpec) -> PodSpec:
         """Return a pod with the devices that it asks for, or on the node where its claims are."""
@@ -287,7 +347,7 @@ class PodsWithClaims:
         for key in known.keys:
             claim = self._claims[key]
             if claim.is_allocated:
-                spec = _only_on(spec, claim.node)
+                spec = _only_on(spec, claim)
             elif self._leads.setdefault(key, uid) == uid:
                 asks.append(key)
                 spec = self._preferring(self._with_devices(spec, claim), claim)
@@ -356,19 +416,61 @@ class PodsWithClaims:
 
     # --- binding --------------------------------------------------------------------------------
 
-    def to_write(self, pod: PodRecord) -> tuple[ClaimToWrite, ...] | str:
-        """Return what is written before a pod is bound, its devices taken; or why it is not."""
+    def has_claims(self, pod: PodRecord) -> bool:
+        """Return whether something is to be written for a pod before it is bound."""
+        return pod.uid in self._pods
+
+    def choose(self, pods: list[PodRecord]) -> dict[str, tuple[ClaimToWrite, ...] | str]:
+        """Return what is written before pods are bound, their devices taken; or why one is not.
+
+        Those that go to one node together are given their devices together: one takes none that
+        leaves another without, if there is another choice.
+        """
+        by_node: dict[str, list[PodRecord]] = {}
+        for pod in pods:
+            by_node.setdefault(pod.node, []).append(pod)
+        found: dict[str, tuple[ClaimToWrite, ...] | str] = {}
+        for node, there in by_node.items():
+            chosen = self._chosen(node, there) if len(there) > 1 else None
+            for pod in there:
+                found[pod.uid] = self.to_write(pod, chosen)
+        return found
+
+    def _chosen(self, node: str, pods: list[PodRecord]) -> dict[Key, Results] | None:
+        """Return the devices of all that pods on a node ask for together; None: there are none."""
+        wanted: dict[Key, Claim] = {}
+        for pod in pods:
+            known = self._pods.get(pod.uid)
+            of_pod = [] if known is None else self._all_wanted(known, pod)
+            wanted |= {} if isinstance(of_pod, str) else dict(of_pod)
+        return self.devices.choose(node, list(wanted.items())) if len(wanted) > 1 else None
+
+    def _all_wanted(self, known: _Pod, pod: PodRecord) -> list[tuple[Key, Claim]] | str:
+        """Return the claims of a pod without devices, that for its extended resources as well."""
+        wanted, extended = self._wanted(known, pod), self._extended_claim(known, pod)
+        if extended is not None and not isinstance(wanted, str):
+            choices = tuple((request,) for request in extended[1])
+            wanted.append((extended[0], Claim("", choices)))
+        return wanted
+
+    def to_write(
+        self, pod: PodRecord, together: Mapping[Key, Results] | None = None
+    ) -> tuple[ClaimToWrite, ...] | str:
+        """Return what is written before a pod is bound, its devices taken; or why it is not.
+
+        ``together`` are devices that were found for it and others.
+        """
         known = self._pods.get(pod.uid)
         if known is None:
             return ()
         extended = self._extended_claim(known, pod)
-        wanted = self._wanted(known, pod)
+        wanted = self._all_wanted(known, pod)
         if isinstance(wanted, str):
             return wanted
-        if extended is not None:
-            choices = tuple((request,) for request in extended[1])
-            wanted.append((extended[0], Claim("", choices)))
-        chosen = self.devices.choose(pod.node, wanted) if wanted else {}
+        if together is not None:
+            chosen: dict[Key, Results] | None = {key: together[key] for key, _ in wanted}
+        else:
+            chosen = self.devices.choose(pod.node, wanted) if wanted else {}
         if chosen is None:
             return f"the devices that its claims ask for are not free on node {pod.node}"
         for key, results in chosen.items():
@@ -376,8 +478,7 @@ class PodsWithClaims:
             types = self._extended_of(known)
             if extended is None or key != extended[0]:
                 types = self._types_of(self._claims[key])
-            taken = tuple(device for _, device, is_admin in results if not is_admin)
-            self.devices.reserve(key, taken, types)
+            self.devices.reserve(key, results, types)
         writes = [self._write(known, pod, key) for key in known.keys]
         known.made = () if extended is None else (extended[0],)
         if extended is not None:
@@ -411,10 +512,19 @@ class PodsWithClaims:
         ]
         config += [{"source": "FromClaim", **each} for each in claim.config]
         results = self._results.get(key, ())
-        is_local = any(self.devices.is_local(device) for _, device, _ in results)
         return ClaimToWrite(
-            *key, claim.uid, pod.node, results, tuple(config), consumer, is_local=is_local
+            *key,
+            claim.uid,
+            pod.node,
+            results,
+            tuple(config),
+            consumer,
+            selector=self._selector_of(results),
+            tolerations={each.name: each.tolerations for each in claim.requests},
         )
+
+    def _selector_of(self, results: Results) -> Mapping[str, Any] | None:
+        return self.devices.selector_of(result.device for result in results) if results else None
 
     def _class_config(self, name: str) -> tuple[Mapping[str, Any], ...]:
         found = self.devices.classes.get(name)
@@ -459,7 +569,6 @@ class PodsWithClaims:
         )
         consumer = {"resource": "pods", "name": pod.spec.name, "uid": pod.uid}
         results = self._results[key]
-        is_local = any(self.devices.is_local(device) for _, device, _ in results)
         return ClaimToWrite(
             *key,
             "",
@@ -467,7 +576,7 @@ class PodsWithClaims:
             results,
             (),
             consumer,
-            is_local=is_local,
+            selector=self._selector_of(results),
             body=body,
             containers=containers,
         )
@@ -525,6 +634,14 @@ class PodsWithClaims:
         return [other for other in others if other != uid]
 
 
+def _waits(text: str) -> Why:
+    return Reason.DEVICES, text
+
+
+def _refused(text: str) -> Why:
+    return Reason.POD_REFUSED, text
+
+
 def _extended_body(key: Key, pod: PodRecord, requests: list[Request]) -> dict[str, Any]:
     """Return the claim that is made for a pod's extended resources, as kube-scheduler makes it."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.spec.name, "uid": pod.uid}
@@ -552,9 +669,9 @@ def _extended_body(key: Key, pod: PodRecord, requests: list[Request]) -> dict[st
     }
 
 
-def _only_on(spec: PodSpec, node: str) -> PodSpec:
-    """Return a pod that goes to one node alone ("": to any)."""
-    if not node:
-        return spec
-    term = NodeTerm(fields=(Requirement("metadata.name", "In", (node,)),))
-    return replace(spec, constraints=within(spec.constraints, (term,)))
+def _only_on(spec: PodSpec, claim: Claim) -> PodSpec:
+    """Return a pod that goes only to the nodes that an allocated claim is for."""
+    terms = claim.terms
+    if claim.node:
+        terms = (NodeTerm(fields=(Requirement("metadata.name", "In", (claim.node,)),)),)
+    return replace(spec, constraints=within(spec.constraints, terms)) if terms else spec

@@ -3,13 +3,22 @@
 from collections.abc import Mapping
 from typing import Any
 
-from services.shim_adapter.backends.kubernetes.claim_objects import claim_of, class_of, slice_of
+import structlog
+
+from services.shim_adapter.backends.kubernetes.claim_objects import (
+    TaintRule,
+    claim_of,
+    class_of,
+    slice_of,
+    taint_rule_of,
+)
 from services.shim_adapter.backends.kubernetes.discovery import OptionalKind
 from services.shim_adapter.backends.kubernetes.observed import (
     DeviceClaimSeen,
     DeviceClassSeen,
     Observed,
     SliceSeen,
+    TaintRuleSeen,
 )
 from services.shim_adapter.backends.kubernetes.reflector import DELETED, Source
 from services.shim_adapter.backends.kubernetes.topologies import (
@@ -36,6 +45,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
 
+log = structlog.get_logger("muster.kubernetes")
 NAMESPACES = Source("namespaces", "/api/v1/namespaces")
 PRIORITY_CLASSES = Source("priorityclasses", "/apis/scheduling.k8s.io/v1/priorityclasses")
 
@@ -62,6 +72,9 @@ DEVICE_KINDS = (
     OptionalKind("resourceslices", "resource.k8s.io", ("v1",), "resourceslices"),
     OptionalKind("deviceclasses", "resource.k8s.io", ("v1",), "deviceclasses"),
     OptionalKind("resourceclaims", "resource.k8s.io", ("v1",), "resourceclaims"),
+    OptionalKind(
+        "devicetaintrules", "resource.k8s.io", ("v1", "v1beta2", "v1alpha3"), "devicetaintrules"
+    ),
 )
 _JOBS = {JOB: job_gangs, JOBSET: job_set_gangs}
 
@@ -90,6 +103,8 @@ def device_seen(kind: str, item: dict[str, Any], *, is_gone: bool) -> Observed:
     if kind == "resourceclaims":
         where = item["metadata"].get("namespace") or "default"
         return DeviceClaimSeen((where, name), None if is_gone else claim_of(item))
+    if kind == "devicetaintrules":
+        return TaintRuleSeen(name, None if is_gone else _taint_rule(item))
     try:
         if kind == "resourceslices":
             return SliceSeen(name, None if is_gone else slice_of(item))
@@ -97,6 +112,15 @@ def device_seen(kind: str, item: dict[str, Any], *, is_gone: bool) -> Observed:
     except (ManifestError, AttributeError, TypeError, KeyError, ValueError) as error:
         seen = SliceSeen if kind == "resourceslices" else DeviceClassSeen
         return seen(name, str(error))
+
+
+def _taint_rule(item: dict[str, Any]) -> TaintRule | None:
+    try:
+        return taint_rule_of(item)
+    except ManifestError as error:
+        name = item["metadata"]["name"]
+        log.warning("a DeviceTaintRule does not hold", rule=name, error=str(error))
+        return None
 
 
 def config_map(namespace: str, name: str) -> Source:

@@ -67,7 +67,6 @@ _SEMI_PREEMPTIBLE = "semi-preemptible"
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible", _SEMI_PREEMPTIBLE)
 _ALL_AT_ONCE = ("PodGroup", "All")
 MAX_CLAIMS = 4  # claims of a PodGroup, as the API server has it; one with more is refused
-_HOST = ("kubernetes.io/hostname",)
 _ANY_TIER = 2**31 - 1  # in one HyperNode, whichever it is
 _KAI_KEPT_FROM = 100  # the priority from which on a gang that does not say it is not preempted
 
@@ -386,9 +385,9 @@ def core_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     return replace(gang, terms=alone, topology=NO_TOPOLOGY)
 
 
-def on_one_node(gang: Gang) -> Gang:
-    """Return a gang all of whose pods go to one node, where the devices of its claims are."""
-    whole = TopologyConstraint(_HOST, required=_HOST[0])
+def tied(gang: Gang, label: str) -> Gang:
+    """Return a gang all of whose pods go to nodes with one value of a label: to its devices."""
+    whole = TopologyConstraint((label,), required=label)
     if gang.minimum:
         return replace(gang, topology=whole)
     alone = GangSettings((SubGroup(gang.name, "", 1),), 1, whole)
