@@ -106,9 +106,9 @@ def why(item: dict[str, Any]) -> str:
 
 
 def waits(item: dict[str, Any]) -> str:
-    """Return what asks wait for, and how many."""
+    """Return what pods wait for, and how many."""
     plural = "" if item["asks"] == 1 else "s"
-    return f"{item['asks']} ask{plural}: {item['reason']}: {item['message']}"
+    return f"{item['asks']} pod{plural}: {item['reason']}: {item['message']}"
 
 
 def age(since_ns: int, now_ns: int | None = None) -> str:

@@ -8,6 +8,7 @@ from services.api.projection.model import ApplicationView, Model
 from services.api.views.pods import pods_of
 from services.api.yunikorn.answers import application_info, by_name, queue_info
 from shared.model.names import ROOT
+from shared.model.sentences import plain_text
 
 _MOST_REASONS = 5
 
@@ -94,7 +95,7 @@ def configuration(model: Model) -> dict[str, Any]:
         "text": model.configuration.text if model.configuration is not None else "",
         "scheduler": dict(model.configuration.extra) if model.configuration is not None else {},
         "since": partition.state_time_ns,
-        "error": partition.config_error,
+        "error": plain_text(partition.config_error),
         "warnings": list(partition.config_warnings),
         "plugins": list(partition.plugins),
     }

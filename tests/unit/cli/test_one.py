@@ -99,7 +99,7 @@ def test_a_queue_is_shown_with_its_limits_who_waits_in_it_and_why(typed):
     assert said["pending"] == "2.5 vcore, 4 GiB memory, 1 GPU, 1 pod"
     assert said["applications"] == "1 running of at most 3"
     assert re.match(
-        r"1 ask: USER_QUOTA: .*user ada.* 1\.5 vcore left of its 4", said["held back by"]
+        r"1 pod: USER_QUOTA: .*user ada.* 1\.5 vcore left of its 4", said["held back by"]
     )
     assert re.search(r"train +root\.ml +Running", result.out)
     assert typed("queue", "ml", asks=asks).out == result.out
