@@ -76,6 +76,12 @@ class Cluster:
         )  # fmt: skip
         self.machine.handle(envelope, self.now_ns)
 
+    def tell_more(self, **sections) -> None:
+        """Tell what has changed, by sections of a StateDelta."""
+        self.seq += 1
+        self.now_ns += 1_000_000
+        self.tell(StateDelta(time_ns=self.now_ns, **sections))
+
     def tell_all(self) -> None:
         """Tell everything, as a core that has come to itself does."""
         share = max(1, self.pods // max(1, self.applications))

@@ -29,6 +29,7 @@ VIEWS = (
     "nodes/node-0001",
     "users",
     "users/ada",
+    "groups/team",
     "evictions",
     "events",
     "what-if",

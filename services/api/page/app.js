@@ -18,6 +18,7 @@ const VIEWS = {
   applications: { plain: later("applications", "applicationList"), named: later("application", "applicationPage") },
   nodes: { plain: later("nodes", "nodeList"), named: later("nodes", "nodePage") },
   users: { plain: later("users", "userList"), named: later("users", "userPage") },
+  groups: { plain: later("users", "userList"), named: later("users", "groupPage") },
   evictions: { plain: later("evictions", "evictionsView") },
   events: { plain: later("events", "eventsView") },
   "what-if": { plain: later("whatif", "whatIf") },
@@ -143,7 +144,7 @@ async function route() {
   const make = name ? views?.named : views?.plain;
   document.querySelectorAll("nav a").forEach((link) => {
     const its = link.hash.replace(/^#\/?/, "");
-    attribute(link, "aria-current", its === kind ? "page" : null);
+    attribute(link, "aria-current", its === (kind === "groups" ? "users" : kind) ? "page" : null);
     if (its === kind) link.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   if (path === shown && view) return;

@@ -46,7 +46,7 @@ def test_the_tree_has_usage_weight_and_share_and_why_says_so():
         assert queue["fairShare"] == {"vcore": share}
     rows = queue_rows(root)
     shown = {column.name: column.cell(rows[1]).plain for column in queue_columns(rows)}
-    assert (shown["OVER TIME"], shown["FAIR SHARE"]) == ("vcore 0.600", "vcore 0.005")
+    assert (shown["OVER TIME"], shown["FAIR SHARE"]) == ("vcore 60 %", "vcore 0.005")
     sentence = why(system.model, "b").sentence
     assert "has used" not in sentence
     sentence = why(system.model, "a").sentence
