@@ -43,6 +43,9 @@ def _check(file: Path) -> int:
         said = f"{error.message} (the file is refused when it is loaded)"
         complain(f"{_place(file, found, error.line)}: warning: {said}")
     _warn_of_settings(file, found)
+    if found.unread:
+        names = ", ".join(found.unread)
+        complain(f"{file}: warning: not read: {names}; service.policyGroup says which key is read")
     print(f"ok {printable(str(file))}{_within(found)}")
     return 0
 
@@ -107,6 +110,8 @@ def diff_file(client: Client, file: Path) -> Report:
         rows = changes(client.get("/v1/config")["text"], found.text)
     except (RefusedError, QueueConfigError) as error:
         raise RefusedError(f"{file}: {plain_text(str(error))}") from error
+    if not found.text.strip():
+        raise RefusedError(f"{file}: it is empty")
     if not rows:
         return Report({"changes": [], "whatIf": None}, [f"{file} is what holds now: no difference"])
     answer = ask(client, None, found.text, {}, {})

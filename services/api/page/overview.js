@@ -87,7 +87,7 @@ export function overview({ live, query, setQuery }) {
     fill(lately, ...(told.length ? told.reverse().map((event) => {
       const [view, name] = linkOf(event);
       return h("li", {}, h("time", { title: exact(event.time) }, clock(event.time)), to(view, name), h("span", {}, event.message || what(event)));
-    }) : [h("p", { class: "empty" }, "Nothing has happened yet.")]));
+    }) : [h("li", { class: "empty" }, "Nothing has happened yet.")]));
   };
   function showAll() {
     showLately();

@@ -150,6 +150,7 @@ ONE_NODE = {
         {"allocationKey": "kube-proxy-x7", "resource": {"vcore": 250, "memory": 300 * 2**20}}
     ],
 }
+NO_USAGE = {"usageHalfLife": "", "usageWindow": "", "queues": []}
 ONE_USER = {
     "userName": "ada",
     "groups": {"mpi-next": "research", "spark-pi": "research"},
