@@ -78,8 +78,8 @@ function showStatus() {
   if (trouble) text(banner, trouble());
   document.body.classList.toggle("stale", Boolean(trouble));
   if (!live.partition && live.state !== "denied") {
-    const first = { lost: "No connection to Muster's API. Is it running? It is tried again by itself.", recovering: "Waiting for the core's first snapshot…" }[live.state];
-    if (gone) fill(main, h("p", { class: "empty" }, `${gone}. `, h("a", { href: "/" }, "To the default one")));
+    const first = { lost: "No connection to Muster's API. Is it running? The page tries again by itself.", recovering: "Waiting for the core's first snapshot…" }[live.state];
+    if (gone) fill(main, h("p", { class: "empty" }, `${gone}. `, h("a", { href: "/" }, "To the default partition")));
     else if (first) fill(main, h("p", { class: "empty" }, first));
   }
 }
@@ -173,7 +173,7 @@ async function route() {
 }
 
 function nowhere(path) {
-  return { title: "Not found", element: h("div", {}, h("h1", {}, "There is no such view"), h("p", {}, `Nothing is at ${path}. `, h("a", { href: "#/" }, "To the overview"))), update() {} };
+  return { title: "Not found", element: h("div", {}, h("h1", {}, "This view does not exist"), h("p", {}, `Nothing is at ${path}. `, h("a", { href: "#/" }, "To the overview"))), update() {} };
 }
 
 /** Resolves with the first snapshot: views are made when there is something to show. */

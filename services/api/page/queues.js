@@ -84,7 +84,7 @@ export function queuePage({ live, name, query, setQuery }) {
   const show = () => {
     const queue = live.queues.get(name);
     if (!queue) {
-      text(facts, "There is no such queue now.");
+      text(facts, "There is no queue of this name.");
       fill(bars);
       fill(back);
       fill(properties);

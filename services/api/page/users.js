@@ -55,7 +55,7 @@ export function userList({ live }) {
       note.hidden = true;
     } catch (error) {
       note.hidden = false;
-      text(note, `What users use could not be asked for: ${error.message}`);
+      text(note, `What users use could not be read: ${error.message}`);
     }
     show();
   }
