@@ -192,7 +192,7 @@ function podList(application, live, most, onMore) {
   if (!all.length) return [];
   const rows = all.slice(0, most).map(([pod, state, group, node, since, needs, said]) =>
     [pod, h("span", { class: "member", "data-member": state }, state), group, node ? to("nodes", node) : "–", lasting(live.now() - since), needs, said]);
-  return [h("h2", {}, `Pods · ${count(all.length)}`), smallTable(["Pod", "State", "Group", "Node", "Asked", "Needs", "Last told"], rows, { numbers: [4] }),
+  return [h("h2", {}, `Pods · ${count(all.length)}`), smallTable(["Pod", "State", "Group", "Node", "Asked", "Needs", "Last refusal"], rows, { numbers: [4] }),
     all.length > rows.length ? h("button", { type: "button", class: "after", onclick: onMore }, `${count(all.length - rows.length)} more`) : null];
 }
 
