@@ -149,6 +149,10 @@ ui-shots: setup ## Pictures of every view of the live page, into build/ui-shots
 	@scripts/ensure_browser.sh
 	@$(PYTHON) -m tests.ui.shots $(ARGS)
 
+ui-sheets: setup ## A picture of every view into docs/pictures/views, of a muster up --demo that runs; ARGS=URL
+	@scripts/ensure_browser.sh
+	@$(PYTHON) -m tests.ui.sheets $(ARGS)
+
 soak: setup ## The property tests and the seeds, many more (an hour and more)
 	@HYPOTHESIS_PROFILE=soak SIMULATED_SEEDS=2000 PEER_SEEDS=1000 PEER_FRAMES=240 TEST_SECONDS=0 $(PYTHON) -m pytest -n 2 tests/property tests/simulation -o faulthandler_timeout=0 $(ARGS)
 

@@ -26,7 +26,7 @@ def main() -> int:
     docs = sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))
     pictures = [
         path.relative_to(ROOT).as_posix()
-        for kind in ("svg", "png")
+        for kind in ("svg", "png", "jpg")
         for path in (ROOT / "docs").rglob(f"*.{kind}")
     ]
     examples = [path.relative_to(ROOT).as_posix() for path in (ROOT / "deploy/ci").rglob("*.y*ml")]

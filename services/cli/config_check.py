@@ -10,6 +10,7 @@ from services.cli.files import text_of
 from services.cli.said import complain, printable
 from services.cli.what_if import ask, what_if_parts
 from services.shim_adapter.queue_file import QueueFile, queue_file
+from shared.model.sentences import plain_text
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.validator import check_schedulable
 from shared.queueconfig.warnings import warnings_of
@@ -26,7 +27,7 @@ def _check(file: Path) -> int:
         found = queue_file(text_of(file, may_be_stdin=True))
         config = load_configuration(found.text)
     except QueueConfigError as error:
-        complain(f"{_place(file, found, error.line)}: {error.message}")
+        complain(f"{_place(file, found, error.line)}: {plain_text(error.message)}")
         return 1
     except OSError as error:
         complain(f"{file}: {error.strerror}")
@@ -39,9 +40,12 @@ def _check(file: Path) -> int:
     try:
         check_schedulable(config)
     except QueueConfigError as error:
-        said = f"{error.message} (said only when the file is loaded: it is refused then)"
+        said = f"{error.message} (the file is refused when it is loaded)"
         complain(f"{_place(file, found, error.line)}: warning: {said}")
     _warn_of_settings(file, found)
+    if found.unread:
+        names = ", ".join(found.unread)
+        complain(f"{file}: warning: not read: {names}; service.policyGroup says which key is read")
     print(f"ok {printable(str(file))}{_within(found)}")
     return 0
 
@@ -105,7 +109,9 @@ def diff_file(client: Client, file: Path) -> Report:
         found = queues_in(file)
         rows = changes(client.get("/v1/config")["text"], found.text)
     except (RefusedError, QueueConfigError) as error:
-        raise RefusedError(f"{file}: {error}") from error
+        raise RefusedError(f"{file}: {plain_text(str(error))}") from error
+    if not found.text.strip():
+        raise RefusedError(f"{file}: it is empty")
     if not rows:
         return Report({"changes": [], "whatIf": None}, [f"{file} is what holds now: no difference"])
     answer = ask(client, None, found.text, {}, {})

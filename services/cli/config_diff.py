@@ -29,7 +29,10 @@ def changes(before: str, after: str) -> list[dict[str, str]]:
     Raises QueueConfigError where the later one does not hold.
     """
     old, new = dict(_entries(before)), dict(_entries(after))
-    keys = dict.fromkeys((*new, *old))
+    named: dict[str, dict[str, None]] = {}
+    for queue, name in (*new, *old):
+        named.setdefault(queue, {})[name] = None
+    keys = [(queue, name) for queue, names in named.items() for name in names]
     return [
         {"queue": queue, "setting": name, "now": old.get((queue, name), ""),
          "then": new.get((queue, name), "")}

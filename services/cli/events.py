@@ -15,6 +15,7 @@ from services.cli.render import console, in_words
 from services.cli.said import complain
 from services.cli.table import Column, ColumnError, Row, filter_rows, plain_lines, terminal_table
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
+from shared.model.sentences import plain_text
 from shared.model.units import NANOS_PER_SECOND
 
 _BATCH = 10_000
@@ -35,7 +36,7 @@ def _what(event: Row) -> str:
 def _sentence(event: Row) -> str:
     amounts = event.get("resource", {}).get("resources", {})
     held = {name: item.get("value", 0) for name, item in amounts.items()}
-    parts = (event.get("message", ""), event.get("referenceID", ""), in_words(held))
+    parts = (plain_text(event.get("message", "")), event.get("referenceID", ""), in_words(held))
     return "  ".join(part for part in parts if part)
 
 

@@ -7,11 +7,13 @@ from services.cli.render import APPLICATIONS, NODES, PODS, hanging, in_words, re
 from services.cli.render import queue_rows as rows_of
 from services.cli.render import waits as waits_text
 from services.cli.table import Column
+from shared.model.amounts import type_text
 
 Row = dict[str, Any]
 Table = Callable[..., Any]
 _STATE = next(column for column in NODES if column.name == "STATE")
 _LABELS = next(column for column in NODES if column.name == "LABELS")
+_FIRST = ("vcore", "memory")  # of types
 MOST_ENDED = 5  # applications that have ended, of a queue or user; the latest are shown
 RESERVED = (
     Column("RESERVED FOR", lambda pod: pod["name"]),
@@ -34,6 +36,11 @@ USAGE = (
     Column("USED", lambda row: resource(row.get("resourceUsage")), wraps=15),
     Column("AT MOST", lambda row: resource(row.get("maxResources")), wraps=15),
     Column("APPLICATIONS", lambda row: len(row.get("runningApplications", ())), is_number=True),
+)
+OVER_TIME = (
+    Column("IN QUEUE", lambda row: row["queueName"]),
+    Column("SHARE NOW", lambda row: _shares(row["usedNow"]) or "-", wraps=20),
+    Column("SHARE OVER TIME", lambda row: _shares(row["usedOverTime"]), wraps=20),
 )
 
 
@@ -103,12 +110,12 @@ def queue_parts(queue: Row, applications: list[Row], table: Table) -> list[Any]:
             ("max", in_words(queue.get("maxResource"))),
             ("used", in_words(queue.get("allocatedResource"))),
             ("pending", in_words(queue.get("pendingResource"))),
-            ("over time", _shares(queue.get("usedOverTime", {}))),
+            *_over_time(queue.get("overTime")),
             *(
-                ("user", f"{name}: over time {_shares(shares)}")
+                ("user", f"{name}: {_shares(shares)} over time")
                 for name, shares in queue.get("usersOverTime", {}).items()
             ),
-            ("weight", _shares(queue.get("weightOverQuota", {}))),
+            ("weight", _weights(queue.get("weightOverQuota", {}))),
             ("fair share", in_words(queue.get("fairShare"))),
             ("applications", f"{running} running" + (f" of at most {most}" if most else "")),
             *(("held back by", waits_text(item)) for item in queue["waiting"]),
@@ -119,9 +126,35 @@ def queue_parts(queue: Row, applications: list[Row], table: Table) -> list[Any]:
     return parts + _applications(_within(applications, path), table)
 
 
+def _over_time(usage: Row | None) -> list[tuple[str, str]]:
+    """Return which share of the cluster is used now, and over time; nothing if not counted."""
+    if not usage or not usage["queues"]:
+        return []
+    (row,) = usage["queues"]
+    return [
+        ("share now", _shares(row["usedNow"]) or "none"),
+        ("over time", f"{_shares(row['usedOverTime'])}{memory_text(usage)}"),
+    ]
+
+
+def memory_text(usage: Row) -> str:
+    """Return how usage over time is forgotten: "  (half-life 168h)"."""
+    said = [
+        f"{label} {usage[key]}"
+        for key, label in (("usageHalfLife", "half-life"), ("usageWindow", "window"))
+        if usage[key]
+    ]
+    return f"  ({', '.join(said)})" if said else ""
+
+
 def _shares(shares: dict[str, float]) -> str:
-    """Return shares of the cluster by type."""
-    return ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
+    """Return shares of the cluster by type: ``30 % of vcore``."""
+    names = sorted(shares, key=lambda name: _FIRST.index(name) if name in _FIRST else len(_FIRST))
+    return ", ".join(f"{shares[name] * 100:.3g} % of {type_text(name)}" for name in names)
+
+
+def _weights(weights: dict[str, float]) -> str:
+    return ", ".join(f"{name} {weight:.3f}" for name, weight in weights.items())
 
 
 def _within(applications: list[Row], path: str) -> list[Row]:
@@ -147,6 +180,10 @@ def user_parts(user: Row, applications: list[Row], table: Table) -> list[Any]:
     """Return a user: what they use in each queue, of how much, and their applications."""
     groups = ", ".join(dict.fromkeys(user.get("groups", {}).values()))
     parts = _lines((("user", user["userName"]), ("groups", groups)))
+    over_time = user.get("overTime", {"queues": []})
+    if over_time["queues"]:
+        parts += ["", table(over_time["queues"], OVER_TIME)]
+        parts += _lines((("usage", f"counted over time{memory_text(over_time)}"),))
     usage = [row for row in _usage_rows(user.get("queues", {})) if _is_shown(row)]
     if usage:
         parts += ["", table(usage, USAGE)]

@@ -17,6 +17,7 @@ from services.cli.client import (
     path_of,
     read_token,
 )
+from services.cli.exits import Exit
 from shared.model.names import DEFAULT_PARTITION
 
 COMPLETION = "_MUSTER_COMPLETE"  # what a shell sets when it asks for the rest of a word
@@ -49,9 +50,16 @@ def checking(check: Callable[[str], str]) -> Callable[[str | None], str | None]:
         try:
             return None if text is None else check(text)
         except ValueError as error:
-            raise typer.BadParameter(str(error)) from error
+            is_file = isinstance(error.__cause__, OSError)
+            raise (NoFileError if is_file else typer.BadParameter)(str(error)) from error
 
     return judge
+
+
+class NoFileError(typer.BadParameter):
+    """An option names a file that cannot be read."""
+
+    exit_code = Exit.NO_FILE
 
 
 Url = Annotated[

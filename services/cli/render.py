@@ -11,7 +11,7 @@ from rich.text import Text
 
 from services.cli.said import printable
 from services.cli.table import Column, Row, with_indent
-from shared.model.amounts import amount_text
+from shared.model.amounts import amount_text, type_text
 from shared.model.gpus import GPU
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
@@ -106,9 +106,9 @@ def why(item: dict[str, Any]) -> str:
 
 
 def waits(item: dict[str, Any]) -> str:
-    """Return what asks wait for, and how many."""
+    """Return what pods wait for, and how many."""
     plural = "" if item["asks"] == 1 else "s"
-    return f"{item['asks']} ask{plural}: {item['reason']}: {item['message']}"
+    return f"{item['asks']} pod{plural}: {item['reason']}: {item['message']}"
 
 
 def age(since_ns: int, now_ns: int | None = None) -> str:
@@ -340,7 +340,7 @@ def _depth(queue: Row) -> int:
 def _over_time(queue: Row) -> str:
     """Return which share of the cluster a queue has used over time, by type."""
     shares = queue.get("usedOverTime", {})
-    return ", ".join(f"{name} {share:.3f}" for name, share in shares.items())
+    return ", ".join(f"{type_text(name)} {share * 100:.3g} %" for name, share in shares.items())
 
 
 def _fair_share(queue: Row) -> str:

@@ -5,7 +5,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from services.cli.render import age, hanging
+from services.cli.render import age, hanging, waits
 from services.cli.table import Column
 from shared.model.amounts import amounts_text, number_text
 from shared.model.reasons import PLACEHOLDER_CREATE_FAILED
@@ -77,7 +77,8 @@ def _held_back(wait: Answer) -> str:
     """Say how many pods are not asked for yet, and which are the first."""
     count, named = wait["asks"], wait["pods"]
     more = f" and {count - len(named)} more" if count > len(named) else ""
-    return f"held back    {count} not asked for yet: {', '.join(named)}{more}"
+    pods = "1 pod" if count == 1 else f"{count} pods"
+    return f"held back    {pods}, not submitted yet: {', '.join(named)}{more}"
 
 
 def _domains(item: Answer) -> str:
@@ -88,15 +89,23 @@ def _domains(item: Answer) -> str:
     return f"is in        {item['level']}: {pods}{f' and {rest} more' if rest else ''}"
 
 
+def _since(answer: Answer) -> str:
+    """Return for how long it has been so, or how long ago it ended; "" where that is not known."""
+    if not answer["since"]:
+        return ""
+    for_how_long = age(answer["since"])
+    is_over = answer["verdict"] in ("ended", "rejected", "evicted")
+    return f" ({for_how_long} ago)" if is_over else f" (for {for_how_long})"
+
+
 def _lines(answer: Answer) -> Iterator[str]:
     for item in answer["mismatches"]:
         label = "gang" if item["reason"] == PLACEHOLDER_CREATE_FAILED else "mismatch"
         yield f"{label:<13}{item['message']}"
-    since = f" (for {age(answer['since'])})" if answer["since"] else ""
-    yield f"why          {answer['sentence']}{since}"
+    yield f"why          {answer['sentence']}{_since(answer)}"
     yield from map(_held_back, filter(itemgetter("heldBack"), answer["waits"]))
     for item in answer["waits"][1:]:
-        yield f"also         {item['asks']} wait: {item['reason']}: {item['message']}"
+        yield f"also         {waits(item)}"
     if answer["nodes"] and answer["verdict"] == "waiting":
         yield f"would help   {answer['nodes']['nearest']['cure']}"
     if answer["need"]:
@@ -105,4 +114,5 @@ def _lines(answer: Answer) -> Iterator[str]:
     for item in answer["waitsFor"]:
         yield f"waits for    {item['kind']} {item['name']}: {item['text']}"
     for item in answer["log"]:
-        yield f"was told     {item['message']} ({item['count']} times)"
+        times = "once" if item["count"] == 1 else f"{item['count']} times"
+        yield f"attempts     {item['message']} ({times})"

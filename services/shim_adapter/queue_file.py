@@ -2,10 +2,11 @@
 
 A file is a queues.yaml; YuniKorn's ConfigMaps, one or both, as manifests or as ``kubectl get -o
 yaml`` prints them; or the values of a Helm chart: YuniKorn's (``yunikornDefaults``) or Muster's
-(``queues``, ``config``). Anything else is taken for a queues.yaml, and judged as one.
+(``queues``, ``config``). A manifest of another kind, and a map without partitions, are refused by
+name. Anything else is taken for a queues.yaml, and judged as one.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import yaml
@@ -16,7 +17,9 @@ from shared.queueconfig import QueueConfigError
 
 MAX_DEPTH = 60  # of such a file; what nests deeper is taken for a queues.yaml, and refused
 MAX_VALUES = 250_000  # of such a file; one with more is taken for a queues.yaml, and refused
+_MOST_NAMED = 5  # keys named in the error about a file that is none; the others are not named
 _GROUP = "service.policyGroup"
+_EXPECTED = "a queues.yaml, YuniKorn's ConfigMaps or Helm values are expected"
 _Node = yaml.Node | None
 
 
@@ -25,7 +28,8 @@ class QueueFile:
     """A queue configuration. ``settings`` are Muster's scheduler settings beside it.
 
     ``where`` is its place in the file, "" where it is the file; its first line is the file's line
-    ``before`` + 1, or all of it stands in that line (``is_in_a_line``), as in JSON.
+    ``before`` + 1, or all of it stands in that line (``is_in_a_line``), as in JSON. ``unread`` are
+    other keys that seem to have queues, too.
     """
 
     text: str
@@ -33,6 +37,7 @@ class QueueFile:
     where: str = ""
     before: int = 0
     is_in_a_line: bool = False
+    unread: tuple[str, ...] = ()
 
     def line(self, own: int) -> int:
         """Return the file's line for a line of the configuration; 0 is not known."""
@@ -70,7 +75,27 @@ def queue_file(text: str) -> QueueFile:
     except (yaml.YAMLError, YamlLimitError, ValueError):
         return QueueFile(text)  # its own reader says what is wrong
     maps = [found for root in roots for found in _maps(root)]
-    return _chosen(maps) if maps else QueueFile(text)
+    if maps:
+        return _chosen(maps)
+    _refuse_others(roots)
+    return QueueFile(text)
+
+
+def _refuse_others(roots: Sequence[_Node]) -> None:
+    """Raise QueueConfigError where a file is something else, and no queues.yaml with a mistake."""
+    tops = [(root.start_mark.line + 1, _items(root)) for root in roots if root is not None]
+    if not tops or any("partitions" in top for _, top in tops):
+        return
+    line, top = tops[0]
+    kind = _text(top.get("kind"))
+    if kind:
+        raise QueueConfigError(f"this is a {kind}: {_EXPECTED}", line)
+    if not top:
+        raise QueueConfigError(f"this is no map: {_EXPECTED}", line)
+    keys = list(top)
+    more = ", …" if len(keys) > _MOST_NAMED else ""
+    found = f"the keys found are {', '.join(keys[:_MOST_NAMED])}{more}"
+    raise QueueConfigError(f"it has no partitions: {_EXPECTED}; {found}", line)
 
 
 def _chosen(maps: list[_Map]) -> QueueFile:
@@ -90,7 +115,12 @@ def _chosen(maps: list[_Map]) -> QueueFile:
         where,
         holder.lines[key],
         key not in holder.blocks,
+        tuple(name for name, item in said.items() if name != key and _has_queues(item.data[name])),
     )
+
+
+def _has_queues(text: str) -> bool:
+    return text.lstrip().startswith("partitions:")
 
 
 def _key(said: Mapping[str, _Map]) -> str:

@@ -11,7 +11,7 @@ from shared.messages.interface import PodsHeld
 from shared.messages.records import record
 from shared.model.gpus import Devices
 from shared.model.reasons import Fact, NodeEvidence, Shortage
-from shared.model.sentences import ONE_OF_ITS, fact_text, text_of
+from shared.model.sentences import ONE_OF_ITS, fact_text, plain_text, text_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +265,8 @@ class ApplicationSummary:
     def text(self) -> str:
         """Return why the application was rejected, how it ended, or what is to be known of it."""
         message = fact_text(self.fact) if self.fact is not None else ""
-        return message or self.rejected_message or self.message or "; ".join(self.note_lines)
+        said = self.rejected_message or self.message or "; ".join(self.note_lines)
+        return message or plain_text(said)
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 sentence is never read again: a number of it is among the values.
 """
 
+import re
 from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Protocol
@@ -33,7 +34,7 @@ from shared.model.reasons import (
 from shared.model.states import ApplicationState
 from shared.model.units import NANOS_PER_SECOND
 
-ONE_OF_ITS, IT = "one of its asks", "it"  # what needs something: of an application, of a pod
+ONE_OF_ITS, IT = "one of its pods", "it"  # what needs something: of an application, of a pod
 _FOR: dict[str, str] = {
     Kind.WHOLE_GANG: "the whole gang",
     Kind.ANY_MEMBER: "a member of its gang",
@@ -43,15 +44,15 @@ _NO_FACT = Fact("")
 _NAMES_MORE = (Reason.VOLUMES, Reason.PLUGIN)  # whose sentence names a claim, driver or plugin
 _OF_DOMAINS = (Kind.DOMAINS, Kind.SLICES, Kind.WORDS)  # what no node by itself says
 _LEADS: dict[str, str] = {
-    Reason.GANG_PLACES: "waits for places for its whole gang",
+    Reason.GANG_PLACES: "waits until its whole gang fits",
     Reason.GANG_PATIENCE: "waits its turn",
-    Reason.GANG_PLACEHOLDERS_PENDING: "waits for its gang",
-    Reason.AWAITING_REPLACEMENT: "waits to take its placeholders' places",
+    Reason.GANG_PLACEHOLDERS_PENDING: "waits for the rest of its gang",
+    Reason.AWAITING_REPLACEMENT: "waits to replace its placeholders",
     Reason.REPLACING: "is about to start",
     Reason.MAX_APPLICATIONS: "waits for another application to end",
     Reason.ANOTHER_STARTING: "waits for another application to start",
-    Reason.BACKOFF: "is left out for a while",
-    Reason.REQUIRED_NODE: "waits for the one node that it must have",
+    Reason.BACKOFF: "is retried later",
+    Reason.REQUIRED_NODE: "waits for the one node it must run on",
     Reason.NO_NODE_FITS: "waits for room",
     Reason.NODE_TOO_SMALL: "cannot start",
     Reason.CONSTRAINTS: "cannot start",
@@ -59,7 +60,7 @@ _LEADS: dict[str, str] = {
     Reason.DEVICES: "waits for its devices",
     Reason.TOPOLOGY: "waits for room where its gang is",
     Reason.PLUGIN: "is held back by a plugin",
-    Reason.APPLICATION_ENDING: "waits for the end of what was before it",
+    Reason.APPLICATION_ENDING: "waits for its previous run to end",
     Reason.POD_GROUP: "waits for its PodGroup",
     Reason.SCHEDULING_GATED: "waits for its scheduling gates",
     Reason.POD_REFUSED: "cannot be scheduled",
@@ -98,39 +99,40 @@ def state_text(state: str, running: int, held: int, waiting: int, message: str) 
     ``running`` pods, ``held`` placeholders and ``waiting`` asks are its own; ``message`` is why it
     fails or has ended, "" where that is not said.
     """
-    more = f": {_GO_WORDS.get(message, message)}" if message else ""
+    more = f": {plain_text(message)}" if message else ""
     if state in _IN_STATE:
         return _IN_STATE[state](running, held, more)
     if waiting:
-        return f"is next in line: {_pods(waiting)} {_verb(waiting, 'wait')} and were not refused"
+        verbs = "waits and has" if waiting == 1 else "wait and have"
+        return f"is next in line: {_pods(waiting)} {verbs} not been refused"
     if held and running:
         return f"runs {_pods(running)} and holds places for {_pods(held)} more of its gang"
     if held:
-        return f"holds places for {_pods(held)} of its gang; its own pods are still to come"
+        return f"holds places for {_pods(held)} of its gang; the pods have not been created yet"
     if running:
-        return f"runs: {_pods(running)}, and nothing of it waits"
-    return "has asked for nothing yet: its pods are still to come"
+        return f"runs {_pods(running)}, and no pod of it waits"
+    return "has no pods yet"
 
 
 def _completing(_: int, held: int, more: str) -> str:
     if held:
-        releases = f"{_pods(held)} of its gang {_verb(held, 'hold')} places that are released"
-        return f"is completing{more}: {releases} unless new pods come within half a minute"
+        places = f"it still holds places for {_pods(held)} of its gang"
+        return f"is completing{more}: {places}, and releases them after half a minute without pods"
     return (
-        f"is completing{more}: none of its pods runs or waits any more; after half a minute "
-        "without new pods it is Completed"
+        f"is completing{more}: all its pods have ended, and after half a minute without new pods "
+        "it is Completed"
     )
 
 
 def _failing(running: int, held: int, more: str) -> str:
     left = running + held
-    return f"is failing{more}; {_pods(left)} {_verb(left, 'have', 'has')} yet to end"
+    return f"is failing{more}; {_pods(left)} {_verb(left, 'have', 'has')} not ended yet"
 
 
 def _resuming(_running: int, held: int, _why: str) -> str:
     return (
-        "did not get its gang in time and goes on without one: it starts its own pods when "
-        f"{_pods(held)} that {_verb(held, 'hold')} places {_verb(held, 'have', 'has')} gone"
+        "did not get its whole gang in time and continues without gang scheduling: its pods start "
+        f"once {_placeholders(held)} {_verb(held, 'have', 'has')} been released"
     )
 
 
@@ -141,7 +143,7 @@ _IN_STATE: dict[str, Callable[[int, int, str], str]] = {
     ApplicationState.REJECTED: lambda _running, _held, more: f"was rejected{more}",
     ApplicationState.COMPLETED: lambda _running, _held, more: f"has completed{more}",
     ApplicationState.FAILED: lambda _running, _held, more: f"has failed{more}",
-    ApplicationState.EXPIRED: lambda _running, _held, more: f"has ended, and has expired{more}",
+    ApplicationState.EXPIRED: lambda _running, _held, more: f"ended long ago{more}",
 }
 
 
@@ -153,6 +155,31 @@ _GO_WORDS = {  # what YuniKorn's answers say in a word
 
 def _pods(count: int) -> str:
     return "1 pod" if count == 1 else f"{count} pods"
+
+
+_GO_MAP = re.compile(r"map\[((?:[\w./-]+:-?\d+ ?)*)\]")
+
+
+def plain_text(text: str) -> str:
+    """Return a text of YuniKorn's as Muster shows it: known codes as sentences, amounts with units.
+
+    The text itself stays as YuniKorn writes it where its clients read it (``/ws/v1``).
+    """
+    text = _GO_WORDS.get(text, text)
+    return _GO_MAP.sub(_with_units, text) if "map[" in text else text
+
+
+def _with_units(found: re.Match[str]) -> str:
+    pairs = (pair.rpartition(":") for pair in found[1].split())
+    return amounts_text({name: int(value) for name, _, value in pairs})
+
+
+def _nodes(count: int) -> str:
+    return "1 node" if count == 1 else f"{count} nodes"
+
+
+def _placeholders(count: int) -> str:
+    return "1 placeholder" if count == 1 else f"{count} placeholders"
 
 
 def _verb(count: int, plural: str, singular: str = "") -> str:
@@ -182,7 +209,11 @@ def _what(refused: Refused, fact: Fact, subject: str) -> str:
     if limit is not None and not (limit.is_nowhere and refused.nodes is not None):
         needing = _FOR.get(fact.kind, subject)
         needed = amount_text(limit.resource, limit.amount.get(limit.resource, 0))
-        lead = "it may not be preempted, and the quota is less: " if fact.kind == Kind.FIXED else ""
+        lead = (
+            "it may not be preempted, so it must fit the guaranteed quota: "
+            if fact.kind == Kind.FIXED
+            else ""
+        )
         return f"{lead}{needing} needs {needed}, and {left_text(limit)}"
     evidence = refused.nodes or _NO_NODES
     if fact.kind in _PLACES:
@@ -226,58 +257,87 @@ def _nearest_text(evidence: NodeEvidence) -> str:
 def _of_nodes(reason: str, evidence: NodeEvidence) -> str:
     if not evidence.total:
         return "there is no node with any capacity"
-    what = _BY_NODES.get(reason, "none of {} nodes takes it").format(evidence.total)
+    one, many = _BY_NODES.get(reason, _OTHERWISE)
+    what = one if evidence.total == 1 else many.format(evidence.total)
     causes = causes_text(evidence)
     return f"{what}{f' ({causes})' if causes else ''}{_nearest_text(evidence)}"
 
 
-_BY_NODES: dict[str, str] = {
-    Reason.NO_NODES: "none of {} nodes is open",
-    Reason.NO_NODE_FITS: "none of {} nodes has it now",
-    Reason.NODE_TOO_SMALL: "none of {} nodes could hold it when empty",
-    Reason.CONSTRAINTS: "none of {} nodes is one that it may use",
-    Reason.OTHER_PODS: "other pods leave none of {} nodes open to it",
-    Reason.RESERVED: "the nodes with the room are reserved for pods that have waited longer",
-    Reason.TOPOLOGY: "none of {} nodes is in the domain of its gang with the room",
+_OTHERWISE = "the only node does not take it", "none of the {} nodes takes it"
+_BY_NODES: dict[str, tuple[str, str]] = {  # of one node, of several
+    Reason.NO_NODES: (
+        "the only node is closed to new pods",
+        "none of the {} nodes is open to new pods",
+    ),
+    Reason.NO_NODE_FITS: (
+        "the only node does not have enough free now",
+        "none of the {} nodes has enough free now",
+    ),
+    Reason.NODE_TOO_SMALL: (
+        "the only node is too small for it, even when empty",
+        "none of the {} nodes is large enough for it, even when empty",
+    ),
+    Reason.CONSTRAINTS: (
+        "the only node does not meet its constraints",
+        "none of the {} nodes meets its constraints",
+    ),
+    Reason.OTHER_PODS: (
+        "other pods keep it off the only node",
+        "other pods keep it off all {} nodes",
+    ),
+    Reason.RESERVED: (
+        "the only node is reserved for pods that have waited longer",
+        "the nodes with enough free are reserved for pods that have waited longer",
+    ),
+    Reason.TOPOLOGY: (
+        "the only node is not in the domain of its gang, or does not have enough free",
+        "none of the {} nodes is in the domain of its gang and has enough free",
+    ),
 }
 
 
 def _of_places(evidence: NodeEvidence, fact: Fact) -> str:
+    """Return for how many members there is room, and what another one lacks."""
+    nodes = "the only node" if evidence.total == 1 else f"the {evidence.total} nodes"
     most = "at most " if fact.kind == Kind.MOST_PLACES else ""
-    requested = amounts_text(fact.amount)
-    if evidence.nearest and evidence.lacks:
-        lack = (
-            f"requested {requested}, the nearest node for one more, {evidence.nearest}, lacks "
-            f"{amounts_text(evidence.lacks)}"
-        )
+    if not fact.count:
+        room = f"there is no room for any of its {fact.total} members on {nodes}"
+    elif evidence.total == 1:
+        room = f"there is room for {most}{fact.count} of its {fact.total} members on {nodes}"
     else:
-        lack = f"none takes one more of {requested} ({causes_text(evidence) or 'none is open'})"
-    return (
-        f"{most}{fact.count} of {fact.total} members have a place, on {fact.nodes} of "
-        f"{evidence.total} nodes; {lack}{f'; {fact.text}' if fact.text else ''}"
-    )
+        on = f"on {fact.nodes} of {nodes}"
+        room = f"there is room for {most}{fact.count} of its {fact.total} members, {on}"
+    another = f"{'another' if fact.count else 'each'} needs {amounts_text(fact.amount)}"
+    if evidence.nearest and evidence.lacks:
+        lack = f"the nearest node, {evidence.nearest}, lacks {amounts_text(evidence.lacks)}"
+    else:
+        lack = f"no node has that ({causes_text(evidence) or 'none is open'})"
+    return f"{room}; {another}, and {lack}{f'; {fact.text}' if fact.text else ''}"
 
 
 _PLACES = (Kind.PLACES, Kind.MOST_PLACES)
 
 
 def _held_text(held: HeldNodes) -> str:
-    """Return for how long nodes are held, as the end of a sentence."""
-    more = f" and {held.more} more" if held.more else ""
+    """Return which nodes are reserved for a gang, and since when, as the end of a sentence."""
+    since = f"; it has been first in line (the head gang) since {_moment(held.since_ns)}"
+    if not held.names:
+        return (
+            f"{since}, but no nodes are reserved for it now: they would stand idle for longer than "
+            "maxReservedNodes allows"
+        )
+    if held.more:
+        nodes = f"nodes {', '.join(held.names)} and {held.more} more are"
+    elif len(held.names) == 1:
+        nodes = f"node {held.names[0]} is"
+    else:
+        nodes = f"nodes {', '.join(held.names[:-1])} and {held.names[-1]} are"
     start = (
         f"it is expected to start by {_moment(held.start_ns)}"
         if held.start_ns
-        else "when it starts is not known"
+        else "when it will start is not known"
     )
-    if not held.names:
-        return (
-            f"; it has been the head gang since {_moment(held.since_ns)}, but no nodes are "
-            "reserved for it now: they would stand idle for longer than maxReservedNodes allows"
-        )
-    return (
-        f"; it has been the head gang since {_moment(held.since_ns)}, and these nodes are reserved "
-        f"for it: {', '.join(held.names)}{more}; {start}"
-    )
+    return f"{since}; {nodes} reserved for it; {start}"
 
 
 def _moment(at_ns: int) -> str:
@@ -287,83 +347,108 @@ def _moment(at_ns: int) -> str:
 # --- by kind ------------------------------------------------------------------------------------
 
 
+def period_text(period_ns: int) -> str:
+    """Return a duration without units that are zero: ``5m``, where Go writes ``5m0s``."""
+    text = go_duration(period_ns)
+    text = text.removesuffix("0s") if text.endswith("m0s") else text
+    return text.removesuffix("0m") if text.endswith("h0m") else text
+
+
 def _starved_gang(fact: Fact) -> str:
     return (
-        f"a gang ahead of it in queue {fact.name} has waited for longer than starvationGuard "
-        f"{go_duration(fact.period_ns)}: no application behind that gang starts before it"
+        f"a gang ahead of it in queue {fact.name} has waited longer than the starvationGuard of "
+        f"{period_text(fact.period_ns)}, so no application behind that gang starts before it"
     )
+
+
+def _not_allocated(fact: Fact) -> str:
+    number = _placeholders(fact.count)
+    return f"{number} of the gang {_verb(fact.count, 'are', 'is')} not allocated yet"
 
 
 def _partly_requested(fact: Fact) -> str:
     return (
-        f"placeholders for {amounts_text(fact.room)} of {amounts_text(fact.amount)} have been "
-        "requested"
+        f"of the gang's {amounts_text(fact.amount)} only {amounts_text(fact.room)} has been "
+        "requested so far, as placeholders"
     )
 
 
 def _lacks_members(fact: Fact) -> str:
     return (
-        f"the gang starts again only as a whole: {fact.count} of the {fact.total} members that it "
-        "lacks have been requested"
+        f"the gang restarts only as a whole: {fact.count} of its {fact.total} missing members "
+        f"{_verb(fact.count, 'have', 'has')} been requested so far"
     )
 
 
 def _making_way(fact: Fact) -> str:
     return (
-        f"task group {fact.name}: placeholders make way for larger pods, {fact.count} of the "
-        "application have yet to go"
+        f"placeholders of task group {fact.name} are released to make room for larger pods, and "
+        f"{fact.count} of the application {_verb(fact.count, 'are', 'is')} still there"
     )
 
 
 def _running(fact: Fact) -> str:
     where = f" in queue {fact.queue}" if fact.queue else ""
-    return f"{fact.name} runs {fact.count} of at most {fact.total} applications{where}"
+    number = "1 application" if fact.count == 1 else f"{fact.count} applications"
+    return f"{fact.name} runs {number}{where}, and the limit is {fact.total}"
 
 
 def _node_small(fact: Fact) -> str:
     return (
-        f"the required node {fact.name} has {amounts_text(fact.room)} when empty: "
-        f"{amounts_text(fact.amount)} requested"
+        f"{amounts_text(fact.amount)} requested, and the required node {fact.name} has "
+        f"{amounts_text(fact.room)} even when empty"
     )
 
 
 def _node_full(fact: Fact) -> str:
     return (
-        f"the required node {fact.name} is reserved and has {amounts_text(fact.room)} left: "
-        f"{amounts_text(fact.amount)} requested"
+        f"{amounts_text(fact.amount)} requested, and the required node {fact.name}, which is "
+        f"reserved for it, has {amounts_text(fact.room)} free now"
     )
 
 
 def _with_room(fact: Fact) -> str:
-    return f"{fact.with_room} nodes have the room, and " if fact.with_room else ""
+    if not fact.with_room:
+        return ""
+    verb = _verb(fact.with_room, "have", "has")
+    return f"{_nodes(fact.with_room)} {verb} enough free, but "
 
 
 def _claim_in_use(fact: Fact) -> str:
+    users = "1 other pod uses it" if fact.count == 1 else f"{fact.count} other pods use it"
     return _with_room(fact) + (
-        f"claim {fact.name} is ReadWriteOncePod and used by {fact.count} other pod(s), on "
+        f"PersistentVolumeClaim {fact.name} is ReadWriteOncePod and {users}, on "
         f"{', '.join(fact.names)}"
     )
 
 
 def _volume_count(fact: Fact) -> str:
-    return _with_room(fact) + (
-        f"{fact.count} more volume(s) of {fact.name} are too many for {fact.nodes} of {fact.total} "
-        f"nodes, which take at most {fact.most} each"
-    )
+    volumes = "1 more volume" if fact.count == 1 else f"{fact.count} more volumes"
+    would = "would be too many"
+    if fact.nodes == fact.total == 1:
+        return _with_room(fact) + (
+            f"{volumes} of {fact.name} {would} on the only node, whose limit is {fact.most}"
+        )
+    where = f"{fact.nodes} of the {fact.total} nodes, whose limit is {fact.most} each"
+    return f"{_with_room(fact)}{volumes} of {fact.name} {would} on {where}"
 
 
 def _domains(fact: Fact) -> str:
     best = (
-        f"{fact.name}: best of {fact.nodes} is {fact.text} with {fact.count} of {fact.total} places"
+        f"of {fact.nodes} domains of level {fact.name} the best, {fact.text}, has places for "
+        f"{fact.count} of {fact.total} members"
     )
     if not fact.names:
         return best
-    return f"{best}; {fact.with_room} full nodes there are taken by {', '.join(fact.names)}"
+    full = (
+        "1 full node there is" if fact.with_room == 1 else f"{fact.with_room} full nodes there are"
+    )
+    return f"{best}; {full} used by {', '.join(fact.names)}"
 
 
 def _others_first(fact: Fact) -> str:
     wanted = ", ".join(f"{count} of {part}" for part, count in fact.amount.items())
-    return f"other pods of the gang come first: {wanted}"
+    return f"other pods of the gang start first: {wanted}"
 
 
 def _larger_than_max(fact: Fact) -> str:
@@ -382,33 +467,35 @@ def _larger_than_placeholder(fact: Fact) -> str:
 
 _BY_KIND: dict[str, Callable[[Fact], str]] = {
     Kind.OVERDUE_GANG: _starved_gang,
-    Kind.NOT_ALLOCATED: lambda fact: f"{fact.count} placeholders of the gang are not allocated yet",
-    Kind.NOT_REQUESTED: lambda _: "none of the placeholders of the gang has been requested yet",
+    Kind.NOT_ALLOCATED: _not_allocated,
+    Kind.NOT_REQUESTED: lambda _: "no placeholder of the gang has been requested yet",
     Kind.PARTLY_REQUESTED: _partly_requested,
     Kind.LACKS_MEMBERS: _lacks_members,
     Kind.MAKING_WAY: _making_way,
     Kind.TO_REPLACE: lambda fact: (
-        f"task group {fact.name} has {fact.count} placeholders left to replace"
+        f"task group {fact.name} has {_placeholders(fact.count)} that must be replaced first"
     ),
     Kind.UNCONFIRMED: lambda _: "the release of its placeholder is not confirmed yet",
     Kind.RUNNING: _running,
     Kind.STARTING: lambda fact: (
-        f"application {fact.name} of queue {fact.queue} is starting: one at a time"
+        f"application {fact.name} of queue {fact.queue} is starting, and the queue starts one "
+        "application at a time"
     ),
     Kind.BACKED_OFF: lambda fact: (
-        f"no node took {fact.count} of its asks: left out for {go_duration(fact.period_ns)}"
+        f"{_pods(fact.count)} of it found no node, so it is not tried for "
+        f"{period_text(fact.period_ns)}"
     ),
     Kind.DEVICE_RELEASING: lambda fact: (
         f"its part of a shared GPU of node {fact.name} is being released"
     ),
     Kind.NODE_MISSING: lambda fact: f"the required node {fact.name} does not exist",
     Kind.NODE_CLOSED: lambda fact: (
-        f"the required node {fact.name} does not match the pod, or has a taint"
+        f"it does not match the required node {fact.name}, or does not tolerate its taints"
     ),
     Kind.NODE_SMALL: _node_small,
     Kind.NODE_FULL: _node_full,
     Kind.NODE_TAKEN: lambda fact: (
-        f"the required node {fact.name} is missing, full or kept for others"
+        f"the required node {fact.name} is missing, full or reserved for other pods"
     ),
     Kind.CLAIM_IN_USE: _claim_in_use,
     Kind.VOLUME_COUNT: _volume_count,
@@ -416,15 +503,19 @@ _BY_KIND: dict[str, Callable[[Fact], str]] = {
     Kind.LARGER_THAN_MAX: _larger_than_max,
     Kind.LARGER_THAN_PLACEHOLDER: _larger_than_placeholder,
     Kind.OTHERS_FIRST: _others_first,
-    Kind.FILTER: lambda fact: f"{fact.count} nodes are left, and fail on: {fact.name}",
-    Kind.TOO_FEW: lambda fact: f"fewer pods of task group {fact.name} wait than start together",
+    Kind.FILTER: lambda fact: (
+        f"{_nodes(fact.count)} passed the other checks and failed on: {fact.name}"
+    ),
+    Kind.TOO_FEW: lambda fact: (
+        f"too few pods of task group {fact.name} wait for them to start together"
+    ),
     Kind.DOMAINS: _domains,
     Kind.SLICES: lambda fact: (
-        f"in slices of {fact.most} by {fact.name} the nodes have places for {fact.count} of "
-        f"{fact.total}"
+        f"in slices of {fact.most} pods, each in one domain of level {fact.name}, the nodes have "
+        f"places for {fact.count} of {fact.total}"
     ),
     Kind.WORDS: lambda fact: fact.text,
-    Kind.NOT_TRIED: lambda fact: f"not tried: a forecast takes {fact.count} steps at most",
+    Kind.NOT_TRIED: lambda fact: f"not tried: a forecast makes at most {fact.count} steps",
 }
 
 
@@ -440,14 +531,14 @@ def cure_text(evidence: NodeEvidence, need: str) -> str:
         return "a node"
     on, number = worst.on, sum(f.nodes for f in evidence.failures if f.on == worst.on)
     cures = {
-        UNSCHEDULABLE: f"one of {number} closed nodes open again",
-        SELECTOR: "a node with the labels that it asks for, or a selector that one has",
-        TAINTS: f"a toleration of a taint of one of {number} nodes",
+        UNSCHEDULABLE: f"one of {_nodes(number)} opened to new pods again",
+        SELECTOR: "a node with the labels that it requires, or a selector that matches a node",
+        TAINTS: f"a toleration for the taints of one of {_nodes(number)}",
         TOO_SMALL: f"a node that can hold {need}, or a smaller request",
         OTHER_PODS: "fewer pods that keep it away, or a node in another domain",
-        DOMAIN: "room in the domain where its gang is",
-        VOLUMES: "fewer volumes on a node, or the end of the pod that has one of its own",
-        TAKEN: f"the start of those for whom {number} nodes are reserved, or another node",
-        PLUGIN: "the plugin's consent",
+        DOMAIN: "free capacity in the domain where its gang is",
+        VOLUMES: "fewer volumes on a node, or the end of the pod that uses its volume",
+        TAKEN: f"the start of the pods with {_nodes(number)} reserved, or another node",
+        PLUGIN: "the consent of the plugin",
     }
     return cures.get(on, f"a node with {need} free")

@@ -35,7 +35,7 @@ def partition_warnings(partition: PartitionSpec) -> Iterator[tuple[int, str]]:
         yield partition.usergroupresolver.line, sentence
     for root in partition.queues or []:
         if not root.submitacl and not root.adminacl and not _lets_anybody_in(root):
-            yield root.line, "nobody may submit: no queue has a submitacl or an adminacl"
+            yield root.line, "no user may submit: no queue has a submitacl or an adminacl"
         yield from _without_effect(root)
         yield from _that_do_not_hold(root, root.name)
         for queue in root.queues or []:

@@ -76,6 +76,12 @@ class Cluster:
         )  # fmt: skip
         self.machine.handle(envelope, self.now_ns)
 
+    def tell_more(self, **sections) -> None:
+        """Tell what has changed, by sections of a StateDelta."""
+        self.seq += 1
+        self.now_ns += 1_000_000
+        self.tell(StateDelta(time_ns=self.now_ns, **sections))
+
     def tell_all(self) -> None:
         """Tell everything, as a core that has come to itself does."""
         share = max(1, self.pods // max(1, self.applications))
@@ -215,7 +221,7 @@ class Cluster:
                     times(NODE, max(1, self.nodes // 8)) if path in LEAVES[:2] else None,
                     times(POD, sum(used[leaf] for leaf in inside)), times(POD, sum(waits[leaf] for leaf in inside)),
                     {"overquota.weight": "3"} if path == "root.ml" else {}, 0, sum(1 for n in range(self.applications) if LEAVES[n % len(LEAVES)] in inside), (), "fifo", True, 0,
-                    (Waiting("shape-1", "NO_NODE_FITS", f"no node has {GPU} 4 left, the nearest, node-0003, has 2", START_NS - 9 * 10**11),),
+                    (Waiting("shape-1", "NO_NODE_FITS", f"none of the 5 nodes has enough free now (5 Insufficient {GPU}); the nearest, node-0003, lacks 2 GPUs", START_NS - 9 * 10**11),),
                 )
             )  # fmt: skip
         return found

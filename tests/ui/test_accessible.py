@@ -1,8 +1,10 @@
-"""What axe would find: names, labels, headings, landmarks, contrast, in every view, scheme and width.
+"""Accessibility of the page: names, labels, headings, landmarks, contrast, in every view and width.
 
-axe-core itself is not among the dependencies; these are its rules that a page like this can break.
+The rules of VIOLATIONS are quick, and also judge the dialogs (test_actions.py). axe-core itself, in
+the version that axe-playwright-python brings, judges every view, scheme and width in a long test.
 """
 
+from importlib.resources import files
 from itertools import product
 
 import pytest
@@ -116,3 +118,22 @@ async def test_focus_stays_on_a_link_while_rows_change(page):  # noqa: F811
         page.cluster.churn(2)
         await page.page.wait_for_timeout(50)
     assert await page.page.evaluate(focused) == "#/queues/root.ml"
+
+
+@pytest.mark.long
+@pytest.mark.limit(600, "axe-core takes a second or more for each of some eighty pages")
+async def test_axe_core_finds_no_violation(page):  # noqa: F811
+    axe = (files("axe_playwright_python") / "axe.min.js").read_text()
+    page.cluster.evict(0, 4, "priority", "preempted for application train-4", pods=2)
+    found = {}
+    for scheme, width in product(("light", "dark"), WIDTHS):
+        await page.page.emulate_media(color_scheme=scheme)
+        await page.page.set_viewport_size({"width": width, "height": 900})
+        for view in VIEWS:
+            await page.open(view)
+            await expect(page.page.locator("h1")).to_be_visible()
+            await page.page.evaluate(axe)
+            result = await page.page.evaluate("() => axe.run(document)")
+            for rule in result["violations"]:
+                found[scheme, width, view, rule["id"]] = [one["html"] for one in rule["nodes"]]
+    assert found == {}

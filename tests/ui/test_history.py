@@ -11,8 +11,9 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import expect
 
-from shared.messages.state import StateDelta
-from tests.ui.clusters import Cluster, served
+from shared.messages.state import ConfigurationState, StateDelta, UsageState, UserState
+from tests.ui.clusters import POD, Cluster, served, times
+from tests.ui.test_accessible import VIOLATIONS
 from tests.ui.test_page import Shown
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
@@ -89,6 +90,49 @@ async def test_a_user_shows_their_own_hour(page):
     await expect(picture(page, "Pods evicted")).to_contain_text("0 pods in this hour")
     await page.open("users/somebody")
     await expect(page.page.locator(".past .note")).to_be_visible()
+
+
+async def test_a_group_shows_its_own_hour_and_what_it_uses(page):
+    of_team = [replace(page.cluster.application(n), group="team") for n in (0, 1)]
+    limit = {"vcore": 64_000}
+    use = UsageState("root", times(POD, 8), limit)
+    page.cluster.tell_more(applications=tuple(of_team), users=(UserState("team", True, (use,)),))
+    page.cluster.pass_minutes(2, 0)
+    await page.open("users")
+    await page.page.get_by_role("link", name="team", exact=True).click()
+    await expect(page.page.locator("h1")).to_have_text("team")
+    await expect(page.page.get_by_text("2 applications counted for this group")).to_be_visible()
+    await expect(page.page.locator("td").nth(2)).to_have_text("64\u202fcores")
+    await expect(page.page.locator(".row.linked")).to_have_count(2)
+    await expect(picture(page, "Pods waiting")).to_be_visible()
+    await page.open("groups/none")
+    await expect(page.page.get_by_text("Nothing of this group was live")).to_be_visible()
+
+
+async def test_usage_over_time_stands_beside_what_is_used_now(page):
+    await page.open("queues/root.ml.train")
+    await expect(page.page.get_by_role("heading", name="Usage over time")).to_have_count(0)
+    (queue,) = [one for one in page.cluster.queues() if one.path == "root.ml.train"]
+    ppm = {"vcore": 254_000}
+    owns = UsageState(queue.path, times(POD, 4), used_ppm={"vcore": 100_000})
+    page.cluster.tell_more(
+        configurations=(ConfigurationState("", {"usageHalfLife": "168h"}),),
+        queues=(replace(queue, used_ppm=ppm, fair_share={"vcore": 96_000}, weight_ppm=ppm),),
+        users=(UserState("user-0", False, (owns,)),),
+    )
+    await page.open("queues")
+    await page.open("queues/root.ml.train")
+    table = page.page.locator("section", has_text="Usage over time").locator("table").first
+    await expect(table).to_contain_text("CPU")
+    await expect(table).to_contain_text("25.4\u202f%")
+    await expect(table).to_contain_text("96\u202fcores")
+    await expect(page.page.get_by_text("every 168h half of it is forgotten")).to_be_visible()
+    await page.page.get_by_role("link", name="user-0", exact=True).first.click()
+    await expect(page.page.locator("h1")).to_have_text("user-0")
+    section = page.page.locator("section", has_text="Usage over time")
+    await expect(section.locator("tbody tr")).to_contain_text(["root.ml.train"])
+    await expect(section.locator("tbody")).to_contain_text("10.0\u202f%")
+    assert await page.page.evaluate(VIOLATIONS) == []
 
 
 async def test_a_gang_shows_what_became_of_its_members_when(page):

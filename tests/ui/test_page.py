@@ -29,6 +29,7 @@ VIEWS = (
     "nodes/node-0001",
     "users",
     "users/ada",
+    "groups/team",
     "evictions",
     "events",
     "what-if",
@@ -437,7 +438,7 @@ FORECAST = {
 HAS_NOT = (
     ("what-if", "what-if?drain=node-0001", "it has no /v1/what-if"),
     ("evictions", "evictions", "it has no /v1/evictions"),
-    ("why/*", "applications/train-4", "it has no /v1/why"),
+    ("why/*", "applications/train-4", "has no /v1/why"),
 )
 
 
@@ -540,7 +541,7 @@ async def test_a_queue_says_what_holds_it_back_also_of_a_gang(page):
     page.cluster.tell(StateDelta(queues=queues, applications=(replace(gang, waiting=(waits,)),)))
     await page.open("queues")
     row = page.text(ROWS).filter(has_text="vision")
-    await expect(row).to_contain_text("nodes have no place for every member")
+    await expect(row).to_contain_text("nodes have no room for every member")
     await page.open(f"queues/{gang.queue_name}")
     await expect(page.text("h2").first).to_have_text("What holds it back")
 

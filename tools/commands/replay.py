@@ -63,11 +63,14 @@ Spread = Annotated[
     typer.Option(metavar="SECONDS", help="How far a seed moves a submission.", min=0, max=_YEAR),
 ]
 Queues = Annotated[
-    Path | None, typer.Option(help="A queues.yaml; else a fifo leaf for each queue.")
+    Path | None,
+    typer.Option(metavar="FILE", help="A queues.yaml; else a fifo leaf for each queue."),
 ]
 Seeds = Annotated[
     int,
-    typer.Option(help="So many runs; but for the first, submissions are moved.", min=1, max=1000),
+    typer.Option(
+        metavar="N", help="So many runs; but for the first, submissions are moved.", min=1, max=1000
+    ),
 ]
 Resampled = Annotated[
     Resample | None,
@@ -126,7 +129,9 @@ def _columns(text: str) -> dict[str, str]:
 
 @app.command()
 def replay(
-    trace: Annotated[Path, typer.Argument(help="The trace; docs/replay.md has the formats.")],
+    trace: Annotated[
+        Path, typer.Argument(metavar="TRACE", help="The trace; docs/replay.md has the formats.")
+    ],
     more: Annotated[
         list[Path] | None, typer.Argument(metavar="[SETUP]...", help="After --compare, its others.")
     ] = None,
@@ -136,7 +141,9 @@ def replay(
     scheduler: Scheduler = None,
     compare: Compare = None,
     tune: Tune = None,
-    jobs: Annotated[int, typer.Option(help="Only the first so many; 0: all.", min=0)] = 0,
+    jobs: Annotated[
+        int, typer.Option(metavar="N", help="Only the first so many; 0: all.", min=0)
+    ] = 0,
     seeds: Seeds = 1,
     spread: Spread = 3600,
     resample: Resampled = None,

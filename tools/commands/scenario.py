@@ -12,12 +12,15 @@ app = typer.Typer(name="scenario", help="Scenario files: policy tests.", no_args
 
 @app.command("run")
 def scenario_run(
-    files: Annotated[list[Path], typer.Argument(help="Scenario files.")],
+    files: Annotated[list[Path], typer.Argument(metavar="FILE...", help="Scenario files.")],
     bus: Annotated[
         str, typer.Option(metavar="URL", help="memory, or amqp://user:password@host/")
     ] = "memory",
     speed: Annotated[
-        float, typer.Option(help="On a broker: how much faster than real time.", min=0.001)
+        float,
+        typer.Option(
+            metavar="FACTOR", help="On a broker: how much faster than real time.", min=0.001
+        ),
     ] = 1.0,
     output: OutputOption = Output.TABLE,
 ) -> None:

@@ -30,13 +30,19 @@ def _guard(text: str) -> str:
 
 @app.command()
 def simulate(
-    seed: Annotated[int, typer.Option(help="The first seed.", min=0)] = 0,
-    runs: Annotated[int, typer.Option(help="How many seeds, one after the other.", min=1)] = 1,
+    seed: Annotated[int, typer.Option(metavar="N", help="The first seed.", min=0)] = 0,
+    runs: Annotated[
+        int, typer.Option(metavar="N", help="How many seeds, one after the other.", min=1)
+    ] = 1,
     minutes: Annotated[
-        float | None, typer.Option(help="As many seeds as there is time for instead.", min=0)
+        float | None,
+        typer.Option(metavar="MINUTES", help="As many seeds as there is time for instead.", min=0),
     ] = None,
     jobs: Annotated[
-        int, typer.Option(help="How many at a time, each in a process.", min=1, max=MAX_JOBS)
+        int,
+        typer.Option(
+            metavar="N", help="How many at a time, each in a process.", min=1, max=MAX_JOBS
+        ),
     ] = 1,
     faults: Annotated[
         str | None,
@@ -48,7 +54,9 @@ def simulate(
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(help="So many in each; else as many as a seed draws.", min=1, max=2),
+        typer.Option(
+            metavar="N", help="So many in each; else as many as a seed draws.", min=1, max=2
+        ),
     ] = None,
     without: Annotated[
         str | None,

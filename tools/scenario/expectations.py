@@ -181,7 +181,7 @@ def _queue(model: Model, name: str) -> Mapping[str, Any] | None:
     if path not in model.queues:
         return None
     info = queue_info(model, path, subtree=False)
-    info |= over_time(model, info)
+    info |= over_time(model, info["queuename"])
     return info | {short: info[full] for short, full in _QUEUE_NAMES.items() if full in info}
 
 

@@ -86,6 +86,7 @@ ROLES: dict[Role, tuple[str, ...]] = {
         "GET /v1/queues",
         "GET /v1/topology",
         "GET /v1/trace/{application}",
+        "GET /v1/usage",
         "GET /v1/version",
         "POST /v1/what-if",
         "GET /v1/when/{name}",

@@ -18,6 +18,7 @@ const VIEWS = {
   applications: { plain: later("applications", "applicationList"), named: later("application", "applicationPage") },
   nodes: { plain: later("nodes", "nodeList"), named: later("nodes", "nodePage") },
   users: { plain: later("users", "userList"), named: later("users", "userPage") },
+  groups: { plain: later("users", "userList"), named: later("users", "groupPage") },
   evictions: { plain: later("evictions", "evictionsView") },
   events: { plain: later("events", "eventsView") },
   "what-if": { plain: later("whatif", "whatIf") },
@@ -77,8 +78,8 @@ function showStatus() {
   if (trouble) text(banner, trouble());
   document.body.classList.toggle("stale", Boolean(trouble));
   if (!live.partition && live.state !== "denied") {
-    const first = { lost: "No connection to Muster's API. Is it running? It is tried again by itself.", recovering: "Waiting for the core's first snapshot…" }[live.state];
-    if (gone) fill(main, h("p", { class: "empty" }, `${gone}. `, h("a", { href: "/" }, "To the default one")));
+    const first = { lost: "No connection to Muster's API. Is it running? The page tries again by itself.", recovering: "Waiting for the core's first snapshot…" }[live.state];
+    if (gone) fill(main, h("p", { class: "empty" }, `${gone}. `, h("a", { href: "/" }, "To the default partition")));
     else if (first) fill(main, h("p", { class: "empty" }, first));
   }
 }
@@ -143,7 +144,7 @@ async function route() {
   const make = name ? views?.named : views?.plain;
   document.querySelectorAll("nav a").forEach((link) => {
     const its = link.hash.replace(/^#\/?/, "");
-    attribute(link, "aria-current", its === kind ? "page" : null);
+    attribute(link, "aria-current", its === (kind === "groups" ? "users" : kind) ? "page" : null);
     if (its === kind) link.scrollIntoView({ block: "nearest", inline: "nearest" });
   });
   if (path === shown && view) return;
@@ -172,7 +173,7 @@ async function route() {
 }
 
 function nowhere(path) {
-  return { title: "Not found", element: h("div", {}, h("h1", {}, "There is no such view"), h("p", {}, `Nothing is at ${path}. `, h("a", { href: "#/" }, "To the overview"))), update() {} };
+  return { title: "Not found", element: h("div", {}, h("h1", {}, "This view does not exist"), h("p", {}, `Nothing is at ${path}. `, h("a", { href: "#/" }, "To the overview"))), update() {} };
 }
 
 /** Resolves with the first snapshot: views are made when there is something to show. */

@@ -41,7 +41,7 @@ export function applicationPage({ live, name, query, setQuery }) {
     const item = live.applications.get(name);
     if (!item) {
       text(state, "unknown");
-      text(why, explained?.sentence ?? "No application of this name is known here, live or ended lately.");
+      text(why, explained?.sentence ?? "No application of this name is running, waiting or ended recently.");
       return;
     }
     change.hidden = ENDED.has(item.state);
@@ -67,7 +67,7 @@ export function applicationPage({ live, name, query, setQuery }) {
       explained = await ask(within(`/v1/why/${encodeURIComponent(name)}`));
     } catch (error) {
       explained = null;
-      fill(evidence, h("p", { class: "note" }, `Why could not be asked: ${error.message}`));
+      fill(evidence, h("p", { class: "note" }, `The explanation could not be read: ${error.message}`));
       return;
     }
     if (isOver) return;
@@ -89,7 +89,7 @@ export function applicationPage({ live, name, query, setQuery }) {
         listPods();
       }));
     } catch (error) {
-      fill(pods, h("p", { class: "note" }, `Its pods could not be asked for: ${error.message}`));
+      fill(pods, h("p", { class: "note" }, `Its pods could not be read: ${error.message}`));
     }
   }
 
@@ -136,14 +136,14 @@ function sentence(live, item) {
 
 function waits(live, item) {
   const found = item && live.why(item);
-  return h("p", { class: "note" }, found?.[0] ? "This API does not explain itself further (it has no /v1/why); the reason above is the core's own." : "");
+  return h("p", { class: "note" }, found?.[0] ? "This API has no /v1/why, so no evidence is shown; the reason above is the core's." : "");
 }
 
 /** The evidence of an explanation, in the order of what to look at first. */
 function shown(why, live) {
   const parts = [];
   const list = (title, rows) => rows?.length && parts.push(h("h2", {}, title), rows);
-  if (why.mismatches?.length) parts.push(h("h2", {}, "What is wrong with its gang"), ...why.mismatches.map((one) => h("p", { class: "warn" }, one.message)));
+  if (why.mismatches?.length) parts.push(h("h2", {}, "Problems with its gang"), ...why.mismatches.map((one) => h("p", { class: "warn" }, one.message)));
   const limits = [...(why.queues ?? []), ...(why.limits ?? [])];
   if (limits.length) {
     const room = smallTable(["Where", "Resource", "Needs", "Has left", "Lacks", "Used", "Max"], limits.map((row) => [
@@ -151,12 +151,12 @@ function shown(why, live) {
       says(row, "need"), says(row, "headroom"), row.lacks > 0 ? h("strong", { class: "lacks" }, says(row, "lacks")) : "–", says(row, "used"), says(row, "max"),
     ]), { numbers: [2, 3, 4, 5, 6] });
     const lacks = limits.some((row) => row.lacks > 0);
-    if (lacks) parts.push(h("h2", {}, "Room in its queues and limits"), room);
-    else parts.push(h("details", {}, h("summary", {}, "Its queues and limits have the room"), room));
+    if (lacks) parts.push(h("h2", {}, "What its queues and limits have left"), room);
+    else parts.push(h("details", {}, h("summary", {}, "Its queues and limits have enough left"), room));
   }
   if (why.nodes) parts.push(...nodes(why.nodes));
   const held = (why.waits ?? []).filter((one) => one.heldBack);
-  if (held.length) list("Not asked for yet", [smallTable(["Held back for", "Pods", "The first"], held.map((one) => [reason(one.reason), count(one.asks), one.pods.join(", ")]), { numbers: [1] })]);
+  if (held.length) list("Not submitted yet", [smallTable(["Held back for", "Pods", "The first"], held.map((one) => [reason(one.reason), count(one.asks), one.pods.join(", ")]), { numbers: [1] })]);
   const others = (why.waits ?? []).slice(1);
   if (others.length) list("It also waits for", [smallTable(["Reason", "", "Pods"], others.map((one) => [reason(one.reason), one.message, count(one.asks)]), { numbers: [2] })]);
   if (why.waitsFor?.length) {
@@ -192,13 +192,13 @@ function podList(application, live, most, onMore) {
   if (!all.length) return [];
   const rows = all.slice(0, most).map(([pod, state, group, node, since, needs, said]) =>
     [pod, h("span", { class: "member", "data-member": state }, state), group, node ? to("nodes", node) : "–", lasting(live.now() - since), needs, said]);
-  return [h("h2", {}, `Pods · ${count(all.length)}`), smallTable(["Pod", "State", "Group", "Node", "Asked", "Needs", "Last told"], rows, { numbers: [4] }),
+  return [h("h2", {}, `Pods · ${count(all.length)}`), smallTable(["Pod", "State", "Group", "Node", "Asked", "Needs", "Last refusal"], rows, { numbers: [4] }),
     all.length > rows.length ? h("button", { type: "button", class: "after", onclick: onMore }, `${count(all.length - rows.length)} more`) : null];
 }
 
 /** The messages behind an application: waited (pale) and handled (full), on one scale of time. */
 function waterfall(records) {
-  if (!records.length) return [h("p", { class: "empty" }, "No message of it is known to this replica: it was there before the replica started, or too long ago.")];
+  if (!records.length) return [h("p", { class: "empty" }, "This replica has no messages of it: they are older than the replica, or too old to be stored.")];
   const seen = records.slice(-MAX_MESSAGES);
   const start = (one) => one.time / 1e6 - one.queuedMs;
   const end = (one) => one.time / 1e6 + one.handledMs;

@@ -39,7 +39,7 @@ export function eventTable(live, { query, setQuery, only = () => true, noun = "e
       { key: "object", title: "Which", width: "minmax(8rem, 1.4fr)", class: "strong", value: (event) => event.object },
       { key: "detail", title: "What", width: "minmax(7rem, 1fr)", value: what },
       { key: "reference", title: "With", width: "minmax(7rem, 1.2fr)", isLess: true, value: (event) => event.reference },
-      { key: "message", title: "Says", width: "minmax(9rem, 3fr)", class: "why", isUnder: true, value: (event) => event.message, show: (event, cell) => {
+      { key: "message", title: "Message", width: "minmax(9rem, 3fr)", class: "why", isUnder: true, value: (event) => event.message, show: (event, cell) => {
         text(cell, event.message);
         cell.title = event.message;
       } },

@@ -68,7 +68,7 @@ export function evictionsView({ live }) {
     try {
       rows = await ask(within("/v1/evictions"));
     } catch (error) {
-      return text(note, `They could not be asked for: ${error.message}`);
+      return text(note, `They could not be read: ${error.message}`);
     }
     if (isOver) return;
     if (!rows) {

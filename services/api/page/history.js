@@ -1,5 +1,5 @@
 /**
- * The last hour of a queue or a user as three pictures on one scale of time: what was used of the resource that
+ * The last hour of a queue, a user or a group as three pictures on one scale of time: what was used of the resource that
  * is shown, how many pods waited, and how many were evicted. A pause in what is known is a gap.
  */
 import { ask, partition } from "./api.js";
@@ -11,10 +11,10 @@ const LEAST_MS = 300_000; // of the scale, where less than an hour is known
 const AGAIN_MS = 15_000;
 const [WIDTH, HEIGHT] = [600, 72]; // of a picture, in its own units; it is stretched to its place
 
-/** The pictures of a queue, or of a user: {queue} or {user}; `typeOf` gives the resource that is shown. */
+/** The pictures of a queue, a user or a group: {queue}, {user} or {group}; `typeOf` gives the resource that is shown. */
 export function history(live, subject, typeOf) {
   const panels = [use(live, typeOf), waits(), evictions()].map((one) => panel(live, one));
-  const note = h("p", { class: "note" }, subject.user ? "Nothing of this user was live in the last hour." : "The first half minute is being recorded.");
+  const note = h("p", { class: "note" }, !subject.queue ? `Nothing of this ${subject.user ? "user" : "group"} was live in the last hour.` : "The first half minute is being recorded.");
   const pictures = h("div", { class: "hour" }, ...panels.map((one) => one.element));
   const element = h("section", { class: "wide past" }, h("div", { class: "title" }, h("h2", {}, "The last hour")), note, pictures);
   let found = { points: [], everySeconds: 30 };

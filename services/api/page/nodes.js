@@ -76,7 +76,7 @@ export function nodePage({ live, name }) {
   const show = () => {
     const node = live.nodes.get(name);
     if (!node) {
-      text(facts, "There is no such node now.");
+      text(facts, "There is no node of this name.");
       offered = "";
       fill(change);
       return fill(bars);
@@ -95,7 +95,7 @@ export function nodePage({ live, name }) {
       const found = await ask(`/ws/v1/partition/${encodeURIComponent(partition)}/node/${encodeURIComponent(name)}`);
       if (!isOver && found) fill(pods, ...onIt(found, live));
     } catch (error) {
-      fill(pods, h("p", { class: "note" }, `Its pods could not be asked for: ${error.message}`));
+      fill(pods, h("p", { class: "note" }, `Its pods could not be read: ${error.message}`));
     }
   }
   const soon = atMostEvery(300, show);

@@ -87,7 +87,7 @@ export function overview({ live, query, setQuery }) {
     fill(lately, ...(told.length ? told.reverse().map((event) => {
       const [view, name] = linkOf(event);
       return h("li", {}, h("time", { title: exact(event.time) }, clock(event.time)), to(view, name), h("span", {}, event.message || what(event)));
-    }) : [h("p", { class: "empty" }, "Nothing has happened yet.")]));
+    }) : [h("li", { class: "empty" }, "Nothing has happened yet.")]));
   };
   function showAll() {
     showLately();
@@ -177,11 +177,11 @@ function makeFacts(live, options, element) {
     }).join(" "));
     const waiting = live.waiting();
     const gangs = waiting.filter((item) => item.wanted).length;
-    const oldest = waiting.length ? `the oldest ${lasting(live.now() - waiting[0].submitted)}` : "everything has what it asked for";
+    const oldest = waiting.length ? `the oldest ${lasting(live.now() - waiting[0].submitted)}` : "every pod has what it requested";
     waits.set(count(waiting.length), waiting.length === 1 ? " waits" : " wait", waiting.length ? `${plural(gangs, "gang")} among them, ${oldest}` : oldest);
     let drained = 0;
     for (const node of live.nodes.values()) drained += !node.schedulable;
-    nodes.set(count(live.nodes.size), live.nodes.size === 1 ? " node" : " nodes", drained ? `${count(drained)} drained` : live.nodes.size ? "all take new pods" : "add some: nothing can run");
+    nodes.set(count(live.nodes.size), live.nodes.size === 1 ? " node" : " nodes", drained ? `${count(drained)} drained` : live.nodes.size ? "all accept new pods" : "add some: nothing can run");
     evictions.set(count(live.evictions), live.evictions === 1 ? " pod evicted" : " pods evicted", "since this replica started");
   };
 }

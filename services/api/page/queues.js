@@ -6,6 +6,7 @@ import { applicationTable } from "./applications.js";
 import { history } from "./history.js";
 import { mapChoice } from "./overview.js";
 import { Table, smallTable } from "./table.js";
+import { overTime } from "./usage.js";
 
 export function queueTree({ live, query, setQuery }) {
   const choice = mapChoice(live, query, setQuery, () => table.sortNow());
@@ -74,15 +75,16 @@ export function queuePage({ live, name, query, setQuery }) {
   const back = h("div", {});
   const properties = h("div", {});
   const hour = history(live, { queue: name }, () => scarcestOf(live, live.queues.get(name)));
+  const usage = overTime({ queue: name });
   const table = applicationTable(live, { query, setQuery, only: (item) => item.queue === name || item.queue.startsWith(`${name}.`), sort: "submitted", noun: `applications in ${name}` });
   const element = h("div", {},
     h("p", { class: "crumbs" }, h("a", { href: "#/queues" }, "Queues"), ...crumbs(name)),
-    h("h1", {}, name), facts, bars, back, hour.element, properties,
+    h("h1", {}, name), facts, bars, back, usage.element, hour.element, properties,
     h("h2", {}, "Applications, the oldest first"), table.element);
   const show = () => {
     const queue = live.queues.get(name);
     if (!queue) {
-      text(facts, "There is no such queue now.");
+      text(facts, "There is no queue of this name.");
       fill(bars);
       fill(back);
       fill(properties);
@@ -111,11 +113,13 @@ export function queuePage({ live, name, query, setQuery }) {
       if (changed.all) show();
       else if (changed.queues.has(name) || changed.applications.size) soon();
       hour.update();
+      usage.update();
       table.update(changed);
     },
     dispose() {
       soon.cancel();
       hour.dispose();
+      usage.dispose();
       table.dispose();
     },
   };

@@ -198,7 +198,7 @@ function compare(a, b) {
 
 /** A small table of fixed rows: [[cell, …]], numbers to the right. */
 export function smallTable(titles, rows, { numbers = [] } = {}) {
-  const cell = (tag) => (value, at) => h(tag, { class: numbers.includes(at) ? "number" : null, scope: tag === "th" ? "col" : null }, value ?? "");
+  const cell = (tag) => (value, at) => h(tag === "th" && !value ? "td" : tag, { class: numbers.includes(at) ? "number" : null, scope: tag === "th" && value ? "col" : null }, value ?? "");
   return h("div", { class: "scrolls", tabindex: "0", role: "region", "aria-label": titles.join(", ") },
     h("table", {}, h("thead", {}, h("tr", {}, ...titles.map(cell("th")))),
       h("tbody", {}, ...rows.map((row) => h("tr", {}, ...row.map(cell("td")))))));

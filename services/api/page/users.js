@@ -2,10 +2,11 @@
 import { ask, partition } from "./api.js";
 import { applicationTable } from "./applications.js";
 import { atMostEvery, fill, h, text, to } from "./dom.js";
-import { count, lasting, resource } from "./format.js";
+import { count, lasting, plural, resource } from "./format.js";
 import { history } from "./history.js";
 import { ENDED } from "./live.js";
 import { smallTable } from "./table.js";
+import { overTime } from "./usage.js";
 
 const MOST_ROWS = 500; // users, and groups, in a table; the filter of applications finds the others
 const usage = (kind, name = "") => `/ws/v1/partition/${encodeURIComponent(partition)}/usage/${kind}${name && `/${encodeURIComponent(name)}`}`;
@@ -43,7 +44,7 @@ export function userList({ live }) {
     });
     fill(users, rows.length ? smallTable(["User", "Applications", "Pods run", "Pods wait", "The oldest for", "Uses", "At most"], rows, { numbers: [1, 2, 3, 4] })
       : h("p", { class: "empty" }, "No application yet. Submit one: muster submit -f job.yaml"));
-    const rest = asked.groups.slice(0, MOST_ROWS).map((one) => [one.groupName, count(one.applications?.length ?? 0), resource(one.queues?.resourceUsage), one.queues?.maxResources ? resource(one.queues.maxResources) : "–"]);
+    const rest = asked.groups.slice(0, MOST_ROWS).map((one) => [to("groups", one.groupName), count(one.applications?.length ?? 0), resource(one.queues?.resourceUsage), one.queues?.maxResources ? resource(one.queues.maxResources) : "–"]);
     fill(groups, rest.length ? [h("h2", {}, "Groups with a limit"), smallTable(["Group", "Applications", "Uses", "At most"], rest, { numbers: [1] })] : []);
   };
   async function list() {
@@ -54,7 +55,7 @@ export function userList({ live }) {
       note.hidden = true;
     } catch (error) {
       note.hidden = false;
-      text(note, `What users use could not be asked for: ${error.message}`);
+      text(note, `What users use could not be read: ${error.message}`);
     }
     show();
   }
@@ -82,6 +83,7 @@ export function userPage({ live, name, query, setQuery }) {
   const limits = h("div", {});
   let isOver = false;
   const hour = history(live, { user: name }, () => live.scarcest()[0] ?? "vcore");
+  const past = overTime({ user: name });
   const table = applicationTable(live, { query, setQuery, only: (item) => item.user === name, noun: `applications of ${name}` });
   const rowsOf = (one) => (one?.queuePath ? [one, ...(one.children ?? []).flatMap(rowsOf)] : []);
   const show = () => {
@@ -99,18 +101,58 @@ export function userPage({ live, name, query, setQuery }) {
   const later = atMostEvery(2000, list);
   return {
     title: name,
-    element: h("div", {}, h("p", { class: "crumbs" }, h("a", { href: "#/users" }, "Users")), h("h1", {}, name), facts, limits, hour.element, h("h2", {}, "Applications"), table.element),
+    element: h("div", {}, h("p", { class: "crumbs" }, h("a", { href: "#/users" }, "Users")), h("h1", {}, name), facts, limits, past.element, hour.element, h("h2", {}, "Applications"), table.element),
     update(changed) {
       if (changed.all || changed.applications.size) {
         soon();
         later();
       }
       hour.update();
+      past.update();
       table.update(changed);
     },
     dispose() {
       isOver = true;
       soon.cancel();
+      later.cancel();
+      hour.dispose();
+      past.dispose();
+      table.dispose();
+    },
+  };
+}
+
+/** A group with a limit: what it uses in each queue, of how much, its hour, and its applications. */
+export function groupPage({ live, name, query, setQuery }) {
+  const facts = h("p", { class: "facts-line" });
+  const limits = h("div", {});
+  let isOver = false;
+  let names = new Set();
+  const hour = history(live, { group: name }, () => live.scarcest()[0] ?? "vcore");
+  const table = applicationTable(live, { query, setQuery, only: (item) => names.has(item.id), noun: `applications of ${name}` });
+  const rowsOf = (one) => (one?.queuePath ? [one, ...(one.children ?? []).flatMap(rowsOf)] : []);
+  async function list() {
+    const found = await ask(usage("group", name)).catch(() => null);
+    if (isOver) return;
+    names = new Set(found?.applications ?? []);
+    text(facts, found ? `${plural(names.size, "application")} counted for this group` : "No application is counted for this group now.");
+    const rows = rowsOf(found?.queues).filter((one) => one.resourceUsage || one.maxResources);
+    fill(limits, rows.length ? smallTable(["Queue", "Uses", "At most", "Applications"], rows.map((one) =>
+      [to("queues", one.queuePath), resource(one.resourceUsage), one.maxResources ? resource(one.maxResources) : "–", count(one.runningApplications?.length ?? 0)]), { numbers: [3] }) : []);
+    table.update({ all: true });
+  }
+  const later = atMostEvery(2000, list);
+  later();
+  return {
+    title: name,
+    element: h("div", {}, h("p", { class: "crumbs" }, h("a", { href: "#/users" }, "Users")), h("h1", {}, name), facts, limits, hour.element, h("h2", {}, "Applications"), table.element),
+    update(changed) {
+      if (changed.all || changed.applications.size) later();
+      hour.update();
+      table.update(changed);
+    },
+    dispose() {
+      isOver = true;
       later.cancel();
       hour.dispose();
       table.dispose();

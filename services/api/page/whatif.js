@@ -76,7 +76,7 @@ export function whatIf({ live, query, setQuery }) {
     if (drain.value.trim()) marks.set(drain.value.trim(), "ink");
     const named = (one) => (one.isNew ? one.applicationID : to("applications", one.applicationID));
     names("Would start", found.starts?.map((one) => [named(one), one.queueName, `${count(one.placed)} of ${count(one.wanted)}`, one.afterEvictions ? count(one.afterEvictions) : "–", nodesOf(one.places)]),
-      ["Application", "Queue", "At once", "Once room is made", "On"], [2, 3]);
+      ["Application", "Queue", "At once", "After evictions", "On"], [2, 3]);
     names("Would wait", found.waits?.map((one) => [named(one), one.queueName, count(one.wanted - one.placed - one.afterEvictions), one.reason ? reason(one.reason) : "", one.message, startOf(one)]),
       ["Application", "Queue", "Pods", "Reason", "", "Expected start"], [2]);
     names("Would be evicted", found.evicted?.map((one) => [one.victimName || one.victim, to("applications", one.applicationID), to("nodes", one.nodeID), one.winner || "its queue’s max", one.law]),
@@ -95,7 +95,7 @@ export function whatIf({ live, query, setQuery }) {
   }
   return {
     title: "What if",
-    element: h("div", {}, h("h1", {}, "What if"), h("p", { class: "note" }, "What would start, wait or be evicted after these changes, any of them together? Nothing is changed by asking; those who may can make a change afterwards."), form, answer),
+    element: h("div", {}, h("h1", {}, "What if"), h("p", { class: "note" }, "What would start, wait or be evicted after these changes, any of them together? Asking changes nothing; users with the role can then make the change."), form, answer),
     update: (changed) => map?.update(changed),
     dispose: () => map?.dispose(),
   };

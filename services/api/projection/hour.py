@@ -1,32 +1,33 @@
-"""The last hour of a partition: what its queues and users used, what waited, what was evicted.
+"""The last hour of a partition: what queues, users and groups used, what waited, was evicted.
 
 A point is what was so at its half minute, and the evictions since the point before. It is taken
 before the next message changes the model, and only while the partition follows its core: where
 nothing was known there is no point, and whoever draws them leaves a gap.
 
-Limits: MAX_POINTS points, MAX_QUEUES queues and MAX_USERS users in each; those that come later
-have no history.
+Limits: MAX_POINTS points, MAX_QUEUES queues, MAX_USERS users and MAX_GROUPS groups in each; those
+that come later have no history.
 """
 
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from services.api.projection.model import Model
+from services.api.projection.model import ApplicationView, Model
 from shared.model.resources import Resource, add_into
 from shared.model.units import seconds
 
 MAX_POINTS = 120
 MAX_QUEUES = 500
 MAX_USERS = 500
+MAX_GROUPS = 500
 EVERY_NS = seconds(30)
 
 
 @dataclass(frozen=True, slots=True)
 class UsePoint:
-    """A queue with those below it, or a user: what it used, what its waiting pods asked for.
+    """A queue with those below it, a user or a group: its use, and what its waiting pods request.
 
-    ``most``: the queue's max; None: it has none, or it is a user. ``waiting``: pods without
+    ``most``: the queue's max; None: it has none, or is no queue. ``waiting``: pods without
     a place. ``evicted``: pods since the point before.
     """
 
@@ -37,7 +38,7 @@ class UsePoint:
     evicted: int
 
 
-Point = tuple[int, dict[str, UsePoint]]  # time in ns; queues by their paths, or users by name
+Point = tuple[int, dict[str, UsePoint]]  # time in ns; queues by path, else by name
 
 
 @dataclass(slots=True)
@@ -48,14 +49,18 @@ class Hour:
     users: deque[Point] = field(default_factory=lambda: deque(maxlen=MAX_POINTS))
     _evicted: Counter[str] = field(default_factory=Counter)  # by the path of the queue
     _evicted_of: Counter[str] = field(default_factory=Counter)  # by the name of the user
+    groups: deque[Point] = field(default_factory=lambda: deque(maxlen=MAX_POINTS))
+    _evicted_in: Counter[str] = field(default_factory=Counter)  # by the name of the group
 
-    def note_eviction(self, path: str, user: str) -> None:
-        """Count an eviction for the victim's user, its queue, and the queues above that."""
+    def note_eviction(self, path: str, user: str, group: str) -> None:
+        """Count an eviction for the victim's user, group and queue, and the queues above that."""
         for each in _with_those_above(path):
             if each in self._evicted or len(self._evicted) < MAX_QUEUES:
                 self._evicted[each] += 1
         if user and (user in self._evicted_of or len(self._evicted_of) < MAX_USERS):
             self._evicted_of[user] += 1
+        if group and (group in self._evicted_in or len(self._evicted_in) < MAX_GROUPS):
+            self._evicted_in[group] += 1
 
     def take(self, model: Model, time_ns: int) -> None:
         """Add a point. Times grow: one that is not later than the last changes nothing."""
@@ -74,9 +79,14 @@ class Hour:
                 self._evicted[path],
             )
         _append(self.points, time_ns, found)
-        _append(self.users, time_ns, _by_user(model, self._evicted_of))
-        self._evicted.clear()
-        self._evicted_of.clear()
+        users, groups = _Sums(MAX_USERS), _Sums(MAX_GROUPS)
+        for view in model.applications.values():
+            users.add(view.summary.user, view)
+            groups.add(view.summary.group, view)
+        _append(self.users, time_ns, users.points(self._evicted_of))
+        _append(self.groups, time_ns, groups.points(self._evicted_in))
+        for counts in (self._evicted, self._evicted_of, self._evicted_in):
+            counts.clear()
 
     def go_on_from(self, before: "Hour") -> None:
         """Put the points that another had before in front of one's own."""
@@ -88,6 +98,7 @@ class Hour:
 
         self.points = joined(before.points, self.points)
         self.users = joined(before.users, self.users)
+        self.groups = joined(before.groups, self.groups)
 
     def of(self, path: str) -> Iterator[tuple[int, UsePoint]]:
         """Yield the points of a queue with their times, the oldest first."""
@@ -96,6 +107,10 @@ class Hour:
     def of_user(self, name: str) -> Iterator[tuple[int, UsePoint]]:
         """Yield the points of a user with their times, the oldest first."""
         return _named(self.users, name)
+
+    def of_group(self, name: str) -> Iterator[tuple[int, UsePoint]]:
+        """Yield the points of a group with their times, the oldest first."""
+        return _named(self.groups, name)
 
 
 def _named(points: deque[Point], name: str) -> Iterator[tuple[int, UsePoint]]:
@@ -111,23 +126,29 @@ def _append(points: deque[Point], time_ns: int, found: dict[str, UsePoint]) -> N
     points.append((time_ns, kept))
 
 
-def _by_user(model: Model, evicted: Counter[str]) -> dict[str, UsePoint]:
-    """Return what the live applications of each user come to."""
-    sums: dict[str, tuple[Resource, Resource]] = {}
-    waiting: Counter[str] = Counter()
-    for view in model.applications.values():
-        user = view.summary.user
-        if user not in sums and len(sums) == MAX_USERS:
-            continue
-        allocated, pending = sums.setdefault(user, ({}, {}))
+@dataclass(slots=True)
+class _Sums:
+    """What live applications come to, by the user or the group that they are of."""
+
+    limit: int
+    _of: dict[str, tuple[Resource, Resource, list[int]]] = field(default_factory=dict)
+
+    def add(self, name: str, view: ApplicationView) -> None:
+        """Add an application to those of a name; "" is none."""
+        if not name or (name not in self._of and len(self._of) == self.limit):
+            return
+        allocated, pending, waiting = self._of.setdefault(name, ({}, {}, [0]))
         add_into(allocated, view.summary.allocated)
         add_into(allocated, view.summary.allocated_placeholder)
         add_into(pending, view.summary.pending)
-        waiting[user] += len(view.asks)
-    return {
-        user: UsePoint(allocated, pending, None, waiting[user], evicted[user])
-        for user, (allocated, pending) in sums.items()
-    }
+        waiting[0] += len(view.asks)
+
+    def points(self, evicted: Counter[str]) -> dict[str, UsePoint]:
+        """Return a point for each name."""
+        return {
+            name: UsePoint(allocated, pending, None, waiting, evicted[name])
+            for name, (allocated, pending, (waiting,)) in self._of.items()
+        }
 
 
 def _waiting(model: Model) -> Counter[str]:

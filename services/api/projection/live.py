@@ -25,6 +25,7 @@ from services.api.projection.model import ApplicationView, Model, NodeView
 from shared.messages.interface import TerminationType
 from shared.messages.state import EventState, QueueState, Waiting
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
+from shared.model.sentences import plain_text
 from shared.model.units import NANOS_PER_MILLI
 
 MAX_ROWS = 1_000
@@ -298,7 +299,7 @@ def _event(number: int, event: EventState) -> Row:
         event.reference_id,
         ChangeType(event.change_type).name,
         ChangeDetail(event.change_detail).name,
-        event.message[:MAX_TEXT],
+        plain_text(event.message)[:MAX_TEXT],
     ]
 
 

@@ -261,7 +261,8 @@ class Projection:
         counts[eviction.law] = counts.get(eviction.law, 0) + 1
         self.changes.evictions += 1
         victim = self.model.applications.get(eviction.application_id)
-        self.hour.note_eviction(eviction.queue_name, victim.summary.user if victim else "")
+        owner = (victim.summary.user, victim.summary.group) if victim else ("", "")
+        self.hour.note_eviction(eviction.queue_name, *owner)
 
     def _on_pods_held(self, held: PodsHeld) -> None:
         if held.held:

@@ -48,6 +48,7 @@ from shared.messages.commands import (
 )
 from shared.messages.interface import UpdateConfiguration
 from shared.model.names import DEFAULT_PARTITION
+from shared.model.sentences import plain_text
 
 DEFAULT_PORT = 9080
 _SOURCE = Annotated[str, Query(max_length=500)]
@@ -231,7 +232,7 @@ def _queues_and_configuration(router: APIRouter, replica: Replica) -> None:
         result = await replica.ask(UpdateConfiguration(text), request)
         assert isinstance(result, CommandResult)
         if not result.done:
-            raise AnswerError(422, result.message)
+            raise AnswerError(422, plain_text(result.message))
         return answer(request, {"accepted": True})
 
 

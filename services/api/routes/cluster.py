@@ -5,7 +5,8 @@ from importlib import metadata
 from fastapi import APIRouter, Request, Response
 
 from services.api.replica import OnePartition, PartitionQuery, Replica
-from services.api.views.hour import hour_of, hour_of_user
+from services.api.views.hour import hour_of, hour_of_group, hour_of_user
+from services.api.views.over_time import queue_usage, user_usage
 from services.api.views.pods import pods
 from services.api.views.topology import topology
 from services.api.web.answers import AnswerError, answer
@@ -44,19 +45,37 @@ def cluster_routes(replica: Replica) -> APIRouter:
         return answer(request, {"user": user.name, "role": user.role.label})
 
     _history(router, replica)
+    _usage(router, replica)
     _nodes(router, replica)
     return router
+
+
+def _usage(router: APIRouter, replica: Replica) -> None:
+    @router.get(
+        "/usage",
+        summary="What a queue, or a user by queue, has used over time, beside what is used now",
+    )
+    async def usage(
+        request: Request,
+        queue: str = ROOT,
+        user: str = "",
+        partition: OnePartition = DEFAULT_PARTITION,
+    ) -> Response:
+        model = replica.model(partition)
+        value = user_usage(model, user) if user else queue_usage(model, queue)
+        return answer(request, value)
 
 
 def _history(router: APIRouter, replica: Replica) -> None:
     @router.get(
         "/history",
-        summary="The last hour of a queue, or of a user: what was used, what waited, evictions",
+        summary="The last hour of a queue, user or group: what was used, what waited, evictions",
     )
     async def history(
         request: Request,
         queue: str = ROOT,
         user: str = "",
+        group: str = "",
         partition: OnePartition = DEFAULT_PARTITION,
     ) -> Response:
         model = replica.model(partition)
@@ -64,6 +83,8 @@ def _history(router: APIRouter, replica: Replica) -> None:
         assert projection is not None
         if user:
             return answer(request, hour_of_user(projection.hour, model, user))
+        if group:
+            return answer(request, hour_of_group(projection.hour, model, group))
         value = hour_of(projection.hour, model, queue)
         if not value["points"] and queue not in model.queues:
             raise AnswerError(404, f"Queue {queue} not found")

@@ -1,4 +1,4 @@
-"""The last hour of a queue or a user as an answer: amounts, waiting pods, evictions by point."""
+"""The last hour of a queue, user or group as an answer: amounts, waiting pods, evictions."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -16,6 +16,11 @@ def hour_of(hour: Hour, model: Model, path: str) -> dict[str, Any]:
 def hour_of_user(hour: Hour, model: Model, name: str) -> dict[str, Any]:
     """Return a user's points, the oldest first; none where the user had no live application."""
     return _answer(model, "userName", name, hour.of_user(name))
+
+
+def hour_of_group(hour: Hour, model: Model, name: str) -> dict[str, Any]:
+    """Return a group's points, the oldest first; none where it had no live application."""
+    return _answer(model, "groupName", name, hour.of_group(name))
 
 
 def _answer(

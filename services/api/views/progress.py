@@ -8,6 +8,7 @@ from services.api.projection.model import ApplicationView, Model
 from services.api.views.pods import pods_of
 from services.api.yunikorn.answers import application_info, by_name, queue_info
 from shared.model.names import ROOT
+from shared.model.sentences import plain_text
 
 _MOST_REASONS = 5
 
@@ -94,7 +95,7 @@ def configuration(model: Model) -> dict[str, Any]:
         "text": model.configuration.text if model.configuration is not None else "",
         "scheduler": dict(model.configuration.extra) if model.configuration is not None else {},
         "since": partition.state_time_ns,
-        "error": partition.config_error,
+        "error": plain_text(partition.config_error),
         "warnings": list(partition.config_warnings),
         "plugins": list(partition.plugins),
     }
@@ -115,9 +116,9 @@ def outstanding(models: Iterable[Model]) -> list[dict[str, Any]]:
     ]
 
 
-def over_time(model: Model, info: dict[str, Any]) -> dict[str, Any]:
+def over_time(model: Model, path: str) -> dict[str, Any]:
     """Return what a queue, and of a leaf each user, has used over time, where that is counted."""
-    queue = model.queues[info["queuename"]]
+    queue = model.queues[path]
     found: dict[str, Any] = {}
     if queue.used_ppm:
         found["usedOverTime"] = _shares(queue.used_ppm)
@@ -145,6 +146,6 @@ def queue_tree(model: Model) -> dict[str, Any]:
     def add_waits(info: dict[str, Any]) -> dict[str, Any]:
         children = [add_waits(child) for child in info.get("children", [])]
         own = _reasons(model, *by_leaf.get(info["queuename"], ())) if info["isLeaf"] else []
-        return {**info, **over_time(model, info), "children": children, "waiting": own}
+        return {**info, **over_time(model, info["queuename"]), "children": children, "waiting": own}
 
     return add_waits(queue_info(model, ROOT, subtree=True, partition=model.name))

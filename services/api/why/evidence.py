@@ -6,11 +6,11 @@ from services.api.projection.model import ApplicationView, Model
 from services.api.why.answer import Failure, LimitRow, Nearest, NodeClass, Nodes, WaitsFor
 from services.api.why.when import moment_text
 from shared.messages.state import ApplicationSummary, AskState, Waiting
-from shared.model.amounts import amounts_text, number_text
-from shared.model.duration import go_duration, parse_go_duration
+from shared.model.amounts import amount_text, amounts_text
+from shared.model.duration import parse_go_duration
 from shared.model.reasons import NodeEvidence, Reason
 from shared.model.resources import Resource
-from shared.model.sentences import cure_text, left_text
+from shared.model.sentences import cure_text, left_text, period_text
 
 MOST_SHOWN = 50  # rows of a kind
 FOLLOWS = (  # from another reason of the same application, where there is one
@@ -175,11 +175,10 @@ def overtaken(model: Model, view: ApplicationView) -> str:
     ]
     if not later:
         return ""
-    patience = f"starvationGuard {go_duration(patience_ns)}"
     return (
-        f" Application {min(later)[1]}, which came later, has started before it: those behind it "
-        f"in queue {own.queue_name} may until it has waited for {patience}; "
-        "with starvationGuard 0s none would."
+        f" Application {min(later)[1]} was submitted later and has started before it; queue "
+        f"{own.queue_name} allows that until it has waited for {period_text(patience_ns)} "
+        "(starvationGuard)."
     )
 
 
@@ -201,11 +200,11 @@ def over_time(model: Model, view: ApplicationView) -> str:
         if others and min(others)[0] < used:
             least, sibling = min(others)
             found = (
-                f" Queue {path} has used {used / 1_000_000:.3f} of the cluster's {name} over time, "
-                f"{sibling} {least / 1_000_000:.3f}"
+                f" Over time queue {path} has used {used / 10_000:.1f} % of the cluster's {name}, "
+                f"and queue {sibling} {least / 10_000:.1f} %"
             )
             fair = (own.fair_share or {}).get(name)
-            found += "." if fair is None else f"; its fair share is {number_text(name, fair)}."
+            found += "." if fair is None else f"; its fair share is {amount_text(name, fair)}."
         path = own.parent
     return found
 
@@ -233,8 +232,8 @@ def windows(model: Model, view: ApplicationView) -> str:
         return ""
     end_ns, name, queue, setting, window_ns = min(ends)
     return (
-        f" Application {name} in {queue} may be {setting.partition('.')[0]}ed from "
-        f"{moment_text(end_ns)} on ({setting} {go_duration(window_ns)})."
+        f" Application {name} in queue {queue} may be evicted for it from {moment_text(end_ns)} on "
+        f"({setting} {period_text(window_ns)})."
     )
 
 

@@ -56,7 +56,7 @@ from shared.model.reasons import (
     Reason,
 )
 from shared.model.resources import Resource, add_into
-from shared.model.sentences import IT, fact_text, state_text, why_text
+from shared.model.sentences import IT, fact_text, plain_text, state_text, why_text
 from shared.model.states import ApplicationState
 
 _OF_ANNOTATIONS = (TASK_GROUPS_ERROR, ANNOTATION_IGNORED)
@@ -110,7 +110,7 @@ def why_of_found(model: Model, found: PodFound) -> Why | None:
         answer.verdict, answer.reason, answer.waits = "ended", "", []
         answer.sentence = f"pod {found.name} has ended: {found.end}."
     else:
-        answer.sentence = f"pod {found.name} is not asked for yet: {answer.sentence}"
+        answer.sentence = f"pod {found.name} has not been requested yet: {answer.sentence}"
     return answer
 
 
@@ -174,7 +174,7 @@ def _with_annotations(answer: Why) -> Why:
     """Add to the sentence which annotations do not hold: they may be why a gang is none."""
     for item in answer.mismatches:
         if item.reason in _OF_ANNOTATIONS:
-            answer.sentence += f" What its annotations say does not hold: {item.message}."
+            answer.sentence += f" Problem with its annotations: {item.message}."
     return answer
 
 
@@ -265,9 +265,9 @@ def _explain(model: Model, view: ApplicationView, answer: Why, item: _Asks) -> W
     answer.waits_for = waits_for(model, view, waiting, item.first)
     for victim in _stuck_victims(model, view.summary.application_id):
         name, since_ns = _pod_name(victim), victim.stuck_since_ns
-        text = f"victim {name} on {victim.node_id} is stuck: it has not gone"
+        text = f"victim {name} on {victim.node_id} is stuck: it was evicted and has not ended"
         answer.waits_for.append(WaitsFor(kind="victim", name=name, since=since_ns, text=text))
-        answer.sentence += f" {text[0].upper()}{text[1:]}, and its room is not free."
+        answer.sentence += f" {text[0].upper()}{text[1:]}, so its resources are not free yet."
     return answer
 
 
@@ -307,7 +307,7 @@ def _need(view: ApplicationView, item: _Asks, waiting: Waiting) -> Resource:
 def _mismatches(view: ApplicationView) -> list[Mismatch]:
     """Return what is wrong with an application's gang."""
     return [
-        Mismatch(reason=note.reason, message=note.message)
+        Mismatch(reason=note.reason, message=plain_text(note.message))
         for note in view.summary.noted
         if note.reason in MISMATCHES
     ]
@@ -436,8 +436,8 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
             answer.verdict = "evicted" if answer.evictions else "ended"
             answer.since = pod.stuck_since_ns
             answer.sentence = (
-                f"{who} on {pod.node_id} was released and has not gone: it is stuck, its room is "
-                "not free, and other pods may be evicted instead."
+                f"{who} on {pod.node_id} was released and has not ended: it is stuck, its "
+                "resources are not free yet, and other pods may be evicted instead."
             )
         elif pod.released:
             answer.verdict = "evicted" if answer.evictions else "ended"
@@ -448,7 +448,7 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
     waiting = model.why(view, pod)
     if waiting is None:
         answer.verdict = "starting"
-        answer.sentence = f"{who} is next in line: it was not refused."
+        answer.sentence = f"{who} is next in line: it has not been refused."
         return _with_annotations(answer)
     item = _Asks(waiting, [key], pod)
     answer.waits = [_wait(item)]

@@ -20,7 +20,10 @@ app = typer.Typer(
 @app.command("check")
 def config_check(
     files: Annotated[
-        list[Path], typer.Argument(help="queues.yaml, ConfigMaps or Helm values; - is stdin.")
+        list[Path],
+        typer.Argument(
+            metavar="FILE...", help="queues.yaml, ConfigMaps or Helm values; - is stdin."
+        ),
     ],
 ) -> None:
     """Judge queues by YuniKorn's rules, line by line.
@@ -34,7 +37,7 @@ def config_check(
 
 @app.command("apply")
 def apply(
-    file: Annotated[Path, typer.Argument(help="As for check; - is stdin.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="As for check; - is stdin.")],
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> None:
@@ -48,7 +51,7 @@ def apply(
 @shown
 def diff(
     client: Client,
-    file: Annotated[Path, typer.Argument(help="As for check; - is stdin.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="As for check; - is stdin.")],
 ) -> Report:
     """Show what a file would change, and for which applications."""
     from services.cli.config_check import diff_file

@@ -19,13 +19,20 @@ def pods(
     application: Annotated[
         str,
         typer.Option(
-            "--app", help="Those of one application.", autocompletion=complete_applications
+            "--app",
+            metavar="NAME",
+            help="Those of one application.",
+            autocompletion=complete_applications,
         ),
     ] = "",
-    queue: Annotated[str, typer.Option("--queue", help="Those of one queue's applications.")] = "",
+    queue: Annotated[
+        str, typer.Option("--queue", metavar="PATH", help="Those of one queue's applications.")
+    ] = "",
     node: Annotated[
         str,
-        typer.Option("--node", help="Those on one node.", autocompletion=complete_nodes),
+        typer.Option(
+            "--node", metavar="NAME", help="Those on one node.", autocompletion=complete_nodes
+        ),
     ] = "",
     partition: AnyPartition = "",
 ) -> Listing:

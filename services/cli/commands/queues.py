@@ -37,5 +37,8 @@ def queue(
     found = find_queue(client.get("/v1/queues", asking(partition)), path)
     if found is None:
         raise RefusedError(f"no queue is called {path}; `muster queues` shows all")
+    if "usedOverTime" in found:
+        usage = client.get("/v1/usage", {**asking(partition), "queue": found["queuename"]})
+        found["overTime"] = usage
     rows = client.get("/v1/applications", asking(partition))
     return Report(found, queue_parts(found, rows, table), [found["queuename"]])

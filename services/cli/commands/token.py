@@ -12,7 +12,9 @@ app = typer.Typer()
 @app.command()
 def token(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is: a person, a program.")],
-    role: Annotated[str, typer.Option("--role", help="read, submit or operate.")] = "read",
+    role: Annotated[
+        str, typer.Option("--role", metavar="ROLE", help="read, submit or operate.")
+    ] = "read",
     file: Annotated[
         Path | None,
         typer.Option("--file", metavar="FILE", help="The API's MUSTER_TOKENS_FILE, to add it to."),

@@ -23,5 +23,6 @@ def user(client: Client, name: UserName, partition: OnePartition = DEFAULT_PARTI
     found = client.get(in_partition(partition, "usage", "user", name), refusals=unknown)
     rows = client.get("/v1/applications", asking(partition))
     own = [row for row in rows if row.get("user") == name]
+    found["overTime"] = client.get("/v1/usage", {**asking(partition), "user": name})
     names = [row["applicationID"] for row in own]
     return Report({**found, "applications": own}, user_parts(found, rows, table), names)

@@ -15,34 +15,46 @@ from services.cli.options import (
 )
 
 app = typer.Typer()
+_Manifest = Annotated[
+    Path | None,
+    typer.Option("--file", "-f", metavar="FILE", help="If this manifest were submitted."),
+]
+_Deleted = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="APPLICATION",
+        help="If this application were deleted; again for more.",
+        autocompletion=complete_applications,
+    ),
+]
 
 
 @app.command(name="what-if")
 @shown
 def what_if(
     client: Client,
-    file: Annotated[
-        Path | None, typer.Option("--file", "-f", help="If this manifest were submitted.")
-    ] = None,
+    file: _Manifest = None,
     drain: Annotated[
-        str, typer.Option(help="If this node were drained.", autocompletion=complete_nodes)
+        str,
+        typer.Option(
+            metavar="NODE", help="If this node were drained.", autocompletion=complete_nodes
+        ),
     ] = "",
-    queues: Annotated[Path | None, typer.Option(help="If this queues.yaml were applied.")] = None,
-    add_nodes: Annotated[int, typer.Option(help="If there were so many nodes more.", min=0)] = 0,
+    queues: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="If these queues were applied.")
+    ] = None,
+    add_nodes: Annotated[
+        int, typer.Option(metavar="N", help="If this many nodes were added.", min=0)
+    ] = 0,
     like: Annotated[
         str,
         typer.Option(
+            metavar="NODE",
             help="The node that those are like [default: the largest]",
             autocompletion=complete_nodes,
         ),
     ] = "",
-    delete: Annotated[
-        list[str] | None,
-        typer.Option(
-            help="If this application were deleted; again for more.",
-            autocompletion=complete_applications,
-        ),
-    ] = None,
+    delete: _Deleted = None,
     partition: Annotated[
         str, partition_option("In which; without it, that of the node, or default.")
     ] = "",

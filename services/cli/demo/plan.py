@@ -45,9 +45,9 @@ class _Job:
     note: str = ""
 
 
-_TRAIN = "{name}, a gang, gets its guarantee back from the sweep: muster events, muster why {name}"
-_WIDE = "{name} waits until all its members have a place: muster why {name}"
-_SWEEP = "{name} fills what is free, more than it gets at once: muster queues, muster app {name}"
+_TRAIN = "{name}, a gang, gets its guaranteed share back: muster events, muster why {name}"
+_WIDE = "{name} waits until all its members fit: muster why {name}"
+_SWEEP = "{name} asks for more than is free: muster queues, muster app {name}"
 _ROUND: tuple[tuple[int, _Job | None], ...] = (  # at which second of it; None: a node fails
     (1, _Job("etl", "root.batch", 16, 1, 20)),
     (5, _Job("sweep", "root.research", 56, 3, 16, note=_SWEEP)),

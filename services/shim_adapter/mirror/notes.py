@@ -18,10 +18,11 @@ from shared.model.reasons import (
 _MOST_NAMED = 10
 _MAX_REFUSED = 1_000  # characters of why a placeholder was refused; what is longer is cut
 _ON_ITS_WAY_OUT = {
-    ApplicationPhase.FAILING: "is failing: its pods start it anew once it has failed",
-    ApplicationPhase.ENDING: "was deleted: its pods start it anew once its placeholders have gone",
-    ApplicationPhase.RESUMING: "goes on without its gang: its pods wait for the last placeholders "
-    "to go",
+    ApplicationPhase.FAILING: "is failing; its new pods start it again once it has failed",
+    ApplicationPhase.ENDING: "was deleted; its new pods start it again once its placeholders "
+    "have ended",
+    ApplicationPhase.RESUMING: "continues without gang scheduling; its pods start once its last "
+    "placeholders have ended",
 }
 
 

@@ -651,7 +651,9 @@ async def test_core_a_gang_with_a_level_is_in_one_rack_or_its_pods_are_told_what
         await make(muster.kubectl, path, name, **spec, schedulingConstraints=topology)
     for at in range(3):
         await muster.kubectl.pod(of_core(f"o{at}", "three", cpu="800m"))
-    await until_one_waits(muster.kubectl, "rack: best of 2 is b with 2 of 3 places")
+    await until_one_waits(
+        muster.kubectl, "of 2 domains of level rack the best, b, has places for 2 of 3 members"
+    )
     for at in range(2):
         await muster.kubectl.pod(of_core(f"p{at}", "two", cpu="800m"))
     await until_running(muster, "p0", "p1")

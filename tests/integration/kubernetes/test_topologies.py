@@ -85,7 +85,7 @@ async def test_a_job_with_kueues_annotations_is_in_one_rack_of_its_topology(must
     names = await job(muster, "train", 2, {f"{KUEUE}required-topology": "rack"})
     assert await until_running(muster, *names) == ["n3", "n4"]  # r1 of b1 is another rack
     await job(muster, "wide", 3, {f"{KUEUE}required-topology": "rack"})
-    await until_one_waits(muster, "rack: best of 3 is")
+    await until_one_waits(muster, "of 3 domains of level rack the best")
 
 
 async def test_preferred_unconstrained_and_wrong_annotations_of_a_job(muster):

@@ -48,7 +48,7 @@ async def test_what_the_nearest_node_lacks_is_told_by_device():
     core.asks("app", ["a", "b"], {"vcore": 1, GPU_SHARE: 600})
     core.asks("app", ["c"], {"vcore": 1, GPU_SHARE: 500})
     text = sentence(core, "c")
-    assert "none of 1 nodes has it now" in text
+    assert "the only node does not have enough free now" in text
     assert "lacks 0.1 GPU shares" in text
     core.asks("app", ["d"], {"vcore": 1, GPU: 2})
     assert "lacks 2 GPUs" in sentence(core, "d")

@@ -34,7 +34,7 @@ async def test_a_real_pod_whose_gang_has_no_places_yet_says_what_its_gang_waits_
     (name, *_), key = await real_pods(system)
     for asked in (name, key):
         told = (await system.get(f"/v1/why/{asked}")).json()
-        assert told["sentence"] == f"pod {name} is not asked for yet: {whole['sentence']}"
+        assert told["sentence"] == f"pod {name} has not been requested yet: {whole['sentence']}"
         assert (told["kind"], told["name"], told["reason"], told["applicationID"]) == (
             "pod", name, whole["reason"], "gang",
         )  # fmt: skip

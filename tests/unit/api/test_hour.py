@@ -5,6 +5,7 @@ from types import SimpleNamespace
 from services.api.projection import hour as room
 from services.api.projection.hour import EVERY_NS, MAX_POINTS
 from shared.messages.envelope import API_ALL, Envelope
+from shared.messages.interface import UserGroupInformation
 from shared.messages.protocol import Heartbeat
 from shared.messages.state import EvictionState
 from tests.builders import config_of
@@ -90,6 +91,23 @@ async def test_a_user_counts_what_their_live_applications_use_and_lose():
     assert (last.allocated, last.pending) == ({"vcore": 2_000}, {"vcore": 4_000})
     assert (last.max, last.waiting, last.evicted) == (None, 4, 1)
     assert (await system.get("/v1/history?user=nobody-here")).json()["points"] == []
+
+
+async def test_a_group_counts_what_its_live_applications_use_and_lose():
+    limited = "{name: a, limits: [{limit: l, groups: [team], maxresources: {vcore: 9}}]}"
+    system = system_with(config=limited)
+    for name, groups in (("a", ("team",)), ("b", ("team", "other")), ("c", ())):
+        system.application(name, "root.a", ugi=UserGroupInformation(f"user-{name}", groups))
+        system.asks(name, [f"{name}-{at}" for at in range(2)], ONE)
+    evicted = EvictionState(system.now_ns, "k", "b", "n1", "priority", "", queue_name="root.a")
+    system.projection._on_eviction(evicted)
+    pass_time(system)
+    value = (await system.get("/v1/history?group=team")).json()
+    assert value["groupName"] == "team"
+    last = SimpleNamespace(**value["points"][-1])
+    assert (last.allocated, last.pending) == ({"vcore": 2_000}, {"vcore": 2_000})
+    assert (last.max, last.waiting, last.evicted) == (None, 2, 1)
+    assert (await system.get("/v1/history?group=other")).json()["points"] == []
 
 
 async def test_an_hour_of_points_is_kept():

@@ -46,12 +46,15 @@ def test_the_tree_has_usage_weight_and_share_and_why_says_so():
         assert queue["fairShare"] == {"vcore": share}
     rows = queue_rows(root)
     shown = {column.name: column.cell(rows[1]).plain for column in queue_columns(rows)}
-    assert (shown["OVER TIME"], shown["FAIR SHARE"]) == ("vcore 0.600", "vcore 0.005")
+    assert (shown["OVER TIME"], shown["FAIR SHARE"]) == ("vcore 60 %", "vcore 0.005")
     sentence = why(system.model, "b").sentence
     assert "has used" not in sentence
     sentence = why(system.model, "a").sentence
-    assert "Queue root.a has used 0.600 of the cluster's vcore over time, root.b 0.1" in sentence
-    assert sentence.endswith("its fair share is 0.005.")
+    assert (
+        "Over time queue root.a has used 60.0 % of the cluster's vcore, and queue root.b 10."
+        in sentence
+    )
+    assert sentence.endswith("its fair share is 0.005 vcore.")
     assert (
         abs(system.metric('muster_queue_used_over_time{queue="root.a",resource="vcore"}') - 0.6)
         < 0.01
@@ -100,8 +103,8 @@ def test_why_says_whose_first_time_ends_next_and_which_property_says_so():
     for _ in range(3):
         system.fire_own("preemption")
     assert why(system.model, "x").sentence.endswith(
-        " Application late in root.b may be preempted from 2026-01-01 00:02:00 UTC on"
-        " (preempt.min.runtime 1m0s)."
+        " Application late in queue root.b may be evicted for it from 2026-01-01 00:02:00 UTC on"
+        " (preempt.min.runtime 1m)."
     )
     system.now_ns += seconds(600)
     released = [
@@ -112,6 +115,6 @@ def test_why_says_whose_first_time_ends_next_and_which_property_says_so():
     system.application("y", "root.b")
     system.asks("y", ["y0"], {"vcore": 1})
     assert why(system.model, "y").sentence.endswith(
-        " Application train-7 in root.p.a may be reclaimed from 2026-01-01 00:30:00 UTC on"
-        " (reclaim.min.runtime 30m0s)."
+        " Application train-7 in queue root.p.a may be evicted for it from 2026-01-01 00:30:00 UTC on"
+        " (reclaim.min.runtime 30m)."
     )

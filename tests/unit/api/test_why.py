@@ -58,7 +58,7 @@ def test_real_asks_wait_for_the_placeholders_of_their_gang():
     system.gang("g", 3, {"vcore": 1})
     system.asks("g", ["real"], {"vcore": 1}, task_group_name="tg")
     assert asked(system, "real")["sentence"] == (
-        "pod real waits for its gang: 1 placeholders of the gang are not allocated yet."
+        "pod real waits for the rest of its gang: 1 placeholder of the gang is not allocated yet."
     )
     assert asked(system, "g")["reason"] != Reason.GANG_PLACEHOLDERS_PENDING  # it only follows
 
@@ -90,8 +90,8 @@ def test_volumes_are_counted():
     answer = asked(system, "q")
     assert answer["reason"] == Reason.VOLUMES
     assert answer["sentence"] == (
-        "pod q waits for its volumes: 1 nodes have the room, and 1 more volume(s) of disk are too "
-        "many for 1 of 1 nodes, which take at most 1 each."
+        "pod q waits for its volumes: 1 node has enough free, but 1 more volume of disk would be too "
+        "many on the only node, whose limit is 1."
     )
     assert answer["nodes"]["classes"][0]["fails"] == [{"what": "volumes", "nodes": 1}]
 
@@ -157,9 +157,7 @@ def test_of_what_is_said_twice_in_a_batch_the_last_counts_and_nobodys_end_is_tol
 def test_what_runs_and_what_has_its_turn_next_says_so():
     system = System()
     system.application("a")
-    assert asked(system, "a")["sentence"] == (
-        "application a has asked for nothing yet: its pods are still to come."
-    )
+    assert asked(system, "a")["sentence"] == ("application a has no pods yet.")
     system.asks("a", ["p"], {"vcore": 1})
     assert asked(system, "a")["reason"] == asked(system, "p")["reason"] == "NO_NODES"
     (path,) = [path for path, refusals in system.model.refusals.items() if refusals.by_asks]
@@ -167,7 +165,7 @@ def test_what_runs_and_what_has_its_turn_next_says_so():
     assert asked(system, "a")["verdict"] == asked(system, "p")["verdict"] == "starting"
     system.model.refusals[path] = refusals
     system.node("n1", vcore=2, pods=9)
-    assert asked(system, "a")["sentence"] == ("application a runs: 1 pod, and nothing of it waits.")
+    assert asked(system, "a")["sentence"] == ("application a runs 1 pod, and no pod of it waits.")
     assert asked(system, "p")["sentence"] == "pod p runs on n1."
 
 
@@ -222,17 +220,17 @@ def test_every_state_of_an_application_has_its_sentence():
     assert say("a").startswith("was rejected: failed to place application a")
 
     system.application("b", "root.q")
-    assert say("b") == "has asked for nothing yet: its pods are still to come."
+    assert say("b") == "has no pods yet."
     system.asks("b", ["p"], {"vcore": 1})
     assert met["New"] == "starting"
     assert say("b").startswith("waits: there is no node")
     assert met["Accepted"] == "waiting"
     system.node("n1", vcore=3, pods=9)
-    assert say("b") == "runs: 1 pod, and nothing of it waits."
+    assert say("b") == "runs 1 pod, and no pod of it waits."
     system.update(releases=(AllocationRelease("b", "p", TerminationType.STOPPED_BY_RM),))
     assert say("b") == (
-        "is completing: none of its pods runs or waits any more; after half a minute without new "
-        "pods it is Completed."
+        "is completing: all its pods have ended, and after half a minute without new pods it is "
+        "Completed."
     )
     system.fire("b", "completing")
     assert say("b") == "has completed."
@@ -242,18 +240,18 @@ def test_every_state_of_an_application_has_its_sentence():
         system.gang(name, 2, {"vcore": 2}, queue="root.q", **more)  # room for one of them
         system.fire(name, "placeholder")
         if name == "c":
-            assert say("c") == f"is failing: {TIMED_OUT}; 1 pod has yet to end."
+            assert say("c") == f"is failing: {TIMED_OUT}; 1 pod has not ended yet."
         else:
             assert say("d") == (
-                "did not get its gang in time and goes on without one: it starts its own pods when "
-                "1 pod that holds places has gone."
+                "did not get its whole gang in time and continues without gang scheduling: its pods "
+                "start once 1 placeholder has been released."
             )
         released(system, name)
     assert say("c") == f"has failed: {TIMED_OUT}."
-    assert say("d") == "has asked for nothing yet: its pods are still to come."
+    assert say("d") == "has no pods yet."
     assert {*met} | {"Expired"} == {*ApplicationState}
     assert met["Completing"] == met["Failing"] == "ending"
-    assert state_text("Expired", 0, 0, 0, "") == "has ended, and has expired"
+    assert state_text("Expired", 0, 0, 0, "") == "ended long ago"
 
 
 async def test_an_unknown_name_is_404_and_evictions_are_listed():

@@ -150,6 +150,7 @@ ONE_NODE = {
         {"allocationKey": "kube-proxy-x7", "resource": {"vcore": 250, "memory": 300 * 2**20}}
     ],
 }
+NO_USAGE = {"usageHalfLife": "", "usageWindow": "", "queues": []}
 ONE_USER = {
     "userName": "ada",
     "groups": {"mpi-next": "research", "spark-pi": "research"},
@@ -273,9 +274,9 @@ WHY = Why(
     state="Accepted",
     verdict="waiting",
     reason="GANG_PLACES",
-    sentence="application mpi-next waits for places for its whole gang: at most 6 of 8 members have "
-    "a place, on 3 of 20 nodes; requested 8 nvidia.com/gpu, the nearest node for one more, "
-    "gpu-node-eu-west-1a-0002, lacks 2 nvidia.com/gpu.",
+    sentence="application mpi-next waits until its whole gang fits: there is room for at most "
+    "6 of its 8 members, on 3 of the 20 nodes; another needs 8 GPUs, and the nearest node, "
+    "gpu-node-eu-west-1a-0002, lacks 2 GPUs.",
     since=0,
     mismatches=[Mismatch(reason="TaskGroupsError", message="task group 'x' is none of mpi-next")],
     waits=[
@@ -407,7 +408,7 @@ WHAT_IF = Answer(
             8,
             0,
             reason="GANG_PLACES",
-            message="at most 6 of 8 members have a place",
+            message="there is room for at most 6 of its 8 members",
             start=1_767_225_600_000_000_000,
         ),
         outcome(

@@ -7,6 +7,8 @@ from services.cli.exits import Exit
 from services.cli.files import MAX_FILE_BYTES, bytes_of, text_of
 from services.cli.said import complain, printable
 from services.cli.yaml_file import Inline, YamlFileError, one_document, write_inline
+from tests.table import each_row
+from tests.unit.cli import answers
 
 TOO_LONG = f"/dev/zero: more than {MAX_FILE_BYTES} bytes"
 
@@ -38,12 +40,44 @@ def test_a_file_without_an_end_is_refused_by_every_command_with_one_status(muste
         ("replay",),
         ("up", "--port", "0", "--kubeconfig"),
         ("up", "--port", "0", "--from"),
+        ("apps", "--token"),
     ],
 )
 def test_a_file_that_is_not_there_is_one_status_for_every_command(muster, words):
-    result = muster(*words, "/no/such.yaml")
+    result = muster(*words, "@" * ("--token" in words) + "/no/such.yaml")
     assert (result.status, result.out) == (Exit.NO_FILE, "")
     assert "/no/such.yaml: No such file or directory" in " ".join(result.err.split())
+
+
+@each_row(
+    ("text", "said"),
+    [
+        ("apiVersion: v1\nkind: Pod\n", "this is a Pod: a queues.yaml, YuniKorn's ConfigMaps or"),
+        ("---\nkind: Secret\n---\nkind: Pod\n", "line 2: this is a Secret: "),
+        ("just words", "this is no map: "),
+        ("replicas: 3\nimage: x\n", "it has no partitions: "),
+        ("replicas: 3\nimage: x\n", "; the keys found are replicas, image"),
+        ("partitions: 3\n", "unmarshal"),
+    ],
+)
+def test_a_file_that_is_no_queue_configuration_is_named(api, muster, tmp_path, text, said):
+    api.says("GET /v1/config", {**answers.CONFIG, "text": ""})
+    file = tmp_path / "file.yaml"
+    file.write_text(text)
+    for command in ("check", "diff"):
+        result = muster("config", command, str(file))
+        shown = result.err.replace(f"{file}:2: ", "line 2: ")
+        assert (result.status, said in shown) == (Exit.REFUSED, True), result.err
+
+
+def test_a_key_with_queues_that_is_not_read_is_named(muster, tmp_path):
+    one = "    partitions: [{name: default, queues: [{name: root, submitacl: '*'}]}]\n"
+    data = f"  queues.yaml: |\n{one}  default: |\n{one}"
+    file = tmp_path / "maps.yaml"
+    file.write_text(f"kind: ConfigMap\nmetadata: {{name: yunikorn-configs}}\ndata:\n{data}")
+    result = muster("config", "check", str(file))
+    assert result.status == 0
+    assert "warning: not read: default; service.policyGroup says which key is read" in result.err
 
 
 def test_a_file_is_read_to_its_limit_and_no_further(tmp_path, monkeypatch):

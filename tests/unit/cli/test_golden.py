@@ -40,6 +40,7 @@ COMMANDS = {
         ["user", "ada"],
         {
             "/ws/v1/partition/default/usage/user/ada": answers.ONE_USER,
+            "/v1/usage": answers.NO_USAGE,
             "/v1/applications": [{**row, "user": "ada"} for row in answers.APPLICATIONS[1:3]],
         },
     ),

@@ -15,6 +15,7 @@ from shared.messages.interface import (
     UserGroupInformation,
 )
 from shared.model.scheduler_settings import TOPOLOGY_LEVELS
+from shared.model.units import seconds
 from tests.table import each_row
 from tests.unit.api.following import System
 
@@ -38,7 +39,11 @@ partitions:
 @pytest.fixture
 def system():
     """Return a core with two racks; ada trains in root.ml, and one pod of hers waits."""
-    system = System(CONFIG, settings=((TOPOLOGY_LEVELS, "zone=z,rack=r"),))
+    return cluster()
+
+
+def cluster(*settings):
+    system = System(CONFIG, settings=((TOPOLOGY_LEVELS, "zone=z,rack=r"), *settings))
     capacity = {"vcore": 4_000, "memory": 16 * GI, "pods": 110, GPU: 2}
     for name, rack in (("n1", "r1"), ("n2", "r2")):
         labels = {"z": "east", "r": rack}
@@ -50,9 +55,21 @@ def system():
 
 
 @pytest.fixture
+def counting(api, muster):
+    """Return what types a command line at the API of a core that counts usage over time."""
+    system = cluster(("usageHalfLife", "24h"))
+    system.now_ns += seconds(3_600)
+    system.update()
+    return typing_at(system, api, muster)
+
+
+@pytest.fixture
 def typed(system, api, muster):
     """Return what types a command line at the API of that core."""
+    return typing_at(system, api, muster)
 
+
+def typing_at(system, api, muster):
     def run(*arguments, asks):
         for path in asks:
             found = asyncio.run(system.get(path))
@@ -99,7 +116,7 @@ def test_a_queue_is_shown_with_its_limits_who_waits_in_it_and_why(typed):
     assert said["pending"] == "2.5 vcore, 4 GiB memory, 1 GPU, 1 pod"
     assert said["applications"] == "1 running of at most 3"
     assert re.match(
-        r"1 ask: USER_QUOTA: .*user ada.* 1\.5 vcore left of its 4", said["held back by"]
+        r"1 pod: USER_QUOTA: .*user ada.* 1\.5 vcore left of its 4", said["held back by"]
     )
     assert re.search(r"train +root\.ml +Running", result.out)
     assert typed("queue", "ml", asks=asks).out == result.out
@@ -119,12 +136,31 @@ def test_an_empty_queue_says_that_nothing_is_in_it(typed):
 
 
 def test_a_user_is_shown_by_what_they_use_where_and_what_waits(typed):
-    asks = ["/ws/v1/partition/default/usage/user/ada", "/v1/applications"]
+    asks = [
+        "/ws/v1/partition/default/usage/user/ada",
+        "/v1/applications",
+        "/v1/usage?user=ada&partition=default",
+    ]
     result = typed("user", "ada", asks=asks)
     assert facts(result.out)["user"] == "ada"
     assert re.search(r"root\.ml +vcore 2\.5, memory 4Gi.* vcore 4", result.out)
     assert re.search(r"train +root\.ml +Running .*USER_QUOTA: ", result.out)
     assert names_of(typed("user", "ada", "-o", "name", asks=asks)) == ["train"]
+
+
+def test_usage_over_time_is_shown_beside_what_is_used_now(counting):
+    usage = "/v1/usage?queue=root.ml&partition=default"
+    said = facts(counting("queue", "ml", asks=["/v1/queues", "/v1/applications", usage]).out)
+    assert re.fullmatch(r"31\.2 % of vcore, 12\.5 % of memory, 25 % of GPUs, .*", said["share now"])
+    assert re.fullmatch(
+        r"31\.\d % of vcore, 12\.\d % of memory, 25 % of GPUs, .*  \(half-life 24h\)",
+        said["over time"],
+    )
+    asks = ["/ws/v1/partition/default/usage/user/ada", "/v1/applications", "/v1/usage?user=ada"]
+    out = counting("user", "ada", asks=asks).out
+    assert re.search(r"IN QUEUE +SHARE NOW +SHARE OVER TIME\n", out)
+    assert re.search(r"\nroot\.ml +31\.2 % of vcore", out)
+    assert "\nusage        counted over time  (half-life 24h)\n" in out
 
 
 def test_the_topology_is_a_tree_of_domains_with_what_is_used_and_free(typed):

@@ -87,7 +87,7 @@ partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [{nam
     assert (times[0], times[1]) == (None, (1, 2))
     assert (found["neverStarted"], found["refused"]) == (1, 1)
     assert found["neverStartedFor"] == (
-        "application j0 waits: one of its asks needs 9 GPUs, and the nodes together have "
+        "application j0 waits: one of its pods needs 9 GPUs, and the nodes together have "
         "8 GPUs left of 8 GPUs."
     )
     assert "no placement rule matched" in found["refusedFor"]

@@ -119,7 +119,7 @@ def test_a_file_holds_as_a_whole_and_warns_each_partition_of_its_own():
         parse_configuration(head + "queues: [{name: a}], placementrules: [{name: nosuch}]}]")
     nobody = head + "queues: [{name: a}]}]"
     assert parse_configuration(nobody).warnings == ()
-    assert "nobody may submit" in parse_configuration(nobody, "gpu").warnings[0]
+    assert "no user may submit" in parse_configuration(nobody, "gpu").warnings[0]
 
 
 def test_more_partitions_than_are_scheduled_are_refused():

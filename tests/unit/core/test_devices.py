@@ -123,7 +123,7 @@ def test_two_halves_of_two_devices_are_no_whole_one():
     assert free(core) == [400, 400]
     assert not placed(ask(core, "c", share(500)))
     assert not placed(ask(core, "d", whole(1)))
-    assert "none of 1 nodes has it now" in message_of(core)
+    assert "the only node does not have enough free now" in message_of(core)
     core.check()
     assert placed(release(core, "a")) == {"c": ("n0", ((0, 500),))}
     assert placed(release(core, "b")) == {"d": ("n0", ((1, 1000),))}
@@ -362,7 +362,7 @@ def test_a_gang_that_only_sums_hold_is_not_started():
     core = cluster(2, 2, settings=(("gangAdmission", "cluster"),))
     assert not placed(gang(core, 5, share(700)))
     refusal = core.partition.applications["gang"].refusal
-    assert "at most 4 of 5 members have a place" in text_of(refusal)
+    assert "room for at most 4 of its 5 members" in text_of(refusal)
     core.check()
     assert len(placed(core.node("n2", vcore=1000, **{GPU: 1}))) == 5
 

@@ -81,8 +81,8 @@ def test_five_members_of_five_on_four_nodes_of_eight_hold_nothing_and_are_unsche
     refusal = app_of(core).refusal
     assert refusal.reason == "GANG_PLACES"
     assert text_of(refusal) == (
-        "at most 4 of 5 members have a place, on 4 of 4 nodes; "
-        "requested 0.005 vcore, the nearest node for one more, n0, lacks 0.002 vcore"
+        "there is room for at most 4 of its 5 members, on 4 of the 4 nodes; another needs 0.005 "
+        "vcore, and the nearest node, n0, lacks 0.002 vcore"
     )
     core.check()
     told = core.node("n4", vcore=8)
@@ -105,7 +105,7 @@ def test_a_gang_that_lacks_a_type_holds_nothing_and_others_go_on():
     core = cluster(*[{"vcore": 8}] * 3, {"vcore": 8, "gpu": 3})
     gang(core, "gang", ("cpu", 4, {"vcore": 1}), ("gpu", 4, {"vcore": 1, "gpu": 1}))
     assert held(core) == 0
-    assert "at most 7 of 8 members" in text_of(app_of(core).refusal)
+    assert "at most 7 of its 8 members" in text_of(app_of(core).refusal)
     assert "lacks 1 gpu" in text_of(app_of(core).refusal)
     core.application("plain")
     core.asks("plain", ["p"], {"vcore": 8})
@@ -189,7 +189,7 @@ def test_selectors_and_taints_of_members_are_respected():
     labelled(core, "c", {}, vcore=9)
     gang(core, "gang", ("tg", 3, {"vcore": 1}, Constraints(node_selector=(("disk", "ssd"),))))
     assert held(core) == 0
-    assert "at most 2 of 3 members have a place, on 1 of 3" in text_of(app_of(core).refusal)
+    assert "at most 2 of its 3 members, on 1 of the 3 nodes" in text_of(app_of(core).refusal)
     info = NodeInfo("c", NodeAction.UPDATE, {}, labels={"disk": "ssd"})
     core.update(nodes=(info,))
     assert held(core) == 3
@@ -210,7 +210,7 @@ def test_members_that_stay_apart_count_one_another_while_they_are_tried():
     gang(core, "gang", ("tg", 3, {"vcore": 1}, APART, TAGS))
     assert held(core) == 0
     message = text_of(app_of(core).refusal)
-    assert "2 of 3 members have a place, on 2 of 2 nodes" in message
+    assert "room for 2 of its 3 members, on 2 of the 2 nodes" in message
     assert "2 node(s) didn't match pod anti-affinity rules" in message
     core.check()
     labelled(core, "c", {"host": "c"}, vcore=9)
@@ -300,7 +300,7 @@ def test_reserved_nodes_are_not_taken():
     assert len(reserved) == 1
     core.gang("gang", 4, {"vcore": 1})
     assert held(core) == 0
-    assert "at most 3 of 4" in text_of(app_of(core).refusal)
+    assert "at most 3 of its 4" in text_of(app_of(core).refusal)
     core.update(ask_releases=(AllocationAskRelease("large", "l", STOPPED),))
     assert held(core) == 4
     core.check()
@@ -323,7 +323,7 @@ def test_a_trial_that_fails_leaves_no_trace():
     before = everything(core)
     found = gang_places.find(Tentative(core.partition.nodes), app_of(core))
     assert isinstance(found, gang_places.NoPlaces)
-    assert "6 of 7 members" in text_of(found.refusal)
+    assert "6 of its 7 members" in text_of(found.refusal)
     assert everything(core) == before
     core.partition.nodes.pods_changed = True
     gang_places.find(Tentative(core.partition.nodes), app_of(core))

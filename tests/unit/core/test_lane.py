@@ -380,7 +380,7 @@ def test_pods_of_which_nothing_is_known_end_last_and_no_start_is_told():
     gang(core, "wide", 2)
     assert "n1" in held(core)
     assert (len(held(core)), core.partition.lane.start_ns) == (2, 0)
-    assert "when it starts is not known" in text_of(core.partition.applications["wide"].refusal)
+    assert "when it will start is not known" in text_of(core.partition.applications["wide"].refusal)
 
 
 @pytest.mark.parametrize(
@@ -427,9 +427,8 @@ def test_it_is_said_since_when_which_nodes_and_until_when():
     gang(core, "wide", 2)
     said = text_of(core.partition.applications["wide"].refusal)
     assert said.endswith(
-        "; it has been the head gang since 2026-01-01 00:00:00 UTC, and these nodes are reserved "
-        "for it: n0, n1; "
-        "it is expected to start by 2026-01-01 00:03:20 UTC"
+        "; it has been first in line (the head gang) since 2026-01-01 00:00:00 UTC; nodes n0 and n1 "
+        "are reserved for it; it is expected to start by 2026-01-01 00:03:20 UTC"
     )
 
 

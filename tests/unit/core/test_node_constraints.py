@@ -372,8 +372,8 @@ def test_a_node_takes_so_many_volumes_of_a_driver_and_a_shared_one_once():
     assert [cluster.pod(f"q{at}", volumes=(disk,)) for at in range(2)] == ["n2", None]
     refusal = cluster.why("q1")
     assert refusal.reason is Reason.VOLUMES
-    assert "1 more volume(s) of disk are too many for 2 of 2 nodes" in text_of(refusal)
-    assert "at most 2 each" in text_of(refusal)
+    assert "1 more volume of disk would be too many on 2 of the 2 nodes" in text_of(refusal)
+    assert "whose limit is 2 each" in text_of(refusal)
     assert [(item.on, item.nodes) for item in refusal.nodes.failures] == [("volumes", 2)]
     assert cluster.pod("free", volumes=(AttachedVolume("other"),)) == "n1"
     assert cluster.end("p1") == []  # p0 has it still
@@ -395,7 +395,10 @@ def test_of_an_exclusive_claim_one_pod_runs_at_a_time_wherever():
     assert cluster.pod("p1", volumes=mine) is None
     refusal = cluster.why("p1")
     assert refusal.reason is Reason.VOLUMES
-    assert "claim d/mine is ReadWriteOncePod and used by 1 other pod(s), on n1" in text_of(refusal)
+    assert (
+        "PersistentVolumeClaim d/mine is ReadWriteOncePod and 1 other pod uses it, on n1"
+        in text_of(refusal)
+    )
     assert cluster.end("p0") == [("p1", "n1")]
 
 

@@ -25,7 +25,9 @@ def test_a_required_rack_holds_all_of_a_gang_or_none_of_it_starts(admission):
     core = cluster([[[2, 2], [3, 3]]], settings=settings)
     gang(core, "gang", ("w", 7, near(required="rack")))
     assert counts(core) == [0, 0, 0, 0]
-    assert why(core).startswith("rack: best of 2 is b0/r1 with 6 of 7 places")
+    assert why(core).startswith(
+        "of 2 domains of level rack the best, b0/r1, has places for 6 of 7 members"
+    )
     node(core, "0-1-2", {"block": "b0", "rack": "r1"}, 1)
     assert counts(core) == [0, 0, 0, 0, 0]  # it lacks a label of the tree: it is in no domain
     node(core, "0-1-3", {"block": "b0", "rack": "r1", HOST: "0-1-3"}, 1)
@@ -82,7 +84,9 @@ def test_slices_in_slices():
     core = cluster([[[8] * 4, [8] * 3], [[8]]])
     gang(core, "gang", ("w", 64, wish))
     assert counts(core) == [0] * 8
-    assert why(core) == "in slices of 32 by block the nodes have places for 32 of 64"
+    assert why(core) == (
+        "in slices of 32 pods, each in one domain of level block, the nodes have places for 32 of 64"
+    )
 
 
 @pytest.mark.parametrize(

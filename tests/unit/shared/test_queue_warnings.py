@@ -42,14 +42,14 @@ def test_an_offset_that_can_lift_above_the_system_classes(leaf, warned):
 
 def test_nobody_may_submit():
     text = "partitions: [{name: default, queues: [{name: root, queues: [{name: a}]}]}]"
-    assert "nobody may submit" in said(text)
-    assert "nobody may submit" not in said(text.replace("name: a", "name: a, submitacl: bob"))
+    assert "no user may submit" in said(text)
+    assert "no user may submit" not in said(text.replace("name: a", "name: a, submitacl: bob"))
 
 
 def test_another_partition_and_a_resolver():
     text = config_of("{name: a}").removesuffix("}]")
     text += ", usergroupresolver: {type: ldap}}, {name: gpu, queues: [{name: b}]}]"
-    assert "nobody may submit" in said(text)  # in gpu
+    assert "no user may submit" in said(text)  # in gpu
     assert "not scheduled" not in said(text)
     assert "usergroupresolver ldap is not asked" in said(text)
 

@@ -189,7 +189,9 @@ def test_a_pod_that_comes_while_its_application_fails_starts_it_anew_after_its_e
     assert (early.phase, early.reason) == ("Failed", "ResourceReservationTimeout")
     messages = shim.send(SubmitPods((gang_pod("late"),)))
     (note,) = sent(messages, "notes")
-    assert note.message == "application app is failing: its pods start it anew once it has failed"
+    assert (
+        note.message == "application app is failing; its new pods start it again once it has failed"
+    )
     assert shim.asks(messages) == []
     (request,) = sent(updated(shim, end), "new_applications")
     assert request.submission == 2
@@ -213,7 +215,7 @@ def test_a_pod_that_comes_while_its_application_resumes_is_told_so_and_asked_for
     updated(shim, "Resuming")
     messages = shim.send(SubmitPods((gang_pod("b"),)))
     (note,) = sent(messages, "notes")
-    assert "goes on without its gang" in note.message
+    assert "continues without gang scheduling" in note.message
     assert len(shim.asks(updated(shim, "Accepted"))) == 2
 
 

@@ -310,7 +310,9 @@ def test_a_pod_whose_gang_reserves_is_found_and_a_foreign_one_is_not():
     }
     whole.pods("p", annotations=annotations)
     assert whole.find("p") == whole.find("uid-p") == PodFound("a", "default", "p")
-    assert whole.why_pod("p")["sentence"].startswith("pod p is not asked for yet: application a ")
+    assert whole.why_pod("p")["sentence"].startswith(
+        "pod p has not been requested yet: application a "
+    )
     whole.pods("f", schedulerName="default-scheduler", node="n1")
     assert "uid-f" in whole.cluster.world.pods
     assert whole.find("f") == whole.find("uid-f") == whole.find("nobody") == PodFound()

@@ -103,6 +103,9 @@ def test_the_policy_group_says_which_key_holds():
          "no key queues.yaml in it; there are a.yaml, c.yaml: "),
         ("kind: ConfigMap\nmetadata: {name: x}\n", "no key queues.yaml in it: service.policyGroup"),
         ("yunikornDefaults: {service.logLevel: '1'}\n", "no key queues.yaml in it"),
+        ("- 1", "this is no map: a queues.yaml, YuniKorn's ConfigMaps or Helm values are expected"),
+        ("kind: Pod\n", "this is a Pod: a queues.yaml, "),
+        ("a: {b: c}\n", "it has no partitions: "),
     ],
 )  # fmt: skip
 def test_what_does_not_say_which_queues_hold_is_a_sentence(text, said):
@@ -111,6 +114,6 @@ def test_what_does_not_say_which_queues_hold_is_a_sentence(text, said):
     assert said in error.value.message
 
 
-@pytest.mark.parametrize("text", ["", "partitions: [", "- 1", "kind: Pod\n", "a: {b: c}\n", "\x00"])
-def test_what_is_none_of_them_is_judged_as_queues_yaml(text):
+@pytest.mark.parametrize("text", ["", "partitions: [", "partitions: 3", "# none\n", "\x00"])
+def test_what_may_be_a_queues_yaml_is_judged_as_queues_yaml(text):
     assert queue_file(text).text == text

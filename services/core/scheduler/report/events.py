@@ -15,11 +15,11 @@ from typing import Any
 from services.core.scheduler.statement import journal
 from shared.messages.state import EventState
 from shared.model.causes import causes_of
-from shared.model.duration import go_duration
 from shared.model.event_codes import ChangeDetail, ChangeType, EventType
 from shared.model.names import ROOT
 from shared.model.reasons import PREDICATES
 from shared.model.resources import go_map
+from shared.model.sentences import period_text
 
 REQUEST, APP, NODE, QUEUE, USERGROUP = (
     EventType.REQUEST,
@@ -115,16 +115,17 @@ def _stuck(entry: journal.Stuck, now_ns: int) -> list[EventState]:
     key, since_ns = entry.allocation.allocation_key, entry.application.stuck
     for_ns = now_ns - since_ns.get(key, now_ns)
     text = (
-        f"it was released {go_duration(for_ns)} ago and has not gone: it is stuck, its room on "
-        f"node {entry.allocation.node_id} is nobody's, and others may be evicted in its stead"
+        f"it was released {period_text(for_ns)} ago and has not ended: it is stuck, its resources "
+        f"on node {entry.allocation.node_id} are not free yet, and other pods may be evicted "
+        "instead"
     )
     return [EventState(REQUEST, key, text, now_ns, reference_id=entry.application.id)]
 
 
 def _pair_held(entry: journal.PairHeld, now_ns: int) -> list[EventState]:
     text = (
-        f"applications {entry.one} and {entry.other} evicted each other in turn: neither takes "
-        "from the other for 10 minutes"
+        f"applications {entry.one} and {entry.other} evicted each other in turn: neither may "
+        "evict the other for 10 minutes"
     )
     return [
         EventState(APP, name, text, now_ns, reference_id=reference)
