@@ -262,10 +262,10 @@ def test_a_timer_ends_what_may_stand_idle_no_longer():
     assert (held(core), runs(core, "other")) == ([], 1)
 
 
-# --- a gang that is starved ---------------------------------------------------------------------
+# --- a gang that has waited long ----------------------------------------------------------------
 
 
-def starved(percent: str = "1%") -> Core:
+def twelve_hours(percent: str = "1%") -> Core:
     """Return the same after twelve hours: what runs is expected to run for as long again."""
     core = idle(percent)
     core.now_ns += seconds(12 * 3_600)
@@ -277,14 +277,14 @@ def test_a_gang_that_has_waited_long_holds_the_last_nodes_that_are_free_in_time(
     core = idle("1%")
     core.now_ns += seconds(11 * 3_600)
     core.update()
-    assert (core.partition.lane.is_starved, held(core)) == (False, [])
+    assert (core.partition.lane.waited_long, held(core)) == (False, [])
     core.now_ns += seconds(3_600)
     core.fire_own(TimerKind.RESERVATION)
-    assert (core.partition.lane.is_starved, held(core)) == (True, ["n0", "n1", "n2"])
+    assert (core.partition.lane.waited_long, held(core)) == (True, ["n0", "n1", "n2"])
 
 
-def test_what_is_predicted_to_end_in_time_passes_a_starved_gang_on_other_nodes_first():
-    core = starved("5%")
+def test_what_is_predicted_to_end_in_time_passes_a_gang_that_waited_long_on_other_nodes_first():
+    core = twelve_hours("5%")
     pod(core, "half", amount=4, queue="root.a")
     end(core, "half-0", 12 * 3_600 + 1_060)
     pod(core, "whole", queue="root.a", run=86_400)
@@ -301,12 +301,12 @@ def test_what_is_predicted_to_end_in_time_passes_a_starved_gang_on_other_nodes_f
 
 def test_nobody_passes_by_a_prediction_before():
     core = idle("5%")
-    assert (core.partition.lane.is_starved, len(held(core))) == (False, 3)
+    assert (core.partition.lane.waited_long, len(held(core))) == (False, 3)
     pod(core, "one", queue="root.a")
     assert runs(core, "one") == 0
 
 
-def test_a_gang_is_not_starved_while_an_older_pod_waits_for_a_node():
+def test_a_gang_has_not_waited_long_while_an_older_pod_waits_for_a_node():
     core = idle("1%", members=3)
     core.update(releases=(AllocationRelease("wide", "", TerminationType.STOPPED_BY_RM),))
     pod(core, "filler", queue="root.a")
@@ -315,14 +315,14 @@ def test_a_gang_is_not_starved_while_an_older_pod_waits_for_a_node():
     gang(core, "late", 3)
     core.now_ns += seconds(12 * 3_600)
     core.update()
-    assert (lane_of(core), core.partition.lane.is_starved) == ("late", False)
+    assert (lane_of(core), core.partition.lane.waited_long) == ("late", False)
     core.update(ask_releases=(AllocationAskRelease("old", "", TerminationType.STOPPED_BY_RM),))
-    assert core.partition.lane.is_starved
+    assert core.partition.lane.waited_long
 
 
-def test_where_nothing_may_stand_idle_a_starved_gang_holds_nothing_either():
-    core = starved("0%")
-    assert (core.partition.lane.is_starved, held(core)) == (True, [])
+def test_where_nothing_may_stand_idle_a_gang_that_waited_long_holds_nothing_either():
+    core = twelve_hours("0%")
+    assert (core.partition.lane.waited_long, held(core)) == (True, [])
 
 
 # --- the shortest first -------------------------------------------------------------------------

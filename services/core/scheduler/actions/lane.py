@@ -26,8 +26,8 @@ Rule 6: so the expected start is never later than it was but where a pod runs fo
 Rule 7: nodes are held on account of ends that nobody has stated only while the allowance for what
         they stand idle lasts (``model/held_idle.py``), and begun to be while it covers what that is
         expected to be. Without it nobody has nodes held, and everybody may use any.
-Rule 8: a gang that has waited for STARVED_NS and comes before all that wait for nodes is starved.
-        It has an allowance of its own. By ``backfill: stated`` what states nothing may pass it by
+Rule 8: a gang that has waited for LONG_WAIT_NS, and before which none comes that waits for nodes,
+        has an allowance of its own. By ``backfill: stated`` what states nothing may pass it by
         a prediction: else all that stands idle would be for one gang. As in rule 4 the last nodes
         that are free in time are claimed, whether ends are stated or not.
 Not for a gang whose members ask about other pods, or need one node by name: where those may go no
@@ -83,7 +83,7 @@ from shared.model.units import seconds
 MAX_TOLD = 3  # nodes that are named to users; of the others their number is reported
 LATER_NS = NEVER_NS // 2  # beyond all moments: what is put off by so much comes after the others
 MEASURES = (GPU, VCORE, MEMORY)  # what idle nodes are counted by: the first that is asked for
-STARVED_NS = seconds(12 * 3_600)  # of waiting: the head gang is owed its start then (rule 8)
+LONG_WAIT_NS = seconds(12 * 3_600)  # of waiting: the head gang is owed its start then (rule 8)
 MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
 
 
@@ -312,8 +312,8 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     head = nodes.head_gang
     longest_ns = head.backfill_ns + head.predicted_ns
     news = _blocked_lately(partition, lane)
-    was_starved = lane.is_starved
-    lane.is_starved = _is_starved(partition, lane, news)
+    had_waited_long = lane.waited_long
+    lane.waited_long = _has_waited_long(partition, lane, news)
     changed = nodes.order.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
     if changed is None:
         _count_all(partition, lane)
@@ -321,7 +321,7 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     else:
         late = np.flatnonzero(lane.next_end_ns <= now_ns).tolist()
         found = dict.fromkeys([*changed, *(nodes.rows[row] for row in late)])
-        is_other = lane.is_starved != was_starved
+        is_other = lane.waited_long != had_waited_long
         is_other |= not lane.is_known and lane.planned_ns < now_ns  # what it costs has changed
         for node in found:
             is_other |= _count(partition, lane, node) or node.is_held
@@ -333,7 +333,7 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
     head.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
-    is_by_prediction = lane.is_starved and not partition.settings.passes_predicted
+    is_by_prediction = lane.waited_long and not partition.settings.passes_predicted
     head.predicted_ns = head.backfill_ns if is_by_prediction else 0
     if head.backfill_ns + head.predicted_ns > longest_ns:
         improved.update(dict.fromkeys(lane.nodes))
@@ -346,11 +346,11 @@ def _requeue_for(partition: Partition, nodes: Iterable[Node]) -> None:
         partition.node_improved(node)
 
 
-def _is_starved(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
+def _has_waited_long(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
     """Return whether the gang has waited long, and no ask that waits for a node comes before it."""
     if not partition.settings.backfill:
         return False
-    due_ns = lane.application.submission_time_ns + STARVED_NS
+    due_ns = lane.application.submission_time_ns + LONG_WAIT_NS
     if due_ns > partition.now_ns:
         partition.check_head_gang_at(due_ns)
         return False
@@ -532,7 +532,7 @@ def _soonest_on(
             rooms = rooms.copy()
             rooms[[node.row for node in chosen]] = NEVER_NS + 1
         own = rooms[among]
-        gathers = lane.gathers[among, None] & (not lane.is_starved)
+        gathers = lane.gathers[among, None] & (not lane.waited_long)
         later = (own < NEVER_NS) & gathers
         at_ns, found = _first(partition, lane, among, own + later * LATER_NS, count)
         if LATER_NS <= at_ns < NEVER_NS:
@@ -552,7 +552,7 @@ def _is_within_allowance(partition: Partition, lane: Lane, chosen: Mapping[Node,
         free_ns = max(int(lane.rooms[shape][node.row, times - 1]), partition.now_ns)
         amount = times * shape.resource.get(held.name, 0)
         expected += max(0, lane.start_ns - free_ns) * amount
-    return held.suffice_for(expected, is_starved=lane.is_starved)
+    return held.suffice_for(expected, waited_long=lane.waited_long)
 
 
 def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> int:
@@ -589,7 +589,7 @@ def _first(
     held = (partition.nodes.columns.claimed[rows] & BY_HEAD_GANG) != 0
     ranks = partition.nodes.order.ranks.of(rows)
     last = rooms[places, in_time - 1]
-    is_the_last = lane.is_starved or not lane.guessed[rows].any()
+    is_the_last = lane.waited_long or not lane.guessed[rows].any()
     if partition.settings.backfill and at_ns < NEVER_NS and is_the_last:
         order = np.lexsort((ranks, ~held, -last))
     else:
@@ -623,7 +623,7 @@ def _count_idle(partition: Partition, lane: Lane) -> None:
     """Count what stands idle on the nodes that are held from now on, and look when it must end."""
     held = partition.held_idle
     idle = sum(max(0, node.available.get(held.name, 0)) for node in lane.nodes)
-    held.hold(idle, is_charged=not lane.is_known, is_starved=lane.is_starved)
+    held.hold(idle, is_charged=not lane.is_known, waited_long=lane.waited_long)
     ends_ns = held.ends_in_ns()
     if ends_ns:
         partition.check_head_gang_at(partition.now_ns + ends_ns)
