@@ -2,6 +2,7 @@
 
     make bench-schedule                              # every row, half an hour
     make bench-schedule ARGS="--only micro"          # rows whose name contains a word
+    make bench-schedule ARGS="--small --only month"  # to their end, of a few jobs: figures of nothing
 
 Each row is a replay in virtual time (docs/replay.md): the same on any machine, but for its CPU.
 Traces of others are read from the folder of ``--traces``; rows of one that is not there say so.
@@ -22,6 +23,7 @@ from shared.model.gpus import GPU, WHOLE
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.service import spare_the_collector
 from tests.property import openb
+from tests.property.easy_nodes import EasyOnNodes
 from tests.property.gpu_month import gpu_month
 from tests.property.lanes import Model
 from tests.property.openb import ALL_DEVICES, not_allocated, openb_setup
@@ -80,39 +82,59 @@ def _kth(settings: dict[str, str]) -> Callable[[Path], str]:
     return row
 
 
-def _forecasts(jobs: int, every: int) -> Callable[[Path], str]:
-    """Return how the forecasts of those who wait hold, wall times stated."""
+def _forecasts(jobs: int, every: int, *firsts: int) -> Callable[[Path], str]:
+    """Return how the forecasts of those who wait hold, wall times stated, in parts of the log."""
 
     def row(traces: Path) -> str:
         file = traces / "kth-sp2" / "kth-sp2-first-10000.swf.gz"
         if not file.exists():
             return f"{file} is not there"
-        trace = read(file).first(jobs)
-        found = measured(trace, setup_of(trace, "x", scheduler=MUSTER), forecasts=every)[1]
-        return f"{forecast_line(found['forecasts'])}; {found['cpuSeconds']:.0f} s of CPU"
+        told, log = [], read(file)
+        for first in firsts:
+            trace = replace(log, jobs=in_order(list(log.jobs[first : first + jobs])))
+            found = measured(trace, setup_of(trace, "x", scheduler=MUSTER), forecasts=every)[1]
+            told.append(f"from job {first:,} on: {forecast_line(found['forecasts'])}")
+        return "; ".join(told)
 
     return row
 
 
-def _month(seeds: int) -> Callable[[Path], str]:
-    """Compare the preset with no reservation, on GPU months drawn by seed."""
+def _month_forecasts(jobs: int, every: int) -> Callable[[Path], str]:
+    """Return the same of a GPU month, no run times stated."""
 
     def row(_: Path) -> str:
+        trace = gpu_month(0).first(jobs)
+        found = measured(trace, setup_of(trace, "x", scheduler=MUSTER), forecasts=every)[1]
+        return forecast_line(found["forecasts"])
+
+    return row
+
+
+def _month(seeds: int, jobs: int) -> Callable[[Path], str]:
+    """Compare the preset with no reservation and with EASY, on GPU months drawn by seed."""
+
+    def row(_: Path) -> str:
+        traces = [gpu_month(seed).first(jobs) for seed in range(seeds)]
         found = [
             [
                 measured(trace, setup_of(trace, "x", scheduler=settings))[1]
                 for settings in (MUSTER, GREEDY)
             ]
-            for trace in map(gpu_month, range(seeds))
+            for trace in traces
         ]
+        easy = [EasyOnNodes(trace).run().longest_s for trace in traces]
         told = []
         for at, name in enumerate(("muster", "no reservation")):
             of_all = [pair[at]["all"]["meanWaitSeconds"] for pair in found]
             wide = [pair[at]["bySize"][f"over {WIDE}"]["meanWaitSeconds"] for pair in found]
             most = max(pair[at]["all"]["longestWaitSeconds"] for pair in found)
+            times = [
+                f"{pair[at]['all']['longestWaitSeconds'] / longest:.1f}"
+                for pair, longest in zip(found, easy, strict=True)
+            ]
             told.append(
                 f"{name}: mean wait {fmean(of_all):,.0f} s, over {WIDE} GPUs {fmean(wide):,.0f} s, "
-                f"the longest {most:,.0f} s"
+                f"the longest {most:,.0f} s, {', '.join(times)} times EASY's"
             )
         idle = fmean(pair[0]["heldIdlePercent"] for pair in found)
         return f"{'; '.join(told)}; held idle {idle:.2f} %; {seeds} seeds"
@@ -255,8 +277,9 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "log of people who repeat, 32 processors": _log(repeated, 32, 5, *WAYS),
     "log of people who repeat, 64 processors": _log(repeated, 64, 5, "stated", "shortest first"),
     "KTH-SP2, 10,000 jobs, muster": _kth(MUSTER),
-    "KTH-SP2, forecasts": _forecasts(900, 7),
-    "GPU month rich in gangs, muster": _month(5),
+    "KTH-SP2, forecasts": _forecasts(900, 7, 0, 2_000, 4_000, 6_000),
+    "GPU month rich in gangs, muster": _month(5, 19_000),
+    "GPU month rich in gangs, forecasts": _month_forecasts(3_000, 10),
     "gangs that wait, cost": _waiting((100, 400, 1_600)),
     "philly 75 nodes, muster": _philly(75, MUSTER),
     "philly 72 nodes, muster": _philly(72, MUSTER),
@@ -276,15 +299,22 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "openb growth, fgd": _growth("fgd"),
 }
 
+SMALL: dict[str, Callable[[Path], str]] = {
+    "GPU month rich in gangs, muster": _month(1, 500),
+    "GPU month rich in gangs, forecasts": _month_forecasts(300, 5),
+    "gangs that wait, cost": _waiting((10, 20)),
+}
+
 
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--only", action="append", default=[])
+    parser.add_argument("--small", action="store_true")
     parser.add_argument("--traces", type=Path, default=Path("../shared/data/traces"))
     options = parser.parse_args()
     spare_the_collector()  # as the core does when it starts
     table = Table("row", "figures", box=None)
-    for name, row in ROWS.items():
+    for name, row in (ROWS | SMALL if options.small else ROWS).items():
         if not options.only or any(word in name for word in options.only):
             table.add_row(name, row(options.traces))
     Console(width=160).print(table)

@@ -33,7 +33,9 @@ SMALLEST: dict[str, tuple[str, ...]] = {
     "kubernetes": ("--nodes", "10", "--pods", "50", "--binds", "20", "--rate", "50"),
     "page": ("--nodes", "10", "--pods", "50", "--applications", "5", "--rate", "20"),
     "partitions": ("--asks", "200", "--nodes", "20", "--seconds", "1"),
-    "schedule": ("--only", "philly model, one lane"),
+    "schedule": (
+        "--small", "--only", "philly model, one lane", "--only", "GPU month", "--only", "gangs that",
+    ),
     "topology": ("--small", "--cases", "20"),
     "what_if": ("--sizes", "500"),
 }  # fmt: skip

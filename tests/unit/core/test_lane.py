@@ -262,6 +262,69 @@ def test_a_timer_ends_what_may_stand_idle_no_longer():
     assert (held(core), runs(core, "other")) == ([], 1)
 
 
+# --- a gang that has waited long ----------------------------------------------------------------
+
+
+def twelve_hours(percent: str = "1%") -> Core:
+    """Return the same after twelve hours: what runs is expected to run for as long again."""
+    core = idle(percent)
+    core.now_ns += seconds(12 * 3_600)
+    core.update()
+    return core
+
+
+def test_a_gang_that_has_waited_long_holds_the_last_nodes_that_are_free_in_time():
+    core = idle("1%")
+    core.now_ns += seconds(11 * 3_600)
+    core.update()
+    assert (core.partition.lane.waited_long, held(core)) == (False, [])
+    core.now_ns += seconds(3_600)
+    core.fire_own(TimerKind.RESERVATION)
+    assert (core.partition.lane.waited_long, held(core)) == (True, ["n0", "n1", "n2"])
+
+
+def test_what_is_predicted_to_end_in_time_passes_a_gang_that_waited_long_on_other_nodes_first():
+    core = twelve_hours("5%")
+    pod(core, "half", amount=4, queue="root.a")
+    end(core, "half-0", 12 * 3_600 + 1_060)
+    pod(core, "whole", queue="root.a", run=86_400)
+    end(core, "new-0-0", 13 * 3_600)
+    assert held(core) == ["n0", "n1", "n2"]
+    pod(core, "long", amount=4, queue="root.a", run=86_400)
+    assert runs(core, "long") == 0
+    for name, node in (("two", "n0"), ("three", "n4")):
+        pod(core, name, amount=4, queue="root.a")
+        assert core.partition.applications[name].allocations[f"{name}-0"].node_id == node
+        if name == "two":
+            core.node("n4", **NODE)
+
+
+def test_nobody_passes_by_a_prediction_before():
+    core = idle("5%")
+    assert (core.partition.lane.waited_long, len(held(core))) == (False, 3)
+    pod(core, "one", queue="root.a")
+    assert runs(core, "one") == 0
+
+
+def test_a_gang_has_not_waited_long_while_an_older_pod_waits_for_a_node():
+    core = idle("1%", members=3)
+    core.update(releases=(AllocationRelease("wide", "", TerminationType.STOPPED_BY_RM),))
+    pod(core, "filler", queue="root.a")
+    pod(core, "old")
+    core.now_ns += seconds(1)
+    gang(core, "late", 3)
+    core.now_ns += seconds(12 * 3_600)
+    core.update()
+    assert (lane_of(core), core.partition.lane.waited_long) == ("late", False)
+    core.update(ask_releases=(AllocationAskRelease("old", "", TerminationType.STOPPED_BY_RM),))
+    assert core.partition.lane.waited_long
+
+
+def test_where_nothing_may_stand_idle_a_gang_that_waited_long_holds_nothing_either():
+    core = twelve_hours("0%")
+    assert (core.partition.lane.waited_long, held(core)) == (True, [])
+
+
 # --- the shortest first -------------------------------------------------------------------------
 
 

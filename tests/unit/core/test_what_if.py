@@ -478,6 +478,28 @@ def test_a_forecast_is_compared_with_what_comes():
     assert errors == [("p50", 100 * 10**9), ("p90", 100 * 10**9)]
 
 
+def test_the_moment_for_nine_of_ten_is_as_much_later_as_it_had_to_be_before():
+    """Each runs for twice as long as it states; the sixth that is asked about is told so."""
+    core = Core(config_of("{name: a}"))
+    core.node("n0", vcore=1)
+    told = []
+    for at in range(7):
+        core.application(f"job-{at}", "root.a")
+        core.asks(f"job-{at}", [f"job-{at}-0"], {"vcore": 1}, allocation_tags=runs(100))
+        if not at:
+            continue
+        core.scheduler.handle(envelope(WhatIf(when=(f"job-{at}",))), core.now_ns)
+        answers = [item.message for item in core.scheduler.flush(core.now_ns) if item.reply_to]
+        ((each,),) = [answer.applications for answer in answers]
+        moments = (each.expected_start_ns, each.latest_start_ns)
+        told.append(tuple((moment - core.now_ns) // 10**9 for moment in moments))
+        core.now_ns += 200 * 10**9
+        stopped = TerminationType.STOPPED_BY_RM
+        core.update(releases=(AllocationRelease(f"job-{at - 1}", f"job-{at - 1}-0", stopped),))
+    assert told == [(100, 100)] * 5 + [(100, 200)]
+    assert core.scheduler.figures()["forecast_missed_total"] == {"default": 5}
+
+
 def test_a_forecast_of_a_partition_that_is_no_more_is_forgotten():
     core = busy(600)
     waits(core)

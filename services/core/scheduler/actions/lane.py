@@ -26,9 +26,13 @@ Rule 6: so the expected start is never later than it was but where a pod runs fo
 Rule 7: nodes are held on account of ends that nobody has stated only while the allowance for what
         they stand idle lasts (``model/held_idle.py``), and begun to be while it covers what that is
         expected to be. Without it nobody has nodes held, and everybody may use any.
+Rule 8: a gang that has waited for LONG_WAIT_NS, and before which none comes that waits for nodes,
+        has an allowance of its own. By ``backfill: stated`` what states nothing may pass it by
+        a prediction: else all that stands idle would be for one gang. As in rule 4 the last nodes
+        that are free in time are claimed, whether ends are stated or not.
 Not for a gang whose members ask about other pods, or need one node by name: where those may go no
 sum of room can say.
-Source: docs/adr/0060. Limits: MAX_A_NODE members are counted on one node.
+Source: docs/adr/0060, 0136. Limits: MAX_A_NODE members are counted on one node.
 Cost: a check reads the nodes that have changed; choosing again is one partition of an array.
 """
 
@@ -74,10 +78,12 @@ from shared.model.resources import (
     multiply,
     subtract_into,
 )
+from shared.model.units import seconds
 
 MAX_TOLD = 3  # nodes that are named to users; of the others their number is reported
 LATER_NS = NEVER_NS // 2  # beyond all moments: what is put off by so much comes after the others
 MEASURES = (GPU, VCORE, MEMORY)  # what idle nodes are counted by: the first that is asked for
+LONG_WAIT_NS = seconds(12 * 3_600)  # of waiting: the head gang is owed its start then (rule 8)
 MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
 
 
@@ -191,7 +197,7 @@ def _choose(partition: Partition) -> None:
         lane = partition.lane
         partition.held_idle.pass_time(partition.now_ns)
         partition.give_lane(None)
-        partition.nodes.head_gang.backfill_ns = 0
+        partition.nodes.head_gang.backfill_ns = partition.nodes.head_gang.predicted_ns = 0
         _requeue_for(partition, _hold(partition, lane, {}))
 
 
@@ -303,7 +309,11 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     nodes, now_ns = partition.nodes, partition.now_ns
     partition.held_idle.pass_time(now_ns)
     improved: dict[Node, None] = {}
-    longest_ns = nodes.head_gang.backfill_ns
+    head = nodes.head_gang
+    longest_ns = head.backfill_ns + head.predicted_ns
+    news = _blocked_lately(partition, lane)
+    had_waited_long = lane.waited_long
+    lane.waited_long = _has_waited_long(partition, lane, news)
     changed = nodes.order.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
     if changed is None:
         _count_all(partition, lane)
@@ -311,18 +321,21 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     else:
         late = np.flatnonzero(lane.next_end_ns <= now_ns).tolist()
         found = dict.fromkeys([*changed, *(nodes.rows[row] for row in late)])
-        is_other = not lane.is_known and lane.planned_ns < now_ns  # what it costs has changed
+        is_other = lane.waited_long != had_waited_long
+        is_other |= not lane.is_known and lane.planned_ns < now_ns  # what it costs has changed
         for node in found:
             is_other |= _count(partition, lane, node) or node.is_held
     lane.seen = nodes.order.changes
     if is_other:
         improved = _plan(partition, lane)
         lane.seen = nodes.order.changes
-    is_promised = lane.start_ns and not _is_an_ask_before(partition, lane)
+    is_promised = lane.start_ns and not _is_an_ask_before(partition, lane, news)
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
-    nodes.head_gang.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
-    if nodes.head_gang.backfill_ns > longest_ns:
+    head.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
+    is_by_prediction = lane.waited_long and not partition.settings.passes_predicted
+    head.predicted_ns = head.backfill_ns if is_by_prediction else 0
+    if head.backfill_ns + head.predicted_ns > longest_ns:
         improved.update(dict.fromkeys(lane.nodes))
     _requeue_for(partition, improved)
 
@@ -333,17 +346,48 @@ def _requeue_for(partition: Partition, nodes: Iterable[Node]) -> None:
         partition.node_improved(node)
 
 
-def _is_an_ask_before(partition: Partition, lane: Lane) -> bool:
-    """Return whether an ask waits for a node that comes before the gang, and may use any (EASY)."""
+def _has_waited_long(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
+    """Return whether the gang has waited long, and no ask that waits for a node comes before it."""
     if not partition.settings.backfill:
         return False
-    root, before = partition.root, lane.before
-    news = root.take_blocked_lately()
-    if not lane.has_read:
-        lane.has_read = True
-        by_nodes = chain.from_iterable(root.blocked_buckets.values())
-        news = [*by_nodes, *root.wait_list.buckets]  # the root's max is the nodes' sum
-    may_be_any = partition.settings.passes_predicted
+    due_ns = lane.application.submission_time_ns + LONG_WAIT_NS
+    if due_ns > partition.now_ns:
+        partition.check_head_gang_at(due_ns)
+        return False
+    if not lane.has_read_older:
+        lane.has_read_older = True
+        news = _all_blocked(partition)
+    return not _is_any_before(lane.older, news, lane, may_be_any=True)
+
+
+def _blocked_lately(partition: Partition, lane: Lane) -> list[Bucket]:
+    """Return the buckets that have come to wait for nodes since this was asked last."""
+    if not partition.settings.backfill:
+        return []
+    news = partition.root.take_blocked_lately()
+    if lane.has_read:
+        return [*news]
+    lane.has_read = True
+    return _all_blocked(partition)
+
+
+def _all_blocked(partition: Partition) -> list[Bucket]:
+    root = partition.root
+    by_nodes = chain.from_iterable(root.blocked_buckets.values())
+    return [*by_nodes, *root.wait_list.buckets]  # the root's max is the nodes' sum
+
+
+def _is_an_ask_before(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
+    """Return whether an ask waits for a node that comes before the gang, and may use any (EASY)."""
+    settings = partition.settings
+    may_be_any = settings.passes_predicted
+    return settings.backfill and _is_any_before(lane.before, news, lane, may_be_any=may_be_any)
+
+
+def _is_any_before(
+    before: dict[Bucket, None], news: Iterable[Bucket], lane: Lane, *, may_be_any: bool
+) -> bool:
+    """Return whether any of some buckets comes before the gang; ``before`` is kept to those."""
     found = (bucket for bucket in news if _is_before(bucket, lane, may_be_any=may_be_any))
     before.update(dict.fromkeys(found))
     while before:
@@ -488,7 +532,8 @@ def _soonest_on(
             rooms = rooms.copy()
             rooms[[node.row for node in chosen]] = NEVER_NS + 1
         own = rooms[among]
-        later = (own < NEVER_NS) & lane.gathers[among, None]
+        gathers = lane.gathers[among, None] & (not lane.waited_long)
+        later = (own < NEVER_NS) & gathers
         at_ns, found = _first(partition, lane, among, own + later * LATER_NS, count)
         if LATER_NS <= at_ns < NEVER_NS:
             at_ns = max(int(rooms[row, times - 1]) for row, times in found.items())
@@ -507,7 +552,7 @@ def _is_within_allowance(partition: Partition, lane: Lane, chosen: Mapping[Node,
         free_ns = max(int(lane.rooms[shape][node.row, times - 1]), partition.now_ns)
         amount = times * shape.resource.get(held.name, 0)
         expected += max(0, lane.start_ns - free_ns) * amount
-    return held.suffice_for(expected)
+    return held.suffice_for(expected, waited_long=lane.waited_long)
 
 
 def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> int:
@@ -544,8 +589,8 @@ def _first(
     held = (partition.nodes.columns.claimed[rows] & BY_HEAD_GANG) != 0
     ranks = partition.nodes.order.ranks.of(rows)
     last = rooms[places, in_time - 1]
-    is_known = at_ns < NEVER_NS and not lane.guessed[rows].any()
-    if partition.settings.backfill and is_known:
+    is_the_last = lane.waited_long or not lane.guessed[rows].any()
+    if partition.settings.backfill and at_ns < NEVER_NS and is_the_last:
         order = np.lexsort((ranks, ~held, -last))
     else:
         order = np.lexsort((ranks, ~held, last))
@@ -578,7 +623,7 @@ def _count_idle(partition: Partition, lane: Lane) -> None:
     """Count what stands idle on the nodes that are held from now on, and look when it must end."""
     held = partition.held_idle
     idle = sum(max(0, node.available.get(held.name, 0)) for node in lane.nodes)
-    held.hold(idle, is_charged=not lane.is_known)
+    held.hold(idle, is_charged=not lane.is_known, waited_long=lane.waited_long)
     ends_ns = held.ends_in_ns()
     if ends_ns:
         partition.check_head_gang_at(partition.now_ns + ends_ns)

@@ -1,10 +1,13 @@
 """For how long nodes that are held for the head gang stand idle, and for how long they may.
 
 Counted is an amount of what the gang asks for first of GPUs, vcore, memory and others, times ns:
-of that type what is free on the nodes that are held. There are two allowances, each a share of the
-cluster times a period; both fill with time, up to the whole of it, and only idle time on account
+of that type what is free on the nodes that are held. There are three allowances, each a share of
+the cluster times a period; all fill with time, up to the whole of it, and only idle time on account
 of ends that nobody has stated is taken from them. What is stated is a promise, and is kept.
-Rule: in a DAY no more than the share that is set, in a WEEK no more than a WEEKLY of that.
+Rule 1: in a DAY no more than the share that is set, in a WEEK no more than a WEEKLY of that.
+Rule 2: for a head gang that has waited long (``actions/lane.py``) in a WEEK no more than LONG_WAIT
+        times the share. It is taken from the others too, which may fall below 0: no other gang has
+        nodes held until they are filled again.
 """
 
 from dataclasses import dataclass, field
@@ -13,6 +16,7 @@ from shared.model.units import seconds
 
 DAY_NS, WEEK_NS = seconds(86_400), seconds(7 * 86_400)
 WEEKLY = 4  # a day may be dear, but not each: over a week a quarter of what a day may have
+LONG_WAIT = 2  # times the share, over a week: what may stand idle for one that has waited long
 _PARTS = 10_000  # of an amount, so that shares of small clusters are whole numbers
 Share = tuple[int, int]  # so many of how many
 
@@ -22,6 +26,7 @@ class _Allowance:
     """So much may stand idle now, in parts of an amount times ns; it is full when made."""
 
     period_ns: int
+    times: int
     divided_by: int
     size: int = 0
     share: Share = (0, 1)
@@ -39,7 +44,7 @@ class _Allowance:
     def rate(self) -> int:
         """Return by how much it fills in a ns."""
         number, of = self.share
-        return self.size * _PARTS * number // (of * self.divided_by)
+        return self.size * _PARTS * number * self.times // (of * self.divided_by)
 
     @property
     def most(self) -> int:
@@ -67,11 +72,21 @@ class HeldIdle:
     at_ns: int = 0
     idle: int = 0
     is_charged: bool = False
+    waited_long: bool = False
     total: int = 0
     size: int = 0
     size_ns: int = 0  # the size of the cluster times ns, while anything was counted
-    day: _Allowance = field(default_factory=lambda: _Allowance(DAY_NS, 1))
-    week: _Allowance = field(default_factory=lambda: _Allowance(WEEK_NS, WEEKLY))
+    day: _Allowance = field(default_factory=lambda: _Allowance(DAY_NS, 1, 1))
+    week: _Allowance = field(default_factory=lambda: _Allowance(WEEK_NS, 1, WEEKLY))
+    long_wait: _Allowance = field(default_factory=lambda: _Allowance(WEEK_NS, LONG_WAIT, 1))
+
+    @property
+    def _all(self) -> tuple[_Allowance, ...]:
+        return self.day, self.week, self.long_wait
+
+    def _of(self, *, waited_long: bool) -> tuple[_Allowance, ...]:
+        """Return the allowances that hold for a gang."""
+        return (self.long_wait,) if waited_long else (self.day, self.week)
 
     def pass_time(self, now_ns: int) -> None:
         """Count what has stood idle until now."""
@@ -81,32 +96,32 @@ class HeldIdle:
             return
         self.total += self.idle * by_ns
         self.size_ns += self.size * by_ns
-        for allowance in (self.day, self.week):
+        for allowance in self._all:
             allowance.pass_time(by_ns, self.idle if self.is_charged else 0)
 
     def count(self, name: str, size: int, share: Share) -> None:
         """Count this type from now on, of a cluster of this size of which a share may be idle."""
         self.name, self.size = name, size
-        for allowance in (self.day, self.week):
+        for allowance in self._all:
             allowance.size_to(size, share)
 
-    def hold(self, idle: int, *, is_charged: bool) -> None:
+    def hold(self, idle: int, *, is_charged: bool, waited_long: bool) -> None:
         """Let so much stand idle from now on."""
-        self.idle, self.is_charged = idle, is_charged
+        self.idle, self.is_charged, self.waited_long = idle, is_charged, waited_long
 
-    def suffice_for(self, expected: int) -> bool:
+    def suffice_for(self, expected: int, *, waited_long: bool) -> bool:
         """Return whether the allowances are there for so much, an amount times ns, or half of it.
 
         What is expected is more often too long than too short, as those who wait long are told.
         """
-        left = min(self.day.left, self.week.left)
+        left = min(allowance.left for allowance in self._of(waited_long=waited_long))
         return left > 0 and expected * _PARTS <= 2 * left
 
     def ends_in_ns(self) -> int:
         """Return for how long it may go on as it is; 0: for ever."""
         if not self.is_charged:
             return 0
-        ends = (self.day.ends_in_ns(self.idle), self.week.ends_in_ns(self.idle))
+        ends = [each.ends_in_ns(self.idle) for each in self._of(waited_long=self.waited_long)]
         return min((end for end in ends if end), default=0)
 
     @property

@@ -29,7 +29,7 @@ class Lane:
     members; ``next_end_ns``, by row, when the first of its pods is expected to end; ``gathers``, by
     row, whether it becomes free bit by bit, at times that are not known; ``guessed``, by row,
     whether a pod of it states no end, ``is_known`` whether none does on the claimed nodes. ``seen``
-    is how many changes of nodes are in them.
+    is how many changes of nodes are in them. ``waited_long``: it has waited long, and comes first.
     """
 
     application: Application
@@ -48,6 +48,9 @@ class Lane:
     facts: int = -1
     before: dict[Bucket, None] = field(default_factory=dict)  # who waited for nodes, and came first
     has_read: bool = False  # who did so before it was the head gang
+    older: dict[Bucket, None] = field(default_factory=dict)  # the same, if they may not pass it too
+    has_read_older: bool = False
+    waited_long: bool = False
     tried: int = -1  # how many changes there were when it was tried last
 
     @property

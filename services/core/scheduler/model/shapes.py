@@ -43,7 +43,7 @@ class Shape:
     constraints: Constraints
     labels: Labels = ()  # those that constraints of any pod ask about
     run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or not used
-    expected_ns: int = 0  # for how long by prediction, where the shortest come first; 0: as above
+    expected_ns: int = 0  # for how long by prediction, where that counts; 0: as above
     bond: Any = None  # the gang and its part by which it is bound to domains of the nodes
     on_devices: Need | None = field(init=False)  # None: it asks for no GPU
     asked_for: AskedFor = field(init=False)  # what it is in the recent mix

@@ -140,10 +140,10 @@ class NodeOrder:
 
         Claimed nodes are left out; with ``backfill`` one is taken where the claims do not lack what
         the shape takes, if no other node will do. Nodes that the head gang claims come
-        first for a shape that ends before they are needed.
+        first for a shape that ends before they are needed, last if that is only predicted.
         """
-        filters = self._filters
-        if filters.head_gang.nodes and filters.head_gang.may_backfill(shape):
+        filters, head_gang = self._filters, self._filters.head_gang
+        if head_gang.nodes and head_gang.goes_first(shape):
             node = self.best_held(shape)
             if node is not None:
                 return node
@@ -153,6 +153,8 @@ class NodeOrder:
             node = self.index.first(shape)
         else:
             node = self._first_open(shape) or self._first_of_mask(filters.open.mask(shape), shape)
+        if node is None and head_gang.nodes and head_gang.may_backfill(shape):
+            node = self.best_held(shape)
         if node is None and backfill and self._is_any_claimed:
             return self._first_of_mask(filters.backfill.mask(shape), shape)
         return node

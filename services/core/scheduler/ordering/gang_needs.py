@@ -35,6 +35,7 @@ class GangNeeds:
         self._free_rows: list[int] = []
         self._needs: Amounts = np.full((_SMALL, 4), INT64_MAX, dtype=np.int64)
         self._run_ns: Amounts = np.zeros(_SMALL, dtype=np.int64)
+        self._expected_ns: Amounts = np.zeros(_SMALL, dtype=np.int64)
         self._of_pods: Mask = np.zeros(_SMALL, dtype=np.bool_)
         self._classes: list[EquivalenceClass | None] = []  # by entry
         self._free_entries: list[int] = []
@@ -85,10 +86,13 @@ class GangNeeds:
         """Have a class be due no more."""
         self._due[self._entries_of.get(waiting, [])] = False
 
-    def keep_fitting(self, room: Amounts, room_in_time: Amounts | None, most_ns: int) -> bool:
+    def keep_fitting(
+        self, room: Amounts, room_in_time: Amounts | None, most_ns: int, predicted_ns: int
+    ) -> bool:
         """Drop what is due and needs more than some room; return whether any is left.
 
-        ``room_in_time`` is what shapes have beside it that run for ``most_ns`` at most.
+        ``room_in_time`` is what shapes have beside it that run for ``most_ns`` at most, or are
+        predicted to for ``predicted_ns``.
         """
         count = len(self._classes)
         due = self._due[:count]
@@ -96,8 +100,11 @@ class GangNeeds:
             return False
         times = self._times(room)
         if room_in_time is not None:
-            run_ns = self._run_ns[: len(self._shapes)]
+            run_ns, expected_ns = (
+                each[: len(self._shapes)] for each in (self._run_ns, self._expected_ns)
+            )
             in_time = (run_ns > 0) & (run_ns <= most_ns)
+            in_time |= (expected_ns > 0) & (expected_ns <= predicted_ns)
             if in_time.any():
                 times += np.where(in_time, self._times(room_in_time), 0)
         due &= times[self._row[:count]] >= self._members[:count]
@@ -166,11 +173,13 @@ class GangNeeds:
             if row == self._run_ns.size:
                 self._needs = np.pad(self._needs, ((0, row), (0, 0)), constant_values=INT64_MAX)
                 self._run_ns = np.pad(self._run_ns, (0, row))
+                self._expected_ns = np.pad(self._expected_ns, (0, row))
                 self._of_pods = np.pad(self._of_pods, (0, row))
         self._needs[row] = 0
         for column, value in columns.items():
             self._needs[row, column] = saturated(value)
         self._run_ns[row] = saturated(shape.run_ns)
+        self._expected_ns[row] = saturated(shape.expected_ns)
         self._of_pods[row] = bool(shape.labels) or shape.constraints.asks_about_pods
         self._row_of[shape] = row
         return row

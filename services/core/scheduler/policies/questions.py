@@ -8,7 +8,7 @@ Limit: an answer that takes longer than MOST_NS is given up.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
@@ -47,6 +47,7 @@ class _Asked:
     """A question that is being answered: until when, and what waits of whom it asks about."""
 
     envelope: Envelope
+    at_ns: int
     due_ns: int
     waiting: list[tuple[Application, list[str]]]
 
@@ -96,7 +97,7 @@ class Questions:
         assert isinstance(question, WhatIf)
         named = (partition.applications.get(name) for name in question.when)
         waiting = [(each, [ask.key for ask in each.asks()]) for each in named if each is not None]
-        asked = _Asked(envelope, partition.now_ns + MOST_NS, waiting)
+        asked = _Asked(envelope, partition.now_ns, partition.now_ns + MOST_NS, waiting)
         work = partial(what_if.forecast, partition, question, config)
         if self._aside is None:
             recorded = len(partition.journal)
@@ -124,14 +125,19 @@ class Questions:
         return [self._answer(asked, answer)]
 
     def _answer(self, asked: _Asked, answer: Forecast) -> Outgoing:
-        """Answer, and remember what is told of applications that wait."""
+        """Answer, corrected, and remember what is told of applications that wait."""
+        forecasts = self.forecasts
         told = {each.application_id: each for each in answer.applications}
         for application, keys in asked.waiting:
             each = told.get(application.id)
             if each is not None:
-                start_ns, latest_ns = each.expected_start_ns, each.latest_start_ns
-                self.forecasts.remember(application, start_ns, latest_ns, keys)
-        return _answer(asked.envelope, answer)
+                start_ns, drawn_ns = each.expected_start_ns, each.latest_start_ns
+                forecasts.remember(application, asked.at_ns, start_ns, drawn_ns, keys)
+        corrected = tuple(
+            replace(each, latest_start_ns=forecasts.corrected_ns(asked.at_ns, each.latest_start_ns))
+            for each in answer.applications
+        )
+        return _answer(asked.envelope, replace(answer, applications=corrected))
 
 
 def refused(asked: Envelope, why: str) -> Outgoing:

@@ -26,11 +26,16 @@ class HeadGang:
     def __init__(self) -> None:
         self.nodes = 0
         self.backfill_ns = 0
+        self.predicted_ns = 0  # the same by what is predicted of what states nothing
 
     def may_backfill(self, shape: Shape) -> bool:
-        """Return whether a shape may go to those nodes: it ends before they are needed.
+        """Return whether a shape may go to those nodes: it ends before they are needed."""
+        return self.goes_first(shape) or 0 < shape.expected_ns <= self.predicted_ns
 
-        There it goes first: what it leaves of the others is for those that run for longer.
+    def goes_first(self, shape: Shape) -> bool:
+        """Return whether it goes there first: what it leaves is for those that run for longer.
+
+        What may be there by a prediction alone goes there last: it may outlive it.
         """
         return 0 < shape.run_ns <= self.backfill_ns
 
