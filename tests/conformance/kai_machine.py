@@ -6,7 +6,6 @@ whenever it hears something: there is no row without ``allocate``.
 """
 
 from services.core.scheduler.actions.preemption_looks import LOOK_NS
-from services.core.scheduler.model.preemptors import CHECK_AGAIN_NS
 from services.core.scheduler.model.rows import Application
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
@@ -197,10 +196,13 @@ class Machine:
         self.settle()
 
     def step(self) -> None:
-        """Let the actions run, where the machine has set a moment for that, or time pass."""
+        """Let the actions run, where the machine has set a moment for that soon, or time pass.
+
+        Rounds are a second or two apart: what a window protects is to be so in all of them.
+        """
         core = self.core
         timer = core.partition.timers.get("preemption")
-        if timer is not None and timer[1] <= core.now_ns + CHECK_AGAIN_NS:
+        if timer is not None and timer[1] <= core.now_ns + 2 * LOOK_NS:
             core.fire_own("preemption")
         else:
             core.now_ns += LOOK_NS
