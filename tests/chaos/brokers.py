@@ -22,6 +22,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -162,17 +163,23 @@ def cut_off(run: Run, _: Window) -> str:
 
     Nodes that do not take each other's cookie do not connect; what is open between them is closed.
     """
-    node = run.leader()
-    run.cluster.links.stall_all_to(node.port)
-    try:
-        node.control(
-            "eval",
-            f"{_cookies(run.others(node), 'wrong')}, timer:sleep({OUTAGE_SECONDS * 1000:.0f}), "
-            f"{_cookies(run.others(node), 'erlang:get_cookie()')}.",
-            seconds=CONTROL_SECONDS,
-        )
-    finally:
-        run.cluster.links.mend_all_to(node.port)
+    node, links = run.leader(), run.cluster.links
+    begun = Path(tempfile.mkdtemp(prefix="muster-cut-")) / "begun"
+    says = (
+        f'ok = file:write_file("{begun}", <<>>), {_cookies(run.others(node), "wrong")}, '
+        f"timer:sleep({OUTAGE_SECONDS * 1000:.0f}), "
+        f"{_cookies(run.others(node), 'erlang:get_cookie()')}."
+    )
+    with ThreadPoolExecutor(1) as pool:
+        cutting = pool.submit(node.control, "eval", says, seconds=CONTROL_SECONDS)
+        while not begun.exists() and not cutting.done():  # rabbitmqctl takes seconds to start
+            time.sleep(0.01)
+        links.stall_all_to(node.port)
+        try:
+            cutting.result()
+        finally:
+            links.mend_all_to(node.port)
+    shutil.rmtree(begun.parent)
     return node.node
 
 
