@@ -28,7 +28,6 @@ LISTS = {  # the questions, by the facts that a plain count looks at; pods are c
     "fits": ("schedulable", "room", "constraints"),
     "indexed": ("schedulable", "unclaimed", "room", "constraints"),
     "could_hold": ("schedulable", "size", "constraints"),
-    "reservable": ("schedulable", "size", "constraints", "unclaimed"),
     "counted": ("schedulable", "constraints"),
     "counted_open": ("schedulable", "constraints", "open"),
     "counted_backfill": ("schedulable", "constraints", "not held"),
@@ -38,6 +37,7 @@ BETWEEN_PODS = {  # and those that are the first with what pods leave open
     "open": "fits",
     "backfill": "fits",
     "could_start": "could_hold",
+    "reservable": "could_hold",
 }
 
 
@@ -108,7 +108,8 @@ class FilterMachine(NodeIndexMachine):
     def is_claimed_as(self, name, node, shape):
         if name == "backfill":
             return leaves_enough(node, shape)
-        return name != "open" or self.facts(node, shape, When.NOW)["open"]
+        claims = {"open": "open", "reservable": "unclaimed"}
+        return name not in claims or self.facts(node, shape, When.NOW)[claims[name]]
 
     def mask_is_of_those_among(self, shape):
         some = self.table.order.ranks.of(self.table.order.free_rows(shape))
