@@ -6,6 +6,7 @@ import stat
 import pytest
 
 from services.api.access.tokens import read_tokens
+from services.cli.exits import Exit
 
 NEEDED = {"message": "this needs a token with the role read: send …", "status_code": 401}
 
@@ -44,8 +45,9 @@ def test_every_command_names_who_asks(api, muster, typed, monkeypatch, file):
 
 def test_files_are_submitted_and_applied_under_the_name_of_who_asks(api, muster, tmp_path):
     (tmp_path / "a.yaml").write_text("kind: Pod\n")
-    for typed in (("submit", "-f"), ("delete", "-f"), ("config", "apply")):
-        muster(*typed, str(tmp_path / "a.yaml"), "--token", "typed")
+    (tmp_path / "queues.yaml").write_text("partitions: []\n")
+    for typed in (("submit", "-f", "a"), ("delete", "-f", "a"), ("config", "apply", "queues")):
+        muster(*typed[:2], str(tmp_path / f"{typed[2]}.yaml"), "--token", "typed")
     assert set(api.tokens) == {"Bearer typed"}
     assert len(api.tokens) == 3
 
@@ -78,7 +80,7 @@ def test_what_is_no_token_is_typed_wrong_and_not_repeated(api, muster, token, fi
 
 def test_a_file_of_a_token_that_is_not_there_is_named(api, muster, tmp_path):
     run = muster("apps", "--token", f"@{tmp_path}/no")
-    assert run.status == 2
+    assert run.status == Exit.NO_FILE
     assert "No such file" in re.sub(r"[│\s]+", " ", run.err)
     (tmp_path / "no").write_text("\n")
     assert "empty" in muster("apps", "--token", f"@{tmp_path}/no").err
