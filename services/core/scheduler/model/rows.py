@@ -1006,7 +1006,7 @@ class Application:
     takes_turns: bool = False  # a gang that grows behind what has less for its minimum
     is_fixed: bool = False  # it is, and of its pods one may not be preempted
     fixed: Resource = field(default_factory=dict)  # what its queues count of it as such
-    going: Resource = field(default_factory=dict)  # of what its pods hold, what is being released
+    going: Resource = field(default_factory=dict)  # under kai: of what its pods hold, what is being released
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
     waiting_among: GangList | None = None
     is_gang_over: bool = False  # given up: it goes on without
@@ -1632,7 +1632,7 @@ class Application:
         allocation = self.allocations[key]
         if key not in self.released:
             self.count_real(allocation, -1)
-            if not allocation.placeholder:
+            if self.is_kai and not allocation.placeholder:
                 add_into(self.going, allocation.resource_per_alloc)
         self.released[key] = why
         if allocation.placeholder:
@@ -1645,7 +1645,7 @@ class Application:
         """Forget that an allocation is being released; return what it was released for."""
         allocation = self.allocations[key]
         self.count_real(allocation, 1)
-        if not allocation.placeholder:
+        if self.is_kai and not allocation.placeholder:
             subtract_into(self.going, allocation.resource_per_alloc)
         return self.released.pop(key)
 
