@@ -1006,7 +1006,7 @@ class Application:
     takes_turns: bool = False  # a gang that grows behind what has less for its minimum
     is_fixed: bool = False  # it is, and of its pods one may not be preempted
     fixed: Resource = field(default_factory=dict)  # what its queues count of it as such
-    going: Resource = field(default_factory=dict)  # under kai: of what its pods hold, what is being released
+    going: Resource = field(default_factory=dict)  # under kai: what is being released of it
     refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
     waiting_among: GangList | None = None
     is_gang_over: bool = False  # given up: it goes on without
