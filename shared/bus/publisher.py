@@ -57,13 +57,10 @@ def _is_refused_for_good(attempts: RetryCallState) -> bool:
 
 
 class _Channel:
-    """A channel to publish on, its exchanges, and how many wait for its confirms."""
+    """A channel to publish on, the exchange of dead letters, and how many wait for confirms."""
 
-    def __init__(
-        self, channel: AbstractChannel, exchange: AbstractExchange, dead: AbstractExchange
-    ) -> None:
+    def __init__(self, channel: AbstractChannel, dead: AbstractExchange) -> None:
         self.channel = channel
-        self.exchange = exchange
         self.dead = dead
         self.users = 0
 
@@ -104,8 +101,8 @@ class Publisher:
     async def open(self) -> AbstractChannel:
         """Open a channel, which is what is published on from now on."""
         channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
-        exchange, dead = [await channel.get_exchange(name, ensure=False) for name in self._names]
-        self._current = _Channel(channel, exchange, dead)
+        dead = await channel.get_exchange(self._names[1], ensure=False)
+        self._current = _Channel(channel, dead)
         return channel
 
     async def publish(self, batch: list[Addressed]) -> None:
@@ -230,16 +227,16 @@ class Publisher:
 
         To start over with those before it would fill the inbox with what is there already.
         """
-        key = routing_key(to, message.type or "")
-        async with self._used() as used:
-            try:
-                async with self._within(None), self._blocked.confirmed():
-                    await used.exchange.publish(message, routing_key=key, mandatory=to.is_durable)
-            except DeliveryError as error:
-                self._widths.refused(to)
-                if is_refused(error) and await self._has_room(to):
-                    await self._renew(used, f"{to.routing_key} refuses messages and has room")
-                raise
+        used = self._current
+        letter = Letter(message, routing_key(to, message.type or ""), to.is_durable)
+        async with self._within(None):
+            (error,) = await self._errors_of([letter])
+        if is_refused(error):
+            self._widths.refused(to)
+            if await self._has_room(to):
+                await self._renew(used, f"{to.routing_key} refuses messages and has room")
+        if error is not None:
+            raise error
 
     async def _has_room(self, to: Address) -> bool:
         """Return whether an inbox refuses messages though it has room for them."""

@@ -7,12 +7,12 @@ from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
-from aio_pika.exceptions import DeliveryError
 from tenacity import stop_after_delay
 
 from shared.bus import amqp_message, codec, rabbitmq, topology
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.bus.memory import MemoryBroker, MemoryBus
+from shared.bus.publisher import Publisher
 from shared.bus.rabbitmq import RabbitBus
 from shared.messages.envelope import (
     API_ALL,
@@ -350,16 +350,13 @@ async def test_a_full_inbox_does_not_change_the_order(monkeypatch, rabbit_kit):
     sender, reader = await rabbit_kit.bus(), await rabbit_kit.bus()
     inbox = await reader.subscribe(CORE)
     sent, refused = [cycle(at) for at in range(200)], []
-    publish = sender._exchange.publish
+    count_refused = sender._widths.refused
 
-    async def watched(*args, **options):
-        try:
-            await publish(*args, **options)
-        except DeliveryError as error:
-            refused.append(error)
-            raise
+    def watched(inbox):
+        refused.append(inbox)
+        count_refused(inbox)
 
-    monkeypatch.setattr(sender._exchange, "publish", watched)
+    monkeypatch.setattr(sender._widths, "refused", watched)
     sending = asyncio.create_task(sender.publish(sent))
     numbers = []
     async with patience():
@@ -378,7 +375,7 @@ async def test_an_inbox_that_stays_full_is_a_bus_that_is_away_and_no_lost_connec
     monkeypatch, rabbit_kit
 ):
     monkeypatch.setattr(topology, "MAX_INBOX_MESSAGES", 3)
-    monkeypatch.setattr(RabbitBus._publish_one.retry, "stop", stop_after_delay(0.1))
+    monkeypatch.setattr(Publisher._publish_one.retry, "stop", stop_after_delay(0.1))
     bus = await rabbit_kit.bus()
     with pytest.raises(BusUnavailableError, match="refused"):
         await bus.publish([beat(at) for at in range(9)])

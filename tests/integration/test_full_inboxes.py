@@ -7,7 +7,7 @@ from tenacity import stop_after_delay
 
 from shared.bus import memory, rabbitmq, topology
 from shared.bus.errors import InboxFullError
-from shared.bus.rabbitmq import RabbitBus
+from shared.bus.publisher import Publisher
 from shared.messages.envelope import CORE, SHIM_ADAPTER, Envelope, Outgoing
 from shared.messages.protocol import ContinueCycle, TimerSyncRequest
 from shared.runtime.clock import SystemClock
@@ -70,7 +70,7 @@ def small(monkeypatch):
         monkeypatch.setattr(module, "MAX_INBOX_MESSAGES", MOST)
     monkeypatch.setattr(rabbitmq, "PREFETCH", BATCH)
     monkeypatch.setattr(memory, "REFUSED_SECONDS", 0.1)
-    monkeypatch.setattr(RabbitBus._publish_one.retry, "stop", stop_after_delay(0.1))
+    monkeypatch.setattr(Publisher._publish_one.retry, "stop", stop_after_delay(0.1))
 
 
 async def sides(kit, *, recovers):  # noqa: F811

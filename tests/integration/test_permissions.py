@@ -168,7 +168,9 @@ async def test_a_forged_sync_begin_is_refused_whatever_it_calls_itself(secured):
         await api.publish([forged])
     await api.connect()
     message = aio_pika.Message(b"\x80", type="SyncBegin", message_id="forged")
-    await api._exchange.publish(message, "core.default.SnapshotRequest")
+    channel = api._publisher._current.channel
+    exchange = await channel.get_exchange(topology.exchange_name(PREFIX), ensure=False)
+    await exchange.publish(message, "core.default.SnapshotRequest")
     honest = Envelope("honest", "WhatIf", KINDS["WhatIf"](), CORE, "api")
     await api.publish([honest])
     heard = []

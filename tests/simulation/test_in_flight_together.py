@@ -11,6 +11,7 @@ from unittest import mock
 import pytest
 
 from shared.bus.in_order import AFTER, KEPT_SECONDS, InOrder
+from shared.bus.publisher import Publisher
 from shared.bus.rabbitmq import RabbitBus
 from shared.bus.widths import MAX_IN_FLIGHT
 from shared.messages.envelope import API_ALL, CORE, Address, Envelope
@@ -139,7 +140,7 @@ def test_nothing_waits_behind_what_may_expire():
 def test_a_message_whose_publisher_is_gone_before_it_said_the_one_before_is_handled_all_the_same():
     async def story(writer, reader, broker):
         await all_of(writer, reader, broker)
-        with refusing({"number/-2"}), mock.patch.object(RabbitBus, "_publish_lane") as retried:
+        with refusing({"number/-2"}), mock.patch.object(Publisher, "_publish_lane") as retried:
             await writer.publish([number(at) for at in (-1, -2, -3)])
         assert retried.called
         inbox = await reader.subscribe(CORE)

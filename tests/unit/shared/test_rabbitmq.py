@@ -633,7 +633,18 @@ def _refused(channel):
     channel.confirm(channel._published, is_taken=False)
 
 
-@pytest.mark.parametrize("way", [_confirmed_by_nobody, _refused])
+def _refused_and_then_confirmed_by_nobody(channel):
+    """Refuse one message, as that node goes, and say nothing of it when it comes again."""
+    if channel._published:
+        return
+    _refused(channel)
+
+
+@pytest.mark.parametrize(
+    "way",
+    [_confirmed_by_nobody, _refused, _refused_and_then_confirmed_by_nobody],
+    ids=["silent", "refusing", "both"],
+)
 def test_a_channel_that_fails_is_replaced_and_nobody_loses_a_place(way):
     publish, failing = Channel._publish, []
 
