@@ -127,7 +127,9 @@ def brute_force(table: NodeTable, shape: Shape, *, backfill: bool) -> str | None
     if not free:
         return None
     order = preferred(free, shape.constraints)
-    return min(order, key=lambda node: (table.order.of_node(node, None), node.node_id)).node_id
+    return min(
+        order, key=lambda node: (table.order.score.of_node(node, shape), node.node_id)
+    ).node_id
 
 
 def made_anew(table: NodeTable) -> NodeTable:

@@ -144,7 +144,9 @@ class FixedPluginMachine(SchedulerMachine):
                 and nodes.filters.takes.holds(node, shape)
                 and may_take(node, shape.resource)
             ]
-            first = min(open_to_it, key=lambda node: (node.score, node.node_id), default=None)
+            scores = {node.node_id: nodes.order.score.of_node(node, shape) for node in open_to_it}
+            by_score = sorted(open_to_it, key=lambda node: (scores[node.node_id], node.node_id))
+            first = next(iter(by_score), None)
             found = nodes.order.best(shape)
             if shape.constraints.preferred_nodes:
                 assert (found is None) is (first is None)

@@ -524,7 +524,9 @@ async def test_a_group_goes_to_the_nodes_of_a_device_that_reaches_enough_of_them
     await claim(muster, "shared")
     await muster.kubectl.patch("/api/v1/nodes/a2", {"spec": {"unschedulable": True}})
     await group_of(muster, "g", 3, "shared", cpu="800m", waits=True)
-    await until_explained(muster, "default-podgroup-g", "best of 2 is slice-z with 2 of 3 places")
+    await until_explained(
+        muster, "default-podgroup-g", "the best, slice-z, has places for 2 of 3 members"
+    )
     assert (await given(muster, "shared"), muster.kubelets.ran) == (([], 0), {})
     await muster.kubectl.patch("/api/v1/nodes/a2", {"spec": {"unschedulable": False}})
     await until_running(muster, "g0", "g1", "g2")

@@ -207,7 +207,7 @@ async def test_hyper_nodes_are_the_tree_of_volcanos_groups_and_change_live(muste
     for name in names:
         await muster.kubectl.delete(name, gracePeriodSeconds=0)
     await volcanos(muster, "three", 3, {"mode": "hard", "highestTierAllowed": 1})
-    await until_one_waits(muster, "switch: best of 2 is")
+    await until_one_waits(muster, "of 2 domains of level switch the best")
     path = f"/apis/{groups.HYPER_NODE[0]}/hypernodes/s1"
     pattern = {"type": "Node", "selector": {"regexMatch": {"pattern": "^n[1-3]$"}}}
     await muster.kubectl.patch(path, {"spec": {"members": [pattern]}})

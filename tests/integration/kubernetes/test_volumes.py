@@ -231,8 +231,8 @@ async def test_a_node_takes_as_many_volumes_as_its_driver_says_foreign_pods_coun
     await muster.kubectl.pod(with_claim("p3", "data-3"))
     assert await why(muster, "p3") == (
         "0/2 nodes are available: 2 node(s) exceed max volume count. "
-        "2 nodes have the room, and 1 more volume(s) of disk are too many for 2 of 2 nodes, "
-        "which take at most 2 each"
+        "2 nodes have enough free, but 1 more volume of disk would be too many on 2 of the 2 "
+        "nodes, whose limit is 2 each"
     )
     await muster.kubectl.pod(with_claim("p4", "data-0"))  # which n-b has already
     await until(lambda: muster.kubelets.ran.get("p4") == "n-b", "one that is shared counts once")
@@ -253,7 +253,7 @@ async def test_what_is_attached_is_known_after_a_restart_of_shim_adapter_and_cor
     await muster.kill_shim()
     await until(muster.is_ready, "the next turn")
     await muster.kubectl.pod(with_claim("p2", "data-2"))
-    assert "1 more volume(s) of disk are too many for 2 of 2 nodes" in await why(muster, "p2")
+    assert "1 more volume of disk would be too many on 2 of the 2 nodes" in await why(muster, "p2")
     await muster.kubectl.delete("p0", gracePeriodSeconds=0)
     await until(lambda: "p2" in muster.kubelets.ran, "it takes the place")
     assert muster.kubelets.ran["p2"] == muster.kubelets.ran["p0"]
@@ -264,7 +264,7 @@ async def test_a_claim_of_one_pod_is_waited_for_by_the_next(muster):
     await muster.kubectl.pod(with_claim("p0", "mine"))
     await until(lambda: "p0" in muster.kubelets.ran, "the first runs")
     await muster.kubectl.pod(with_claim("p1", "mine"))
-    text = "claim default/mine is ReadWriteOncePod and used by 1 other pod(s), on n-"
+    text = "PersistentVolumeClaim default/mine is ReadWriteOncePod and 1 other pod uses it, on n-"
     assert text in await why(muster, "p1")
     await muster.kubectl.delete("p0", gracePeriodSeconds=0)
     await until(lambda: "p1" in muster.kubelets.ran, "the next runs")

@@ -40,7 +40,9 @@ def test_of_pods_that_are_unlike_a_rack_has_places_for_the_smallest_at_most():
     gang(
         core, "gang", ("a", 1, near(), {"vcore": 2}), ("b", 8, near()), above=near(required="rack")
     )
-    assert why(core).startswith("rack: best of 2 is b0/r0 with 8 of 9 places")
+    assert why(core).startswith(
+        "of 2 domains of level rack the best, b0/r0, has places for 8 of 9 members"
+    )
     assert counts(core) == [0] * 4
 
 
@@ -214,7 +216,9 @@ def test_a_gang_that_the_cluster_has_no_room_for_is_refused_by_counts_alone(monk
     core = cluster([[[1, 1], [1]], [[2]]])
     monkeypatch.setattr(domain_places, "find", None)
     gang(core, "gang", ("w", 6, near(required="rack")))
-    assert why(core).startswith("rack: best of 3 is b0/r0 with 2 of 6 places")
+    assert why(core).startswith(
+        "of 3 domains of level rack the best, b0/r0, has places for 2 of 6 members"
+    )
     gang(core, "parts", *((f"p{at}", 2, near(required="rack")) for at in range(3)))
     assert why(core, "parts").startswith("the whole gang needs 0.006 vcore, and the nodes together")
     monkeypatch.undo()
