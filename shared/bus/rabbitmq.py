@@ -103,6 +103,7 @@ class RabbitBus:
         self._closed = False
         self._closing = Closing()
         self._works = False  # something was confirmed on this connection
+        self._unrouted = 0  # times in a row that an inbox was not there
         self._connections: list[AbstractConnection] = []
         self._publisher: Publisher | None = None
         self._consuming: AbstractConnection | None = None
@@ -179,10 +180,14 @@ class RabbitBus:
                 for batch in self._widths.batches(messages):
                     await publisher.publish(batch)
                 self._works |= bool(messages)
+                self._unrouted = 0
         except DeliveryError as error:
-            if not is_refused(error):  # an inbox is not there: it is declared again
-                self._works = False
-                self._lost(connections)
+            self._declared.clear()  # one that has expired is declared again
+            if not is_refused(error):
+                self._unrouted += 1
+                if self._unrouted > 1 and not self._is_given:  # nor what all share is there
+                    self._works = False
+                    self._lost(connections)
             raise _refusal(error) from error
         except BusUnavailableError as error:
             self._lost(connections, error)
