@@ -35,7 +35,7 @@ from shared.bus.widths import Addressed, Widths, lanes_of
 from shared.messages.envelope import API_TRACE, Address
 
 TRY_SECONDS = (3.0, 2.0, 2.0, 3.0)  # a queue's other members have a leader after the first
-OPEN_SECONDS = 1.5  # a channel; a connection that takes longer is lost
+OPEN_SECONDS = 3.0  # a channel; with the first try as long as a silent connection is trusted
 REST_SECONDS = 1.0  # that what need not arrive is waited for
 UNCONFIRMED_SECONDS = 10.0  # that it is not waited for then: a cluster gives a node up within
 MAX_KEPT = 100  # messages to the trace, of some 500 records each
