@@ -16,7 +16,7 @@ Rule 4: what need not arrive, which goes to replicas and to the trace, is waited
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from contextlib import asynccontextmanager
 from functools import partial
 
 import aio_pika
@@ -30,7 +30,7 @@ from shared.bus.base import REFUSED_SECONDS, Fill
 from shared.bus.blocked import Blocked
 from shared.bus.connection import Closing
 from shared.bus.refusals import Refusals
-from shared.bus.together import Letter, UnconfirmedError, publish_together
+from shared.bus.together import Bound, Letter, UnconfirmedError, publish_together
 from shared.bus.widths import Addressed, Widths, lanes_of
 from shared.messages.envelope import API_TRACE, Address
 
@@ -40,7 +40,6 @@ REST_SECONDS = 1.0  # that what need not arrive is waited for
 UNCONFIRMED_SECONDS = 10.0  # that it is not waited for then: a cluster gives a node up within
 MAX_KEPT = 100  # messages to the trace, of some 500 records each
 EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
-Bound = AbstractAsyncContextManager[None]
 log = structlog.get_logger("muster.bus")
 
 

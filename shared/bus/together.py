@@ -22,7 +22,7 @@ from pamqp import commands, frame
 from pamqp.body import ContentBody
 from pamqp.header import ContentHeader
 
-Bound = Callable[[], AbstractAsyncContextManager[None]]
+Bound = AbstractAsyncContextManager[None]  # of a wait
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,11 +35,11 @@ class Letter:
 
 
 class UnconfirmedError(TimeoutError):
-    """Nothing was said of messages; ``keys`` are their addresses, each once."""
+    """Nothing was said of messages; the text names their addresses, each once."""
 
     def __init__(self, keys: Sequence[str]) -> None:
-        self.keys = tuple(dict.fromkeys(keys))
-        super().__init__(f"nothing is confirmed of what was sent to {', '.join(self.keys)}")
+        to = ", ".join(dict.fromkeys(keys))
+        super().__init__(f"nothing is confirmed of what was sent to {to}")
 
 
 class _Answers:
@@ -105,8 +105,8 @@ async def publish_together(
     channel: AbstractChannel,
     exchange: str,
     letters: Sequence[Letter],
-    arriving: Bound,
-    rest: Bound,
+    arriving: Callable[[], Bound],
+    rest: Callable[[], Bound],
 ) -> list[DeliveryError | UnconfirmedError | None]:
     """Publish messages in their order; return what became of each: None where it was confirmed.
 

@@ -60,8 +60,8 @@ class Widths:
 
 
 def lanes_of(batch: list[Addressed]) -> list[list[Addressed]]:
-    """Return an inbox's messages in one lane, a feed's each."""
-    lanes: dict[Address | int, list[Addressed]] = {}
-    for at, item in enumerate(batch):
-        lanes.setdefault(item[1] if item[1].is_durable else at, []).append(item)
+    """Return messages to inboxes, those of one inbox in one lane."""
+    lanes: dict[Address, list[Addressed]] = {}
+    for item in batch:
+        lanes.setdefault(item[1], []).append(item)
     return list(lanes.values())
