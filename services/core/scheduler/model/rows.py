@@ -1618,6 +1618,11 @@ class Application:
         if counts is not None and not allocation.placeholder:
             counts.real += change
 
+    def count_going(self, allocation: Allocation, change: int, amount: ResourceView) -> None:
+        """Count what a real pod holds as being released, or no more so; under kai alone."""
+        if self.is_kai and not allocation.placeholder:
+            (add_into if change > 0 else subtract_into)(self.going, amount)
+
     def moved(self, key: str) -> Claim | None:
         """Return the claim for what replaces a pod that is moved, until it has gone."""
         claim = self.claims_for(Purpose.MOVED).get(key)
@@ -1632,8 +1637,7 @@ class Application:
         allocation = self.allocations[key]
         if key not in self.released:
             self.count_real(allocation, -1)
-            if self.is_kai and not allocation.placeholder:
-                add_into(self.going, allocation.resource_per_alloc)
+            self.count_going(allocation, 1, allocation.resource_per_alloc)
         self.released[key] = why
         if allocation.placeholder:
             counts = self.counts_of(allocation)
@@ -1645,8 +1649,7 @@ class Application:
         """Forget that an allocation is being released; return what it was released for."""
         allocation = self.allocations[key]
         self.count_real(allocation, 1)
-        if self.is_kai and not allocation.placeholder:
-            subtract_into(self.going, allocation.resource_per_alloc)
+        self.count_going(allocation, -1, allocation.resource_per_alloc)
         return self.released.pop(key)
 
     def counts_of(self, item: Allocation) -> TaskGroupCount:

@@ -101,8 +101,8 @@ def remove_allocation(application: Application, key: str) -> Allocation | None:
         return None
     if application.released.pop(key, None) is None:
         application.count_real(allocation, -1)
-    elif application.is_kai and not allocation.placeholder:
-        subtract_into(application.going, allocation.resource_per_alloc)
+    else:
+        application.count_going(allocation, -1, allocation.resource_per_alloc)
     application.stuck.pop(key, None)
     application.positions.pop(key, None)
     application.placeholder_used.pop(key, None)
@@ -129,10 +129,9 @@ def count_size(application: Application, allocation: Allocation, before: Resourc
     ledger = application.allocated_placeholder if allocation.placeholder else application.allocated
     subtract_into(ledger, before)
     add_into(ledger, allocation.resource_per_alloc)
-    is_going = allocation.allocation_key in application.released and not allocation.placeholder
-    if is_going and application.is_kai:
-        subtract_into(application.going, before)
-        add_into(application.going, allocation.resource_per_alloc)
+    if allocation.allocation_key in application.released:
+        application.count_going(allocation, -1, before)
+        application.count_going(allocation, 1, allocation.resource_per_alloc)
     usage_changed(application)
 
 
