@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from services.api.projection.model import Model
-from services.api.views.progress import over_time
+from services.api.views.progress import over_time, shares_of
 from services.api.yunikorn.answers import by_name
 
 
@@ -28,9 +28,7 @@ def user_usage(model: Model, name: str) -> dict[str, Any]:
     rows = [
         {
             **_row(model, path, usage.usage),
-            "usedOverTime": {
-                type_: ppm / 1_000_000 for type_, ppm in sorted(usage.used_ppm.items())
-            },
+            "usedOverTime": shares_of(usage.used_ppm),
         }
         for path, usage in sorted(user.usage.items() if user is not None else ())
         if usage.used_ppm

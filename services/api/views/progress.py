@@ -121,19 +121,20 @@ def over_time(model: Model, path: str) -> dict[str, Any]:
     queue = model.queues[path]
     found: dict[str, Any] = {}
     if queue.used_ppm:
-        found["usedOverTime"] = _shares(queue.used_ppm)
+        found["usedOverTime"] = shares_of(queue.used_ppm)
     if queue.fair_share is not None:
-        found["weightOverQuota"] = _shares(queue.weight_ppm)
+        found["weightOverQuota"] = shares_of(queue.weight_ppm)
         found["fairShare"] = by_name(queue.fair_share)
     users = {
-        user.name: _shares(user.usage[queue.path].used_ppm)
+        user.name: shares_of(user.usage[queue.path].used_ppm)
         for user in model.users.values()
         if queue.is_leaf and queue.path in user.usage and user.usage[queue.path].used_ppm
     }
     return {**found, "usersOverTime": users} if users else found
 
 
-def _shares(ppm: Mapping[str, int]) -> dict[str, float]:
+def shares_of(ppm: Mapping[str, int]) -> dict[str, float]:
+    """Return parts of a million by type as parts of one, in order of type."""
     return {name: value / 1_000_000 for name, value in sorted(ppm.items())}
 
 
