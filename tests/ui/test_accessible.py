@@ -74,17 +74,23 @@ VIOLATIONS = """() => {
 }"""
 
 
-async def test_no_view_breaks_a_rule_of_accessibility(page):  # noqa: F811
-    page.cluster.evict(0, 4, "priority", "preempted for application train-4", pods=2)
-    found = {}
+async def views_as_people_have_them(page):  # noqa: F811
+    """Open every view in both schemes and all widths, one after the other; yield which it is."""
     for scheme, width in product(("light", "dark"), WIDTHS):
         await page.page.emulate_media(color_scheme=scheme)
         await page.page.set_viewport_size({"width": width, "height": 900})
         for view in VIEWS:
             await page.open(view)
-            await expect(page.page.locator("h1")).to_have_count(1)
-            for one in await page.page.evaluate(VIOLATIONS):
-                found.setdefault(one, (view, scheme, width))
+            yield view, scheme, width
+
+
+async def test_no_view_breaks_a_rule_of_accessibility(page):  # noqa: F811
+    page.cluster.evict(0, 4, "priority", "preempted for application train-4", pods=2)
+    found = {}
+    async for where in views_as_people_have_them(page):
+        await expect(page.page.locator("h1")).to_have_count(1)
+        for one in await page.page.evaluate(VIOLATIONS):
+            found.setdefault(one, where)
     assert found == {}
 
 
@@ -126,14 +132,10 @@ async def test_axe_core_finds_no_violation(page):  # noqa: F811
     axe = (files("axe_playwright_python") / "axe.min.js").read_text()
     page.cluster.evict(0, 4, "priority", "preempted for application train-4", pods=2)
     found = {}
-    for scheme, width in product(("light", "dark"), WIDTHS):
-        await page.page.emulate_media(color_scheme=scheme)
-        await page.page.set_viewport_size({"width": width, "height": 900})
-        for view in VIEWS:
-            await page.open(view)
-            await expect(page.page.locator("h1")).to_be_visible()
-            await page.page.evaluate(axe)
-            result = await page.page.evaluate("() => axe.run(document)")
-            for rule in result["violations"]:
-                found[scheme, width, view, rule["id"]] = [one["html"] for one in rule["nodes"]]
+    async for where in views_as_people_have_them(page):
+        await expect(page.page.locator("h1")).to_be_visible()
+        await page.page.evaluate(axe)
+        result = await page.page.evaluate("() => axe.run(document)")
+        for rule in result["violations"]:
+            found[*where, rule["id"]] = [one["html"] for one in rule["nodes"]]
     assert found == {}
