@@ -192,12 +192,7 @@ def test_a_pool_counts_once_all_slices_of_its_newest_generation_are_there():  # 
 
 
 def halves():
-    """Return a cluster of one device that may be given whole or as two halves."""
-    found = Devices()
-    for name in ("whole", "half"):
-        selector = {"cel": {"expression": f'device.attributes["gpu"].part == "{name}"'}}
-        found.see_class(name, class_of({"spec": {"selectors": [selector]}}))
-    found.see_class("gpu", class_of({"spec": {}}))
+    """Return the slices of one device that may be given whole or as two halves."""
 
     def part(name, of, amount):
         counters = {"memory": {"value": amount}}
@@ -205,16 +200,20 @@ def halves():
         return device(name, part=of) | {"consumesCounters": consumes}
 
     parts = [part("all", "whole", "1"), part("h0", "half", "500m"), part("h1", "half", "500m")]
-    found.see_slice("parts", slice_on("n1", "gpu", parts, resourceSliceCount=2))
     sets = [{"name": "gpu-0", "counters": {"memory": {"value": "1"}}}]
     pool = {"name": "n1-gpu", "generation": 1, "resourceSliceCount": 2}
     spec = {"driver": "gpu", "nodeName": "n1", "pool": pool, "sharedCounters": sets}
-    found.see_slice("counters", slice_of({"spec": spec}))
-    return found
+    return slice_on("n1", "gpu", parts, resourceSliceCount=2), slice_of({"spec": spec})
 
 
 def test_a_device_and_its_halves_are_given_as_far_as_their_counters_go():  # D12
-    found = halves()
+    found = Devices()
+    for name in ("whole", "half"):
+        selector = {"cel": {"expression": f'device.attributes["gpu"].part == "{name}"'}}
+        found.see_class(name, class_of({"spec": {"selectors": [selector]}}))
+    found.see_class("gpu", class_of({"spec": {}}))
+    for number, seen in enumerate(halves()):
+        found.see_slice(str(number), seen)
     either = claim({"name": "gpu", "firstAvailable": [
         {"name": "whole", "deviceClassName": "whole"}, {"name": "half", "deviceClassName": "half"},
     ]})  # fmt: skip

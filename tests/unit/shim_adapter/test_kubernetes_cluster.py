@@ -4,16 +4,20 @@ import json
 
 import pytest
 
+from services.shim_adapter.backends.kubernetes.claim_objects import claim_of, class_of
 from services.shim_adapter.backends.kubernetes.cluster import KubernetesCluster
 from services.shim_adapter.backends.kubernetes.failing import MAX_PAUSE_SECONDS
 from services.shim_adapter.backends.kubernetes.objects import pod_view
 from services.shim_adapter.backends.kubernetes.observed import (
     Bound,
     ClaimSeen,
+    DeviceClaimSeen,
+    DeviceClassSeen,
     NodeSeen,
     NotBound,
     PodDeleted,
     PodSeen,
+    SliceSeen,
     VolumeSeen,
 )
 from services.shim_adapter.backends.kubernetes.volumes import Claim, Volume
@@ -39,6 +43,7 @@ from shared.messages.interface import (
     Allocation,
     UpdateResponse,
 )
+from tests.unit.shim_adapter.test_devices import halves
 from tests.unit.shim_adapter.test_kubernetes_objects import READING, raw
 
 
@@ -57,6 +62,14 @@ class Session:
 
     def pod(self, **more):
         return self.see(PodSeen(pod_view(raw(**more), READING, self.cluster.knows)))
+
+    def member(self, name, placeholder="false", **more):
+        body = raw(name, **more)
+        body["metadata"]["annotations"] = {
+            "yunikorn.apache.org/task-group-name": "g",
+            "internal.yunikorn.apache.org/placeholder": placeholder,
+        }
+        return self.see(PodSeen(pod_view(body, READING, self.cluster.knows)))
 
     def status(self, phase, **more):
         body = raw(**more)
@@ -322,3 +335,43 @@ def test_a_bind_that_is_on_its_way_at_a_recovery_is_no_place_yet(is_refused):
     assert gang.decided() == []
     outcome = NotBound("place-2", "why") if is_refused else Bound("place-2")
     assert gang.seen(outcome) == ([] if is_refused else ["uid-a", "uid-b"])
+
+
+def given(session):
+    """Return the devices of each pod that was bound."""
+    return {
+        op.pod.spec.name: [each.device[2] for claim in op.devices for each in claim.results]
+        for op in session.done
+        if op.what == "bind"
+    }
+
+
+@pytest.mark.parametrize("bound", ["once its placeholder has gone", "once all of them have gone"])
+def test_a_pod_of_a_gang_leaves_what_the_others_need_of_a_device(bound):
+    """Their places are had at once; placeholders go, and pods come, one by one."""
+    session = Session()
+    for name in ("whole", "half"):
+        text = f'device.attributes["gpu"].part == "{name}"'
+        kind = class_of({"spec": {"selectors": [{"cel": {"expression": text}}]}})
+        session.see(DeviceClassSeen(name, kind))
+    for number, seen in enumerate(halves()):
+        session.see(SliceSeen(str(number), seen))
+    alternatives = [{"name": name, "deviceClassName": name} for name in ("whole", "half")]
+    requests = [{"name": "gpu", "firstAvailable": alternatives}]
+    for name in ("first", "second"):
+        body = {"metadata": {"uid": name}, "spec": {"devices": {"requests": requests}}}
+        session.see(DeviceClaimSeen(("ns", name), claim_of(body)))
+        session.member(name, resourceClaims=[{"name": "gpu", "resourceClaimName": name}])
+    for name in ("tg-0", "tg-1"):
+        session.member(name, "true", node="n1")
+        session.cluster.carry_out(DeletePod(f"uid-{name}", "PLACEHOLDER_REPLACED"), 2)
+    session.see(PodDeleted("uid-tg-0"))
+    if bound == "once all of them have gone":
+        session.see(PodDeleted("uid-tg-1"))
+    session.cluster.carry_out(BindPod("uid-first", "n1"), 3)
+    session.cluster.advance(3)
+    assert given(session) == {"first": ["h0"]}
+    session.see(PodDeleted("uid-tg-1"))
+    session.cluster.carry_out(BindPod("uid-second", "n1"), 4)
+    session.cluster.advance(4)
+    assert given(session) == {"first": ["h0"], "second": ["h1"]}

@@ -489,6 +489,8 @@ class KubernetesCluster:
 
     def _forget(self, pod: PodRecord) -> None:
         self.world.binding.pop(pod.uid, None)
+        if pod.spec.placeholder:
+            self.claims.replaced(pod)
         self.world.drop_pod(pod)
         self.volumes.forget(pod.uid)
         self.claims.forget(pod.uid)

@@ -9,8 +9,8 @@ Rule 3: the claims of a PodGroup are its members' together: the first of them as
         `kubernetes.io/hostname`, or of a label by device), and whichever is bound first is given
         the devices for all.
 Rule 4: devices are chosen when pods are bound, of those that are free on their node then, for all
-        that go there at once together. Without any the bind is refused, and the core decides
-        again, by what there is now.
+        that go there at once together, and for their gang's pods that are still to come there.
+        Without any the bind is refused, and the core decides again, by what there is now.
 Rule 5: a claim that was allocated before a pod was asked for costs it nothing: it has it.
 Source: docs/kubernetes.md#devices. No I/O.
 """
@@ -35,6 +35,7 @@ from services.shim_adapter.backends.kubernetes.claim_objects import (
     Slice,
 )
 from services.shim_adapter.backends.kubernetes.devices import Devices
+from services.shim_adapter.backends.kubernetes.members_to_come import MembersToCome
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import (
     DeviceClaimSeen,
@@ -97,6 +98,7 @@ class PodsWithClaims:
         self._wrong_classes: dict[str, str] = {}  # and what of them is not supported
         self._again: dict[str, None] = {}  # pods that may lead a claim now
         self._results: dict[Key, Results] = {}  # that were chosen, until the claim shows them
+        self._to_come = MembersToCome(world)
         self._allocatable: dict[str, Mapping[str, int]] = {}
         self._tied: dict[str, Claim] = {}  # by label; claims of groups on devices of several nodes
         self.has_other_domains = False
@@ -352,6 +354,7 @@ class PodsWithClaims:
                 asks.append(key)
                 spec = self._preferring(self._with_devices(spec, claim), claim)
         known.asks = tuple(asks)
+        self._to_come.asked(uid, spec)
         return spec
 
     def _preferring(self, spec: PodSpec, claim: Claim) -> PodSpec:
@@ -429,21 +432,39 @@ class PodsWithClaims:
         by_node: dict[str, list[PodRecord]] = {}
         for pod in pods:
             by_node.setdefault(pod.node, []).append(pod)
+            self._to_come.bound(pod)
         found: dict[str, tuple[ClaimToWrite, ...] | str] = {}
         for node, there in by_node.items():
-            chosen = self._chosen(node, there) if len(there) > 1 else None
+            chosen = self._chosen(node, there)
             for pod in there:
                 found[pod.uid] = self.to_write(pod, chosen)
         return found
 
     def _chosen(self, node: str, pods: list[PodRecord]) -> dict[Key, Results] | None:
-        """Return the devices of all that pods on a node ask for together; None: there are none."""
+        """Return the devices of all that pods on a node ask for together; None: there are none.
+
+        With those of their gangs' pods that are still to come there, if there are enough for all.
+        """
         wanted: dict[Key, Claim] = {}
         for pod in pods:
             known = self._pods.get(pod.uid)
             of_pod = [] if known is None else self._all_wanted(known, pod)
             wanted |= {} if isinstance(of_pod, str) else dict(of_pod)
-        return self.devices.choose(node, list(wanted.items())) if len(wanted) > 1 else None
+        with_others = {**wanted, **self._wanted_later(node, pods)}
+        for each in (with_others, wanted) if len(with_others) > len(wanted) else (wanted,):
+            found = self.devices.choose(node, list(each.items())) if len(each) > 1 else None
+            if found is not None:
+                return found
+        return None
+
+    def _wanted_later(self, node: str, pods: list[PodRecord]) -> dict[Key, Claim]:
+        """Return the claims without devices of those that come to a node after pods."""
+        wanted: dict[Key, Claim] = {}
+        for uid in self._to_come.to(node, pods):
+            known, pod = self._pods.get(uid), self._world.pods.get(uid)
+            of_pod = self._wanted(known, pod) if known is not None and pod is not None else []
+            wanted |= {} if isinstance(of_pod, str) else dict(of_pod)
+        return wanted
 
     def _all_wanted(self, known: _Pod, pod: PodRecord) -> list[tuple[Key, Claim]] | str:
         """Return the claims of a pod without devices, that for its extended resources as well."""
@@ -600,6 +621,11 @@ class PodsWithClaims:
             if claim is None or not claim.is_allocated:
                 self._results.pop(key, None)
                 self.devices.give_back(key)
+        self._to_come.asked(pod.uid, pod.spec)
+
+    def replaced(self, placeholder: PodRecord) -> None:
+        """Take in that a placeholder has gone: a pod with claims may come in its place."""
+        self._to_come.replaced(placeholder)
 
     def advance(self, now_ns: int) -> list[News]:
         """Check the pods again whose claims another led, and which is gone."""
@@ -610,6 +636,7 @@ class PodsWithClaims:
         """Hear no more of a pod's claims: it has ended, or gone. The next may lead them."""
         known = self._pods.pop(uid, None)
         self._waiting.pop(uid, None)
+        self._to_come.forget(uid)
         if known is None:
             return
         for key in (*known.asks, *known.made):
