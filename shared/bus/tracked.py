@@ -44,7 +44,11 @@ class Traffic:
 
     def is_quiet(self) -> bool:
         """Return whether nothing is on its way."""
-        return not any(ids and self.places[key] for key, ids in self.waiting.items())
+        return not self.on_their_way()
+
+    def on_their_way(self) -> dict[str, int]:
+        """Return how many messages have not been acknowledged, by inbox that has a reader."""
+        return {key: len(ids) for key, ids in self.waiting.items() if ids and self.places[key]}
 
     def sent(self, envelope: Envelope) -> None:
         """Note a message before it is published: the bus may not seem quiet in between."""

@@ -188,16 +188,21 @@ class ScenarioRunner:
             async with asyncio.timeout(_SETTLE_SECONDS):
                 await self._until_quiet()
         except TimeoutError:
-            raise StepError(f"not quiet after {_SETTLE_SECONDS:g} s") from None
+            unread, busy = self.traffic.on_their_way(), self._at_work()
+            raise StepError(
+                f"not quiet after {_SETTLE_SECONDS:g} s: not acknowledged {unread}, at work {busy}"
+            ) from None
 
     async def _until_quiet(self) -> None:
         quiet_rounds = 0
         while quiet_rounds < _QUIET_ROUNDS:
-            is_quiet = self.traffic.is_quiet() and all(
-                running.is_waiting for running in self.cluster.running.values()
-            )
+            is_quiet = self.traffic.is_quiet() and not self._at_work()
             quiet_rounds = quiet_rounds + 1 if is_quiet else 0
             await asyncio.sleep(0 if is_quiet or self._speed is None else _LOOK_SECONDS)
+
+    def _at_work(self) -> list[str]:
+        """Return the services that do not wait for a message."""
+        return [name for name, running in self.cluster.running.items() if not running.is_waiting]
 
     async def advance(self, duration_ns: int) -> None:
         """Move time on, stopping at every moment for which something is due."""
