@@ -13,68 +13,72 @@ No I/O. A gang costs nothing once all its pods with claims are bound.
 """
 
 from collections import Counter
+from collections.abc import Iterator
 from itertools import islice
 
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import PodRecord
-from shared.messages.commands import PodSpec
 from shared.messages.interface import TerminationType
 
 _Members = tuple[str, str]  # of an application and its task group
 
 
+def _members_of(pod: PodRecord) -> _Members:
+    return pod.spec.application_id, pod.spec.task_group_name
+
+
 class MembersToCome:
-    """The pods with claims that were asked for and are not bound, by application and task group."""
+    """The pods with claims that were asked for and are not bound, by application."""
 
     def __init__(self, world: World) -> None:
         self._world = world
-        self._waiting: dict[_Members, dict[str, None]] = {}
-        self._left: dict[_Members, Counter[str]] = {}  # places of placeholders that went, by node
-        self._members_of: dict[str, _Members] = {}
+        self._waiting: dict[str, dict[str, None]] = {}
+        self._application_of: dict[str, str] = {}
+        # The places that placeholders left, by node, until there are pods on them.
+        self._left: dict[str, Counter[tuple[_Members, str]]] = {}
 
-    def asked(self, uid: str, spec: PodSpec) -> None:
-        """Note that a pod is asked for."""
-        if spec.task_group_name:
-            members = spec.application_id, spec.task_group_name
-            self._members_of[uid] = members
-            self._waiting.setdefault(members, {})[uid] = None
+    def asked(self, uid: str, application_id: str) -> None:
+        """Note that a pod is asked for; what task group it is of may be found out later."""
+        self._application_of[uid] = application_id
+        self._waiting.setdefault(application_id, {})[uid] = None
 
     def replaced(self, placeholder: PodRecord) -> None:
-        """Note that a placeholder has gone, and that a pod comes in its place."""
-        spec = placeholder.spec
-        members = spec.application_id, spec.task_group_name
+        """Note that a placeholder has gone, and that a pod comes in its place if it was for one."""
         is_replaced = placeholder.release == TerminationType.PLACEHOLDER_REPLACED
-        if is_replaced and placeholder.node and members in self._waiting:
-            self._left.setdefault(members, Counter())[placeholder.node] += 1
+        if is_replaced and placeholder.spec.application_id in self._waiting:
+            left = self._left.setdefault(placeholder.spec.application_id, Counter())
+            left[_members_of(placeholder), placeholder.node] += 1
 
     def bound(self, pod: PodRecord) -> None:
         """Note that a pod goes to its node."""
-        left = self._left.get((pod.spec.application_id, pod.spec.task_group_name))
-        if left is not None and left[pod.node]:
-            left[pod.node] -= 1
+        left, place = self._left.get(pod.spec.application_id), (_members_of(pod), pod.node)
+        if left is not None and left[place]:
+            left[place] -= 1
         self.forget(pod.uid)
 
     def forget(self, uid: str) -> None:
-        """Note that a pod does not come."""
-        members = self._members_of.pop(uid, None)
-        if members is not None:
-            waiting = self._waiting[members]
-            del waiting[uid]
-            if not waiting:
-                del self._waiting[members]
-                self._left.pop(members, None)
+        """Note that a pod does not come, or has come."""
+        application_id = self._application_of.pop(uid, "")
+        waiting = self._waiting.get(application_id, {})
+        waiting.pop(uid, None)
+        if not waiting:
+            self._waiting.pop(application_id, None)
+            self._left.pop(application_id, None)
 
-    def to(self, node: str, pods: list[PodRecord]) -> list[str]:
-        """Return who is still to come to a node after pods that are bound there now, by uid."""
-        of = dict.fromkeys((p.spec.application_id, p.spec.task_group_name) for p in pods)
-        places = {members: self._left.get(members, Counter())[node] for members in of}
-        if not any(members in self._waiting for members in of):
+    def to(self, node: str, pods: list[PodRecord]) -> list[PodRecord]:
+        """Return the pods that are still to come to a node after those that are bound there now."""
+        of = [each for each in map(_members_of, pods) if each[0] in self._waiting]
+        places = {each: self._left.get(each[0], Counter())[each, node] for each in of}
+        if not places:
             return []
         for pod in self._world.pods_on(node):
-            members = pod.spec.application_id, pod.spec.task_group_name
-            if pod.spec.placeholder and members in places:
-                places[members] += 1
-        found: list[str] = []
+            if pod.spec.placeholder and _members_of(pod) in places:
+                places[_members_of(pod)] += 1
+        found: list[PodRecord] = []
         for members, count in places.items():
-            found += islice(self._waiting.get(members, ()), count)
+            found += islice(self._waiting_of(members), count)
         return found
+
+    def _waiting_of(self, members: _Members) -> Iterator[PodRecord]:
+        pods = map(self._world.pods.get, self._waiting[members[0]])
+        return (pod for pod in pods if pod is not None and _members_of(pod) == members)

@@ -354,7 +354,7 @@ class PodsWithClaims:
                 asks.append(key)
                 spec = self._preferring(self._with_devices(spec, claim), claim)
         known.asks = tuple(asks)
-        self._to_come.asked(uid, spec)
+        self._to_come.asked(uid, spec.application_id)
         return spec
 
     def _preferring(self, spec: PodSpec, claim: Claim) -> PodSpec:
@@ -460,9 +460,9 @@ class PodsWithClaims:
     def _wanted_later(self, node: str, pods: list[PodRecord]) -> dict[Key, Claim]:
         """Return the claims without devices of those that come to a node after pods."""
         wanted: dict[Key, Claim] = {}
-        for uid in self._to_come.to(node, pods):
-            known, pod = self._pods.get(uid), self._world.pods.get(uid)
-            of_pod = self._wanted(known, pod) if known is not None and pod is not None else []
+        for pod in self._to_come.to(node, pods):
+            known = self._pods.get(pod.uid)
+            of_pod = [] if known is None else self._wanted(known, pod)
             wanted |= {} if isinstance(of_pod, str) else dict(of_pod)
         return wanted
 
@@ -621,7 +621,7 @@ class PodsWithClaims:
             if claim is None or not claim.is_allocated:
                 self._results.pop(key, None)
                 self.devices.give_back(key)
-        self._to_come.asked(pod.uid, pod.spec)
+        self._to_come.asked(pod.uid, pod.spec.application_id)
 
     def replaced(self, placeholder: PodRecord) -> None:
         """Take in that a placeholder has gone: a pod with claims may come in its place."""
