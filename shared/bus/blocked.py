@@ -36,10 +36,9 @@ class Blocked:
     Limits are so many times as long as stated (``slower``), by what is expected of the machines.
     """
 
-    def __init__(self, name: str, seconds: float, slower: float = 1.0) -> None:
+    def __init__(self, name: str, slower: float = 1.0) -> None:
         self.since: float | None = None  # of time.monotonic()
         self.name = name
-        self._seconds = seconds
         self._slower = slower
         self._limits: dict[asyncio.Timeout, float] = {}  # and how long each is when it is whole
         _CONNECTIONS.add(self)
@@ -72,9 +71,9 @@ class Blocked:
                 limit.reschedule(None if now is None else now + seconds)
 
     @asynccontextmanager
-    async def confirmed(self, seconds: float | None = None) -> AsyncIterator[None]:
-        """Bound a wait for a confirm, by so many seconds or its own. Raises TimeoutError."""
-        whole = self._slower * (self._seconds if seconds is None else seconds)
+    async def confirmed(self, seconds: float) -> AsyncIterator[None]:
+        """Bound a wait for a confirm. Raises TimeoutError."""
+        whole = self._slower * seconds
         async with asyncio.timeout(None if self.since is not None else whole) as limit:
             self._limits[limit] = whole
             try:

@@ -21,7 +21,7 @@ from functools import partial
 
 import aio_pika
 import structlog
-from aio_pika.abc import AbstractChannel, AbstractConnection, AbstractExchange
+from aio_pika.abc import AbstractChannel, AbstractConnection
 from aio_pika.exceptions import DeliveryError, PublishError
 from tenacity import RetryCallState, retry, retry_if_exception, wait_exponential
 
@@ -56,11 +56,10 @@ def _is_refused_for_good(attempts: RetryCallState) -> bool:
 
 
 class _Channel:
-    """A channel to publish on, the exchange of dead letters, and how many wait for confirms."""
+    """A channel to publish on, and how many wait for confirms there."""
 
-    def __init__(self, channel: AbstractChannel, dead: AbstractExchange) -> None:
+    def __init__(self, channel: AbstractChannel) -> None:
         self.channel = channel
-        self.dead = dead
         self.users = 0
 
 
@@ -100,8 +99,7 @@ class Publisher:
     async def open(self) -> AbstractChannel:
         """Open a channel, which is what is published on from now on."""
         channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
-        dead = await channel.get_exchange(self._names[1], ensure=False)
-        self._current = _Channel(channel, dead)
+        self._current = _Channel(channel)
         return channel
 
     async def publish(self, batch: list[Addressed]) -> None:
@@ -118,10 +116,16 @@ class Publisher:
                 self._widths.took(to)
                 self._refusals.took(to)
 
-    async def leave(self, letter: aio_pika.Message, owner: str) -> None:
-        """Publish a dead letter to its service's queue of such. Raises TimeoutError."""
-        async with self._within(None), self._used() as used, self._blocked.confirmed():
-            await used.dead.publish(letter, routing_key=owner)
+    async def leave(self, message: aio_pika.Message, owner: str) -> None:
+        """Publish a dead letter to its service's queue of such.
+
+        Raises DeliveryError where there is none, TimeoutError without a confirm.
+        """
+        letter = Letter(message, self._names[1], owner, must_arrive=True)
+        async with self._within(None):
+            (error,) = await self._errors_of([letter])
+        if error is not None:
+            raise error
 
     # --- what is in flight together -------------------------------------------------------------
 
@@ -129,10 +133,7 @@ class Publisher:
         """Publish messages at once; return those that full inboxes refuse."""
         kept = self._take_kept()
         batch = [*kept, *batch]
-        letters = [
-            Letter(message, routing_key(to, message.type or ""), to.is_durable)
-            for message, to in batch
-        ]
+        letters = [self._letter(message, to) for message, to in batch]
         try:
             async with self._within(None):
                 errors = await self._errors_of(letters)
@@ -153,6 +154,9 @@ class Publisher:
                 raise error
         return refused
 
+    def _letter(self, message: aio_pika.Message, to: Address) -> Letter:
+        return Letter(message, self._names[0], routing_key(to, message.type or ""), to.is_durable)
+
     async def _errors_of(self, letters: Sequence[Letter]) -> Sequence[Exception | None]:
         """Publish letters, once more where no answer comes; return what became of each."""
         *first, last = TRY_SECONDS
@@ -169,7 +173,7 @@ class Publisher:
         self, used: _Channel, letters: Sequence[Letter], seconds: float
     ) -> Sequence[Exception | None]:
         arriving = partial(self._blocked.confirmed, seconds)
-        return await publish_together(used.channel, self._names[0], letters, arriving, self._rest)
+        return await publish_together(used.channel, letters, arriving, self._rest)
 
     @asynccontextmanager
     async def _rest(self) -> AsyncIterator[None]:
@@ -227,9 +231,8 @@ class Publisher:
         To start over with those before it would fill the inbox with what is there already.
         """
         used = self._current
-        letter = Letter(message, routing_key(to, message.type or ""), to.is_durable)
         async with self._within(None):
-            (error,) = await self._errors_of([letter])
+            (error,) = await self._errors_of([self._letter(message, to)])
         if is_refused(error):
             self._widths.refused(to)
             if await self._has_room(to):

@@ -60,7 +60,6 @@ from shared.messages.routes import SERVICES
 
 PREFETCH = 400
 CONNECT_SECONDS = 10.0
-CONFIRM_SECONDS = 7.0  # at a heartbeat of 3 s; a queue's leader that stands still answers nobody
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
 ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
 HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
@@ -108,7 +107,7 @@ class RabbitBus:
         self._publisher: Publisher | None = None
         self._consuming: AbstractConnection | None = None
         slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # than expected, the machines are
-        self._blocked = Blocked(name, CONFIRM_SECONDS, slower)
+        self._blocked = Blocked(name, slower)
         self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
         self._limits: dict[asyncio.Timeout, list[AbstractConnection]] = {}  # of waits for answers
         self._lock = asyncio.Lock()

@@ -30,6 +30,7 @@ class Letter:
     """A message with what it is published with. One that ``must_arrive`` has to reach a queue."""
 
     message: aio_pika.Message
+    exchange: str
     key: str
     must_arrive: bool
 
@@ -75,16 +76,16 @@ class _Answers:
 class _Answer:
     """One message's place among those that wait: as much of a future as the client asks for."""
 
-    __slots__ = ("_answers", "_at", "_is_said")
+    __slots__ = ("_answers", "_at")
 
     def __init__(self, answers: _Answers, at: int) -> None:
         self._answers = answers
         self._at = at
-        self._is_said = False
 
     def done(self) -> bool:
         """Return whether no task waits for it any more."""
-        return self._is_said or self._answers.all.done() or self.cancelled()
+        is_said = self._at not in self._answers.unsaid
+        return is_said or self._answers.all.done() or self.cancelled()
 
     def cancelled(self) -> bool:
         """Return whether the waiting task was cancelled."""
@@ -92,18 +93,15 @@ class _Answer:
 
     def set_result(self, _: object) -> None:
         """Take that the broker has it."""
-        self._is_said = True
         self._answers.note(self._at, None)
 
     def set_exception(self, error: DeliveryError) -> None:
         """Take that the broker refused it, or found no queue for it."""
-        self._is_said = True
         self._answers.note(self._at, error)
 
 
 async def publish_together(
     channel: AbstractChannel,
-    exchange: str,
     letters: Sequence[Letter],
     arriving: Callable[[], Bound],
     rest: Callable[[], Bound],
@@ -121,7 +119,7 @@ async def publish_together(
     answers = _Answers(wire, letters)
     try:
         async with arriving():
-            await _write(wire, exchange, letters, answers)
+            await _write(wire, letters, answers)
             await answers.arrived
         with suppress(TimeoutError):
             async with rest():
@@ -135,10 +133,10 @@ async def publish_together(
     return [unsaid_of.get(at, error) for at, error in enumerate(answers.errors)]
 
 
-async def _write(wire: Any, exchange: str, letters: Sequence[Letter], answers: _Answers) -> None:
+async def _write(wire: Any, letters: Sequence[Letter], answers: _Answers) -> None:
     """Write messages, all or none."""
     async with wire.lock:
-        data = b"".join([_bytes_of(letter, exchange, wire) for letter in letters])
+        data = b"".join([_bytes_of(letter, wire) for letter in letters])
         written = wire.create_future()
         first = answers.first = wire.delivery_tag + 1
         wire.delivery_tag += len(letters)
@@ -163,11 +161,11 @@ def _forget(wire: Any, letters: Sequence[Letter], first: int) -> None:
             del wire.message_id_delivery_tag[name]
 
 
-def _bytes_of(letter: Letter, exchange: str, wire: Any) -> bytes:
+def _bytes_of(letter: Letter, wire: Any) -> bytes:
     """Return a message as it goes over the wire."""
     body, most = letter.message.body, wire.max_content_size
     publish = commands.Basic.Publish(
-        exchange=exchange, routing_key=letter.key, mandatory=letter.must_arrive
+        exchange=letter.exchange, routing_key=letter.key, mandatory=letter.must_arrive
     )
     header = ContentHeader(properties=letter.message.properties, body_size=len(body))
     pieces = [ContentBody(body[at : at + most]) for at in range(0, len(body), most)]

@@ -7,7 +7,7 @@ from prometheus_client import REGISTRY
 from structlog.testing import CapturingLogger
 
 from shared.bus import blocked as blocked_by_broker
-from shared.bus import rabbitmq
+from shared.bus import publisher
 from shared.bus.blocked import blocked_seconds
 from shared.bus.rabbitmq import RabbitBus
 from shared.messages.envelope import CORE, Envelope
@@ -33,8 +33,8 @@ def blocked():
 async def test_publishing_waits_for_an_alarm_to_end_however_long_and_readers_go_on(
     monkeypatch, broker_to_break
 ):
-    """The limit of a confirm is much shorter here than the alarm: the connection must stand."""
-    monkeypatch.setattr(rabbitmq, "CONFIRM_SECONDS", LIMIT_SECONDS)
+    """The limits of a confirm are much shorter here than the alarm: the connection must stand."""
+    monkeypatch.setattr(publisher, "TRY_SECONDS", (LIMIT_SECONDS / 4,) * 4)
     said = CapturingLogger()
     monkeypatch.setattr(blocked_by_broker, "log", said)
     broker = broker_to_break

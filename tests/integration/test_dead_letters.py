@@ -204,7 +204,7 @@ async def test_two_letters_of_one_message_are_handled_once(system):
         system.kit.broker.dead_letters.append(system.kit.broker.dead_letters[0])
     else:
         async with system.bus.take_letters("core", Wanted()) as held:
-            await system.bus._publisher._current.dead.publish(copied(held[0]), routing_key="core")
+            await system.bus._publisher.leave(copied(held[0]), "core")
     await system.letters(2)
     assert (await system.replay("id-1")).replayed == ("id-1", "id-1")
     assert system.handled == ["h1"]
@@ -277,16 +277,12 @@ async def test_nobody_leaves_a_letter_in_the_name_of_another(rabbit_kit):  # noq
         async with system.bus.take_letters("core", Wanted()) as held:
             letter = held[0]
             await letter.drop()
-        await system.bus._publisher._current.dead.publish(
-            copied(letter, user_id=None), routing_key="core"
-        )
+        await system.bus._publisher.leave(copied(letter, user_id=None), "core")
         await system.letters(1)
         (refused,) = (await system.replay("id-1")).refused
         assert refused.reason == "it was put aside by nobody, and not by guest"
         with pytest.raises(Exception, match="user_id"):  # the broker closes the channel
-            await system.bus._publisher._current.dead.publish(
-                copied(letter, user_id="other"), routing_key="core"
-            )
+            await system.bus._publisher.leave(copied(letter, user_id="other"), "core")
         assert system.handled == []
     finally:
         await system.close()

@@ -210,7 +210,7 @@ async def test_a_service_replays_its_own_letters_and_the_api_only_asks_for_it(se
         await buses[service].connect()
         user = user_of(PREFIX, service)
         letter = aio_pika.Message(b"\x80", type="SyncBegin", message_id="left", user_id=user)
-        await buses[service]._publisher._current.dead.publish(letter, routing_key="core")
+        await buses[service]._publisher.leave(letter, "core")
     for service in ("timers", "shim_adapter"):  # nor ask for what people ask for
         with pytest.raises(BusUnavailableError, match="ACCESS_REFUSED"):
             await buses[service].publish([replace(request, source=service)])

@@ -33,7 +33,7 @@ async def test_readiness_why_and_metrics_say_that_the_broker_accepts_nothing():
     assert (await system.get("/health/ready")).status_code == 200
     assert "\nmuster_broker_blocks 0.0\n" in (await system.get("/metrics")).text
     is_over = asyncio.Event()
-    watching = asyncio.create_task(Blocked("one", 20).watch(is_over.wait))
+    watching = asyncio.create_task(Blocked("one").watch(is_over.wait))
 
     async def is_said():
         return (await system.get("/health/ready")).status_code == 503

@@ -488,12 +488,14 @@ def test_what_could_not_be_written_leaves_its_numbers_to_what_is_written_next():
         await bus.connect()
         channel = bus._publisher._current.channel
         wire = await channel.get_underlay_channel()
-        letters = [Letter(message_of(number(at)), "core.default.Tick", True) for at in range(3)]
+        letters = [
+            Letter(message_of(number(at)), "m", "core.default.Tick", True) for at in range(3)
+        ]
         never = mock.patch.object(wire.write_queue, "put", side_effect=asyncio.CancelledError)
         with never, pytest.raises(asyncio.CancelledError):
-            await publish_together(channel, "m", letters, nullcontext, nullcontext)
+            await publish_together(channel, letters, nullcontext, nullcontext)
         bound = partial(asyncio.timeout, 5)
-        errors = await publish_together(channel, "m", letters, bound, bound)
+        errors = await publish_together(channel, letters, bound, bound)
         return errors, len(broker.queues[INBOX].ready)
 
     assert told(story) == ([None] * 3, 3)
