@@ -25,7 +25,8 @@ class AtWork:
     """An active instance has handled a heartbeat of its own since its last one: it works.
 
     To the API, with each heartbeat. ``is_ready``: it has what it needs; a core that recovers works
-    and is not ready.
+    and is not ready. Its envelope's ``seq`` is that of the last change of state that the instance
+    published in its epoch (0: none): a replica that does not have it has missed it.
     """
 
     instance: str

@@ -127,6 +127,7 @@ class Batches:
         self._tap.close(now_ns)
         answers += self._tap_records(now_ns)
         await self._send(numbered(answers), now_ns)
+        self._beats.published(answers)
         self._injected.answered(inside)
         await replays.settle()
         for message_id, envelope in handled.items():

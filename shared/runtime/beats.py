@@ -6,6 +6,7 @@ to this reader (rule 11 of ``shared/runtime/host.py``).
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 
@@ -49,6 +50,7 @@ class Beats:
         self._unread = Unread(heartbeat_ns, silent_ns)
         self._beaten_ns = place.now_ns  # when one of its own was handled last
         self._is_beaten = False  # since the last message that said so
+        self._last = (0, 0)  # the epoch and the number of the last change that was published
 
     @property
     def is_at_work(self) -> bool:
@@ -70,6 +72,12 @@ class Beats:
         """Note a message whose answers are published; a heartbeat of its own says that it works."""
         if isinstance(message, Heartbeat) and message.instance == self._place.instance:
             self._beaten_ns, self._is_beaten = self._place.now_ns, True
+
+    def published(self, answers: Sequence[Envelope]) -> None:
+        """Note what was published: readers may ask themselves whether the last change has come."""
+        for envelope in answers:
+            if envelope.seq and envelope.to == API_ALL:
+                self._last = envelope.epoch, envelope.seq
 
     async def run(self) -> None:
         """Put heartbeats in. Raises BusUnavailableError where the place is lost."""
@@ -99,9 +107,11 @@ class Beats:
         if not (is_beaten and self.is_at_work and self._inbox.is_durable):
             return []
         at_work = AtWork(self._place.instance, self._driven.is_synced)
+        epoch, seq = self._last
+        seq = seq if epoch == self._driven.epoch else 0
         return [
             envelope_of(
-                Outgoing(API_ALL, at_work, epoch=self._driven.epoch),
+                Outgoing(API_ALL, at_work, epoch=self._driven.epoch, seq=seq),
                 cause=beat, index=_BESIDE, source=self._inbox.service,
                 now_ns=beat.published_ns, partition=self._place.partition,
             )

@@ -131,7 +131,8 @@ class Projections:
         match envelope.message:
             case AtWork():
                 self.works.hear(envelope, now_ns)
-                return []
+                projection = self._of.get(envelope.partition.lower())
+                return projection.compare(envelope, now_ns) if projection is not None else []
             case StateDelta():
                 self.works.hear(envelope, now_ns)
                 projection = self._of.get(envelope.partition.lower())

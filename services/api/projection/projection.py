@@ -1,7 +1,8 @@
 """From the state events of one partition's core to the read model of that partition.
 
 Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
-        asked for, and until it comes the last good model stands. A change in several parts comes
+        asked for, and until it comes the last good model stands. What was last is missed by the
+        number that the core gives beside its heartbeats. A change in several parts comes
         whole or not at all; a snapshot makes it ready with its last part.
 Rule 2: events of a lower epoch, or of before, are refused; a higher epoch starts with a snapshot.
         Who says them may be the core all the same, and the snapshot that was followed nobody's: so
@@ -110,6 +111,22 @@ class Projection:
             # It is coming: only if it stops is it asked for again.
             if self._next[1] and not self._is_in_doubt:
                 self._asked_ns = max(now_ns, 1)
+        return self._ask(now_ns)
+
+    def compare(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
+        """Ask for a snapshot if the last change that a core at work has published did not come.
+
+        A snapshot that is coming is as new as what the core had published when it began.
+        """
+        is_followed = self.is_ready or self._next[1] > 0
+        missed = (self.epoch, self._next[0] + (self._next[1] > 0))
+        is_told = envelope.seq > 0 and envelope.epoch <= max(MAX_EPOCH, self.epoch + 1)
+        if not (is_followed and is_told and (envelope.epoch, envelope.seq) >= missed):
+            return []
+        self._miss()
+        return self._ask(now_ns)
+
+    def _ask(self, now_ns: int) -> list[Outgoing]:
         is_answered = self.is_ready and not self._is_in_doubt
         if is_answered or (self._asked_ns and now_ns - self._asked_ns < ASK_AGAIN_NS):
             return []

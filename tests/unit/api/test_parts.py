@@ -6,7 +6,7 @@ from services.api.projection import Projection
 from services.api.projection.projection import ASK_AGAIN_NS
 from shared.bus.fitting import numbered
 from shared.messages.envelope import API_ALL, Envelope, Outgoing
-from shared.messages.protocol import Heartbeat
+from shared.messages.protocol import MAX_EPOCH, AtWork, Heartbeat
 from shared.messages.sections import split
 from shared.messages.state import NodeState, SnapshotRequest, StateDelta
 
@@ -28,6 +28,10 @@ def parts(seq=0, *, reset=True, nodes=NODES):
     )
 
 
+def at_work(seq, epoch=1):
+    return Envelope("w", "AtWork", AtWork("core-1"), API_ALL, "core", epoch=epoch, seq=seq)
+
+
 class Replica:
     def __init__(self):
         self.projection = Projection("r")
@@ -37,7 +41,9 @@ class Replica:
 
     def hear(self, *envelopes):
         for envelope in envelopes:
-            said = self.projection.handle(envelope, self.now)
+            is_number = isinstance(envelope.message, AtWork)
+            take_in = self.projection.compare if is_number else self.projection.handle
+            said = take_in(envelope, self.now)
             self.asked += sum(isinstance(item.message, SnapshotRequest) for item in said)
 
     @property
@@ -84,6 +90,26 @@ def test_a_last_part_that_is_lost_is_missed_at_the_next_change_or_in_time(replic
     replica.now += ASK_AGAIN_NS
     replica.hear(Envelope("h2", "Heartbeat", Heartbeat("h"), API_ALL, "api"))
     assert replica.asked == 3
+
+
+def test_the_last_change_of_a_quiet_cluster_is_missed_at_the_next_heartbeat_of_its_core(replica):
+    replica.hear(*parts(4), at_work(0), at_work(3), at_work(4))
+    assert (replica.asked, replica.projection.is_ready) == (1, True)
+    replica.hear(at_work(5), at_work(5))  # what came between is lost
+    assert (replica.asked, replica.projection.is_ready) == (2, False)
+    replica.hear(*parts(5)[:1], at_work(5))  # a snapshot that comes is as new
+    assert (replica.asked, replica.projection.is_ready) == (2, False)
+    replica.hear(*parts(5), at_work(5))
+    assert (replica.asked, replica.projection.is_ready) == (2, True)
+
+
+def test_a_core_that_went_on_in_another_epoch_is_missed_at_its_heartbeat(replica):
+    replica.hear(
+        *parts(4), at_work(9, epoch=0), at_work(0, epoch=2), at_work(1, epoch=MAX_EPOCH + 1)
+    )
+    assert (replica.asked, replica.projection.is_ready) == (1, True)
+    replica.hear(at_work(1, epoch=2))
+    assert (replica.asked, replica.projection.is_ready) == (2, False)
 
 
 @pytest.mark.parametrize("lost", [0, 1, 2])

@@ -24,6 +24,7 @@ from shared.messages.protocol import (
     TimerSet,
     TimerSyncRequest,
 )
+from shared.messages.state import StateDelta
 from shared.runtime import batches, beats, dedupe, own_messages
 from shared.runtime.batches import MAX_SLICE_ITEMS
 from shared.runtime.clock import SystemClock
@@ -724,6 +725,31 @@ async def test_what_is_published_beside_a_heartbeat_has_another_identity_than_it
             envelope = delivery.envelope
             assert kind_of.setdefault(envelope.message_id, envelope.kind) == envelope.kind
     assert {*kind_of.values()} >= {"AtWork", "PartitionsRequest"}
+    await stop(task)
+
+
+async def test_beside_a_heartbeat_goes_the_number_of_the_last_change_that_is_published():
+    broker, machine = MemoryBroker(), Echo()
+    machine.epoch = 3
+    machine.handle = lambda envelope, now_ns: (
+        [Outgoing(API_ALL, StateDelta(), epoch=3, seq=envelope.message.cycle)]
+        if isinstance(envelope.message, ContinueCycle)
+        else []
+    )
+    everything = await MemoryBus(broker).subscribe(Address("api", "x"))
+    options = HostOptions(heartbeat_ns=5_000_000, is_tapped=False)
+    host = Host(
+        CORE, lambda: machine, MemoryBus(broker), SystemClock(), instance="h", options=options
+    )
+    task = asyncio.create_task(host.run())
+    await MemoryBus(broker).publish([message(7)])
+    seen = []
+    while not seen or seen[-1] != ("AtWork", 3, 7):
+        for delivery in await everything.receive(10):
+            seen.append((delivery.envelope.kind, delivery.envelope.epoch, delivery.envelope.seq))
+    at = seen.index(("StateDelta", 3, 7))
+    assert {*seen[:at]} <= {("AtWork", 3, 0)}
+    assert {*seen[at + 1 :]} == {("AtWork", 3, 7)}
     await stop(task)
 
 
