@@ -5,8 +5,9 @@ from collections.abc import Callable
 from shared.bus.addresses import addresses_of
 from shared.bus.base import Bus
 from shared.bus.errors import UnknownBusError
+from shared.bus.links import HEARTBEAT_SECONDS
 from shared.bus.memory import MemoryBroker, MemoryBus
-from shared.bus.rabbitmq import HEARTBEAT_SECONDS, RabbitBus
+from shared.bus.rabbitmq import RabbitBus
 
 MEMORY = "memory"
 __all__ = ["MEMORY", "UnknownBusError", "bus_factory"]

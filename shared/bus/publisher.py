@@ -21,16 +21,15 @@ from functools import partial
 
 import aio_pika
 import structlog
-from aio_pika.abc import AbstractChannel, AbstractConnection
+from aio_pika.abc import AbstractChannel
 from aio_pika.exceptions import DeliveryError, PublishError
 from tenacity import RetryCallState, retry, retry_if_exception, wait_exponential
 
 from shared.bus.amqp_message import routing_key
 from shared.bus.base import REFUSED_SECONDS, Fill
-from shared.bus.blocked import Blocked
-from shared.bus.connection import Closing
+from shared.bus.links import Links
 from shared.bus.refusals import Refusals
-from shared.bus.together import Bound, Letter, UnconfirmedError, publish_together
+from shared.bus.together import Letter, UnconfirmedError, publish_together
 from shared.bus.widths import Addressed, Widths, lanes_of
 from shared.messages.envelope import API_TRACE, Address
 
@@ -64,32 +63,26 @@ class _Channel:
 
 
 class Publisher:
-    """Publishes on a connection for a bus.
+    """Publishes for a bus, on the connection that it has now.
 
-    ``names`` are those of the exchange and of that of dead letters; ``within`` bounds a wait for an
-    answer, and ends it with the connection; ``fill`` says how full an inbox is. What the trace has
-    not confirmed is in ``kept``, which is the bus's: it outlives the connection.
+    ``names`` are those of the exchange and of that of dead letters; ``fill`` says how full an inbox
+    is. ``kept`` is what the trace has not confirmed: the bus's own, for it outlives connections.
     """
 
     def __init__(
         self,
-        connection: AbstractConnection,
+        links: Links,
         names: tuple[str, str],
         widths: Widths,
         *,
         kept: deque[Addressed],
-        blocked: Blocked,
-        closing: Closing,
-        within: Callable[[float | None], Bound],
         fill: Callable[[Address], Awaitable[Fill]],
     ) -> None:
-        self._connection = connection
+        self._links = links
+        self._connection = links.publishing
         self._names = names
         self._widths = widths
         self._kept = kept
-        self._blocked = blocked
-        self._closing = closing
-        self._within = within
         self._fill = fill
         self._refusals = Refusals()
         self._opening = asyncio.Lock()
@@ -122,7 +115,7 @@ class Publisher:
         Raises DeliveryError where there is none, TimeoutError without a confirm.
         """
         letter = Letter(message, self._names[1], owner, must_arrive=True)
-        async with self._within(None):
+        async with self._links.within(None):
             (error,) = await self._errors_of([letter])
         if error is not None:
             raise error
@@ -135,7 +128,7 @@ class Publisher:
         batch = [*kept, *batch]
         letters = [self._letter(message, to) for message, to in batch]
         try:
-            async with self._within(None):
+            async with self._links.within(None):
                 errors = await self._errors_of(letters)
         except BaseException:
             for item in kept:
@@ -172,7 +165,7 @@ class Publisher:
     async def _together(
         self, used: _Channel, letters: Sequence[Letter], seconds: float
     ) -> Sequence[Exception | None]:
-        arriving = partial(self._blocked.confirmed, seconds)
+        arriving = partial(self._links.blocked.confirmed, seconds)
         return await publish_together(used.channel, letters, arriving, self._rest)
 
     @asynccontextmanager
@@ -181,14 +174,14 @@ class Publisher:
         now = asyncio.get_running_loop().time()
         is_waited_for = now >= self._rest_from
         try:
-            async with self._blocked.confirmed(REST_SECONDS if is_waited_for else 0.0):
+            async with self._links.blocked.confirmed(REST_SECONDS if is_waited_for else 0.0):
                 yield
         except TimeoutError:
             if is_waited_for:
                 self._rest_from = now + REST_SECONDS + UNCONFIRMED_SECONDS
                 log.warning(
                     "readers or the trace confirm nothing, as where a node stands still: going on",
-                    connection=self._blocked.name,
+                    connection=self._links.name,
                     seconds=UNCONFIRMED_SECONDS,
                 )
             raise
@@ -231,7 +224,7 @@ class Publisher:
         To start over with those before it would fill the inbox with what is there already.
         """
         used = self._current
-        async with self._within(None):
+        async with self._links.within(None):
             (error,) = await self._errors_of([self._letter(message, to)])
         if is_refused(error):
             self._widths.refused(to)
@@ -266,12 +259,12 @@ class Publisher:
         async with self._opening:
             if used is not self._current:
                 return
-            log.warning("publishing on another channel", connection=self._blocked.name, why=why)
-            async with self._within(OPEN_SECONDS):
+            log.warning("publishing on another channel", connection=self._links.name, why=why)
+            async with self._links.within(OPEN_SECONDS):
                 await self.open()
             self._leave(used)
 
     def _leave(self, used: _Channel) -> None:
         """Close a channel that was replaced, once nobody waits for its confirms."""
         if used is not self._current and not used.users:
-            self._closing.begin(used.channel)
+            self._links.closing.begin(used.channel)

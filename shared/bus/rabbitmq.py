@@ -1,8 +1,7 @@
 """The bus on RabbitMQ.
 
-Two connections: one publishes, one consumes, so that a broker that blocks publishers still takes
-acknowledgements. A lost connection ends both; the next call connects again, and declares the whole
-topology where it was not seen to be there. Traps and figures: docs/rules/rabbitmq.md.
+A connection that is lost ends both (``links.py``); the next call connects again, and declares the
+whole topology where it was not seen to be there. Traps and figures: docs/rules/rabbitmq.md.
 """
 
 import asyncio
@@ -12,7 +11,6 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 import aio_pika
 import structlog
@@ -23,15 +21,8 @@ from aio_pika.abc import (
     AbstractQueue,
 )
 from aio_pika.exceptions import ChannelNotFoundEntity, DeliveryError
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception_type,
-    stop_after_delay,
-)
 
 from shared.bus import topology
-from shared.bus.addresses import addresses_of, order_of
 from shared.bus.amqp_letters import envelope_of, found_letters, letter_of, letter_to_leave
 from shared.bus.amqp_message import message_of
 from shared.bus.arrived import Message
@@ -45,11 +36,11 @@ from shared.bus.base import (
     HeldLetter,
     Wanted,
 )
-from shared.bus.blocked import Blocked
 from shared.bus.bodies import read_at_most, readable
-from shared.bus.connection import Closing, Connection, away, close, wire_of
+from shared.bus.connection import away, close
 from shared.bus.dead_letters import count_dead_letter
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError
+from shared.bus.links import CONNECT_SECONDS, HEARTBEAT_SECONDS, Links
 from shared.bus.pace import Pace
 from shared.bus.publisher import MAX_KEPT, Publisher, is_refused
 from shared.bus.subscription import RabbitSubscription, Source
@@ -59,11 +50,7 @@ from shared.messages.protocol import Partitions
 from shared.messages.routes import SERVICES
 
 PREFETCH = 400
-CONNECT_SECONDS = 10.0
 DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
-ATTEMPT_SECONDS = 2.0  # the first wait for an address; it doubles with each round of them
-HEARTBEAT_SECONDS = 3  # the broker gives a silent connection up after two to three of them
-_CONNECTING_ENDS = stop_after_delay(CONNECT_SECONDS)
 log = structlog.get_logger("muster.bus")
 
 
@@ -91,25 +78,13 @@ class RabbitBus:
         is_given: bool = False,
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
     ) -> None:
-        self._addresses = order_of(addresses_of(url), name)
-        self._user = unquote(urlsplit(self._addresses[0]).username or "guest")
-        self._at = 0  # the address of the next attempt
-        self._failures = 0  # attempts that failed since one did not
-        self._heartbeat_seconds = heartbeat_seconds
+        self._links = Links(url, name, heartbeat_seconds)
         self._is_given = is_given
         self._prefix = prefix
-        self._name = name
         self._closed = False
-        self._closing = Closing()
         self._works = False  # something was confirmed on this connection
         self._unrouted = 0  # times in a row that an inbox was not there
-        self._connections: list[AbstractConnection] = []
         self._publisher: Publisher | None = None
-        self._consuming: AbstractConnection | None = None
-        slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # than expected, the machines are
-        self._blocked = Blocked(name, slower)
-        self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
-        self._limits: dict[asyncio.Timeout, list[AbstractConnection]] = {}  # of waits for answers
         self._lock = asyncio.Lock()
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
         self._widths = Widths()
@@ -120,19 +95,19 @@ class RabbitBus:
         async with self._lock:
             if self._closed:
                 raise BusClosedError("the bus is closed")
-            if not self._is_connected():
+            if not self._links.are_up:
                 self._drop()
                 await self._connect()
             if self._closed:  # meanwhile: what was opened since is closed as well
                 self._drop()
-                await self._closing.finish()
+                await self._links.closing.finish()
                 raise BusClosedError("the bus is closed")
 
     async def close(self) -> None:
         """Close both connections; what was not acknowledged comes again to the next reader."""
         self._closed = True
         self._drop()
-        await self._closing.finish()
+        await self._links.closing.finish()
 
     @property
     def is_closed(self) -> bool:
@@ -142,8 +117,8 @@ class RabbitBus:
     async def subscribe(self, inbox: Address) -> RabbitSubscription:
         """Take a place at an inbox, connecting first where needed."""
         async with self._connected(f"cannot read {inbox.routing_key}"):
-            reading = self._reading()
-            async with self._answer_within(CONNECT_SECONDS):
+            reading = self._links.reading
+            async with self._links.within(CONNECT_SECONDS):
                 if not self._is_given:
                     await self._declare_partition(inbox)
                 channel = await reading.channel()
@@ -171,10 +146,10 @@ class RabbitBus:
         await self.connect()
         publisher = self._publisher
         assert publisher is not None
-        connections = self._connections
+        connections = self._links.connections
         try:
             with away("publishing failed"):
-                async with self._answer_within(DECLARE_SECONDS):
+                async with self._links.within(DECLARE_SECONDS):
                     await self._declare_partitions(envelopes)
                 for batch in self._widths.batches(messages):
                     await publisher.publish(batch)
@@ -204,7 +179,7 @@ class RabbitBus:
         """Publish a message to its service's dead-letter queue with the reason."""
         await self.connect()
         assert self._publisher is not None
-        letter = letter_to_leave(message, inbox, reason, self._user)
+        letter = letter_to_leave(message, inbox, reason, self._links.user)
         await self._publisher.leave(letter, inbox.owner)
         count_dead_letter(inbox.owner)
         log.warning("dead-lettered", service=inbox.owner, kind=message.type, reason=reason)
@@ -232,7 +207,7 @@ class RabbitBus:
         self, service: str, wanted: Wanted, *, is_read: bool = False
     ) -> AsyncIterator[list[HeldLetter]]:
         """Hold a service's dead letters, on a channel whose end gives back what is not dropped."""
-        name, user = topology.dead_queue_name(self._prefix, service), self._user
+        name, user = topology.dead_queue_name(self._prefix, service), self._links.user
         async with self._connected("cannot take the dead letters"):
             channel = await self._open_to_read()
             found, _ = await found_letters(
@@ -245,18 +220,6 @@ class RabbitBus:
 
     # --- connecting -----------------------------------------------------------------------------
 
-    def _reading(self) -> AbstractConnection:
-        """Return the connection on which the broker answers while it blocks publishers.
-
-        Raises BusUnavailableError where another's call has found it lost meanwhile.
-        """
-        if self._consuming is None:
-            raise BusUnavailableError("the connection was closed meanwhile")
-        return self._consuming
-
-    def _is_connected(self) -> bool:
-        return bool(self._connections) and not any(c.is_closed for c in self._connections)
-
     async def _connect(self) -> None:
         """Connect, and declare what is to be there.
 
@@ -268,83 +231,41 @@ class RabbitBus:
         is_there, self._works = self._works, False
         try:
             with away("cannot connect to the broker"):
-                publishing = await self._open("publish")
-                self._consuming = await self._open("consume")
-                self._watching = asyncio.create_task(self._blocked.watch(wire_of(publishing).ready))
-                async with self._answer_within(DECLARE_SECONDS):
-                    publisher = self._publisher_on(publishing)
+                await self._links.open()
+                async with self._links.within(DECLARE_SECONDS):
+                    publisher = Publisher(
+                        self._links, self._names, self._widths, kept=self._kept, fill=self.fill
+                    )
                     channel = await publisher.open()
                     if not is_there:
-                        await self._declare(publishing, channel)
+                        await self._declare(channel)
                 self._publisher = publisher
                 log.info(
                     "connected to the broker",
-                    connection=self._name,
-                    address=_shown(self._addresses[self._at]),
+                    connection=self._links.name,
+                    address=self._links.address,
                     seconds=round(time.monotonic() - started, 1),
                 )
         except BusUnavailableError as error:
             log.info(
                 "no broker is to be had",
-                connection=self._name,
+                connection=self._links.name,
                 seconds=round(time.monotonic() - started, 1),
                 error=str(error),
             )
             self._drop()
             raise
 
-    def _publisher_on(self, connection: AbstractConnection) -> Publisher:
-        names = topology.exchange_name(self._prefix), topology.dead_exchange_name(self._prefix)
-        return Publisher(
-            connection,
-            names,
-            self._widths,
-            kept=self._kept,
-            blocked=self._blocked,
-            closing=self._closing,
-            within=self._answer_within,
-            fill=self.fill,
-        )
-
-    async def _open(self, purpose: str) -> AbstractConnection:
-        """Open a connection to the first address that answers; a round of all takes no pause."""
-        again = AsyncRetrying(
-            retry=retry_if_exception_type(OSError),
-            wait=self._pause_after,
-            stop=_CONNECTING_ENDS,
-            reraise=True,
-        )
-        return await again(self._open_once, purpose)
-
-    def _pause_after(self, attempts: RetryCallState) -> float:
-        rounds, within = divmod(attempts.attempt_number, len(self._addresses))
-        return 0.0 if within else min(0.1 * 2.0 ** (rounds - 1), 1.0)
-
-    async def _open_once(self, purpose: str) -> AbstractConnection:
-        try:
-            connection = await aio_pika.connect(
-                self._addresses[self._at],
-                timeout=self._attempt_seconds(),
-                client_properties={"connection_name": f"{self._name} {purpose}"},
-                heartbeat=self._heartbeat_seconds,
-                connection_class=Connection,
-            )
-        except OSError as error:
-            where = _shown(self._addresses[self._at])
-            log.info("a broker does not answer", address=where, error=repr(error))
-            self._failures += 1
-            self._go_on()
-            raise
-        self._failures = 0
-        self._connections.append(connection)
-        connection.close_callbacks.add(self._on_closed)
-        return connection
+    @property
+    def _names(self) -> tuple[str, str]:
+        """Return the names of the exchange and of that of dead letters."""
+        return topology.exchange_name(self._prefix), topology.dead_exchange_name(self._prefix)
 
     @asynccontextmanager
     async def _connected(self, what: str) -> AsyncIterator[None]:
         """Connect, for ``what`` is done meanwhile. Connections that are found lost are dropped."""
         await self.connect()
-        connections = self._connections
+        connections = self._links.connections
         try:
             with away(what):
                 yield
@@ -363,53 +284,21 @@ class RabbitBus:
                 await close(channel)
 
     async def _open_to_read(self) -> AbstractChannel:
-        async with self._answer_within(CONNECT_SECONDS):
-            return await self._reading().channel()
+        async with self._links.within(CONNECT_SECONDS):
+            return await self._links.reading.channel()
 
-    @asynccontextmanager
-    async def _answer_within(self, seconds: float | None) -> AsyncIterator[None]:
-        """Limit the time for an answer: it is over as well when a connection ends.
-
-        Who opens a channel, or has something to write, may wait for ever on a connection that the
-        client has given up: its queue has no consumer any more.
-        """
-        async with asyncio.timeout(seconds) as limit:
-            self._limits[limit] = self._connections
-            try:
-                yield
-            finally:
-                del self._limits[limit]
-
-    def _on_closed(self, connection: object, _: object) -> None:
-        now = asyncio.get_running_loop().time()
-        for limit, connections in self._limits.items():
-            if connection in connections and not limit.expired():
-                limit.reschedule(now)
-
-    def _attempt_seconds(self) -> float:
-        """Return how long an address may take to answer: a link that is dead must not take all."""
-        rounds = self._failures // len(self._addresses)
-        return min(ATTEMPT_SECONDS * 2.0**rounds, CONNECT_SECONDS)
-
-    def _go_on(self) -> None:
-        """Begin the next attempt at the next address."""
-        self._at = (self._at + 1) % len(self._addresses)
-
-    async def _declare(self, connection: AbstractConnection, channel: AbstractChannel) -> None:
+    async def _declare(self, channel: AbstractChannel) -> None:
         """Declare everything that outlives a reader, so that nothing published is unroutable.
 
         Where the broker's definitions have it, nothing is declared, and nothing may be.
         """
         if self._is_given:
             return
-        await channel.declare_exchange(
-            topology.exchange_name(self._prefix), aio_pika.ExchangeType.TOPIC, durable=True
-        )
-        await channel.declare_exchange(
-            topology.dead_exchange_name(self._prefix), aio_pika.ExchangeType.DIRECT, durable=True
-        )
+        exchange, dead_exchange = self._names
+        await channel.declare_exchange(exchange, aio_pika.ExchangeType.TOPIC, durable=True)
+        await channel.declare_exchange(dead_exchange, aio_pika.ExchangeType.DIRECT, durable=True)
         for item in topology.durable_queues(self._prefix):
-            queue = await _declare_queue(connection, item.name, item.arguments)
+            queue = await _declare_queue(self._links.publishing, item.name, item.arguments)
             await queue.bind(item.exchange, routing_key=item.key)
 
     async def _declare_partitions(self, envelopes: Sequence[Envelope]) -> None:
@@ -428,10 +317,8 @@ class RabbitBus:
     async def _declare_partition(self, inbox: Address) -> None:
         """Declare the inbox of a further partition, once a connection."""
         item = None if inbox in self._declared else topology.partition_queue(self._prefix, inbox)
-        if item is not None and not self._connections:
-            raise BusUnavailableError("the connection was closed meanwhile")
         if item is not None:
-            queue = await _declare_queue(self._connections[0], item.name, item.arguments)
+            queue = await _declare_queue(self._links.publishing, item.name, item.arguments)
             await queue.bind(item.exchange, routing_key=item.key)
             await queue.channel.close()  # a connection has some 2,000
             self._declared[inbox] = None
@@ -479,19 +366,14 @@ class RabbitBus:
         """
         if error is not None and isinstance(error.__cause__, ChannelNotFoundEntity):
             self._works = False
-        if self._connections is connections:
-            self._go_on()
+        if self._links.connections is connections:
+            self._links.go_on()
             self._drop()
 
     def _drop(self) -> None:
-        connections, self._connections = self._connections, []
         self._declared.clear()
-        self._publisher = self._consuming = None
-        if self._watching is not None:
-            self._watching.cancel()
-            self._watching = None
-        for connection in connections:
-            self._closing.begin(connection)
+        self._publisher = None
+        self._links.drop()
 
     async def delete_topology(self, partitions: Sequence[str] = ()) -> None:
         """Delete everything of this prefix from the broker (tests and scenarios clean up).
@@ -499,22 +381,16 @@ class RabbitBus:
         Of further partitions, those that are named.
         """
         await self.connect()
-        channel = await self._connections[0].channel()
+        channel = await self._links.publishing.channel()
         further = (inbox_of(service, name) for name in partitions for service in PARTITIONED)
         for inbox in (*topology.DURABLE_INBOXES, *further):
             await channel.queue_delete(topology.inbox_name(self._prefix, inbox))
         for service in SERVICES:
             await channel.queue_delete(topology.dead_queue_name(self._prefix, service))
         await channel.queue_delete(topology.inbox_name(self._prefix, API_TRACE))
-        await channel.exchange_delete(topology.exchange_name(self._prefix))
-        await channel.exchange_delete(topology.dead_exchange_name(self._prefix))
+        for exchange in self._names:
+            await channel.exchange_delete(exchange)
         await channel.close()
-
-
-def _shown(address: str) -> str:
-    """Return the host and port of an address."""
-    rest = address.partition("://")[2].partition("/")[0].partition("?")[0]
-    return rest.rpartition("@")[2]
 
 
 def _held(letter: DeadLetter, message: AbstractIncomingMessage, user: str) -> HeldLetter:

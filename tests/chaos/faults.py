@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from shared.bus.rabbitmq import HEARTBEAT_SECONDS
+from shared.bus.links import HEARTBEAT_SECONDS
 from tests.broker import ContainerBroker, PrivateBroker
 from tests.chaos.cluster import INSTANCES, Cluster
 

@@ -292,7 +292,7 @@ async def test_a_message_that_is_refused_by_hand_is_put_aside(kit):
 async def test_heartbeats_that_nobody_reads_expire_and_are_no_dead_letters(monkeypatch, rabbit_kit):
     monkeypatch.setattr(amqp_message, "_BEAT_EXPIRES_SECONDS", 0.05)
     bus = await rabbit_kit.bus()
-    channel = await bus._connections[0].channel()
+    channel = await bus._links.publishing.channel()
 
     async def waiting():
         inbox = await channel.declare_queue(f"{rabbit_kit.prefix}.core.default", passive=True)
@@ -384,7 +384,7 @@ async def test_an_inbox_that_stays_full_is_a_bus_that_is_away_and_no_lost_connec
     bus = await rabbit_kit.bus()
     with pytest.raises(BusUnavailableError, match="refused"):
         await bus.publish([beat(at) for at in range(9)])
-    assert bus._is_connected()
+    assert bus._links.are_up
 
 
 async def test_queues_of_an_earlier_version_are_used_as_they_are(monkeypatch, rabbit_kit):

@@ -117,7 +117,7 @@ async def test_the_partitions_are_shared_and_come_back_to_who_comes_back(make_bu
 async def test_a_place_costs_one_channel_and_a_declared_inbox_none(broker_url):
     bus = RabbitBus(broker_url, prefix=f"partitions-{uuid.uuid4().hex[:8]}")
     await bus.connect()
-    publishing, consuming = (item.transport.connection for item in bus._connections)
+    publishing, consuming = (item.transport.connection for item in bus._links.connections)
     before = len(publishing.channels)
     names = ("default", *(f"p{at}" for at in range(10)))
     told = Envelope("m", "Partitions", Partitions(names), API_ALL, "shim_adapter")

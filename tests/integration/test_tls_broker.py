@@ -9,7 +9,7 @@ from uuid import uuid4
 import pytest
 import trustme
 
-from shared.bus import rabbitmq
+from shared.bus import links
 from shared.bus.errors import BusUnavailableError
 from shared.bus.rabbitmq import RabbitBus
 from shared.messages.envelope import TIMERS, Envelope
@@ -46,8 +46,8 @@ async def tls_in_front(url, issued):
 def _in_vain_for_a_moment(monkeypatch):
     from tenacity import stop_after_attempt
 
-    monkeypatch.setattr(rabbitmq, "_CONNECTING_ENDS", stop_after_attempt(1))
-    monkeypatch.setattr(rabbitmq, "CONNECT_SECONDS", 10.0)
+    monkeypatch.setattr(links, "_CONNECTING_ENDS", stop_after_attempt(1))
+    monkeypatch.setattr(links, "CONNECT_SECONDS", 10.0)
 
 
 async def works(url):

@@ -100,7 +100,7 @@ def test_a_port_that_is_none_is_typed_wrong(muster, port):
 
 
 def test_a_broker_that_is_not_there_is_one_sentence_without_its_password(capfd, monkeypatch):
-    monkeypatch.setattr("shared.bus.rabbitmq.CONNECT_SECONDS", 0.2)
+    monkeypatch.setattr("shared.bus.links.CONNECT_SECONDS", 0.2)
     monkeypatch.setattr(up, "_SLOW_SECONDS", 0.0)
     options = UpOptions(bus="amqp://guest:secret@127.0.0.1:1/", port=0, nodes="1")
     assert run_up(options) == Exit.CONFIGURATION

@@ -6,7 +6,7 @@ from contextlib import suppress
 import pytest
 from tenacity import stop_after_attempt
 
-from shared.bus import rabbitmq
+from shared.bus import links
 from shared.bus.addresses import MAX_ADDRESSES, addresses_of, order_of
 from shared.bus.errors import BusUnavailableError, UnknownBusError
 from shared.bus.factory import bus_factory
@@ -71,8 +71,8 @@ def test_the_password_of_a_file_is_for_every_broker(tmp_path):
 
 
 async def test_a_broker_that_accepts_and_is_silent_is_followed_by_the_next(monkeypatch):
-    monkeypatch.setattr(rabbitmq, "ATTEMPT_SECONDS", 0.2)
-    monkeypatch.setattr(rabbitmq, "_CONNECTING_ENDS", stop_after_attempt(4))
+    monkeypatch.setattr(links, "ATTEMPT_SECONDS", 0.2)
+    monkeypatch.setattr(links, "_CONNECTING_ENDS", stop_after_attempt(4))
     asked: list[str] = []
     silent = {name: await _silent(name, asked) for name in ("one", "two", "three")}
     ports = [server.sockets[0].getsockname()[1] for server in silent.values()]

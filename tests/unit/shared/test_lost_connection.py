@@ -43,7 +43,7 @@ class _OpenConnection:
 
 def pending_bus():
     bus = RabbitBus("amqp://nowhere")
-    bus._connections, bus._publisher = [_OpenConnection()], _PendingPublisher()
+    bus._links.connections, bus._publisher = [_OpenConnection()], _PendingPublisher()
     return bus, bus._publisher
 
 
@@ -58,7 +58,7 @@ async def test_a_confirm_cancelled_by_a_closing_connection_is_a_bus_that_is_away
     publisher.pending[0].cancel()
     with pytest.raises(BusUnavailableError, match="closed meanwhile"):
         await publishing
-    assert bus._connections == []  # the next call connects anew
+    assert bus._links.connections == []  # the next call connects anew
 
 
 async def test_what_a_connection_that_ends_without_a_reason_throws_is_a_bus_that_is_away():
@@ -149,7 +149,7 @@ async def test_a_connection_that_never_came_about_leaves_nothing_to_whoever_coll
     gc.disable()
     try:
         with pytest.raises(OSError):
-            await bus._open_once("publish")
+            await bus._links._open_once("publish")
         with warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             await asyncio.to_thread(gc.collect)

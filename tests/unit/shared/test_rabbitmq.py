@@ -400,10 +400,10 @@ def test_a_dead_link_takes_two_seconds_of_connecting_and_twice_as_many_after_eac
         begun = broker.loop.time()
         with pytest.raises(BusUnavailableError):
             await bus.connect()
-        seconds, later = broker.loop.time() - begun, bus._attempt_seconds()
+        seconds, later = broker.loop.time() - begun, bus._links._attempt_seconds()
         broker.nodes["one"].held_until = 0.0
         await bus.connect()
-        return seconds, later, bus._attempt_seconds()
+        return seconds, later, bus._links._attempt_seconds()
 
     seconds, later, again = told(story)
     assert 2 + 4 + 8 <= seconds < 16
@@ -553,7 +553,7 @@ def test_the_trace_is_written_once_more_when_it_has_another_writer():
         for at in range(5):
             await bus.publish([number(at), number(10 + at, API_TRACE)])
         seconds = broker.loop.time() - start
-        bus._lost(bus._connections)
+        bus._lost(bus._links.connections)
         trace.postponed.clear()
         trace.down_until = 0.0
         await asyncio.sleep(UNCONFIRMED_SECONDS + 1)
@@ -608,7 +608,7 @@ def test_a_connection_that_follows_one_that_worked_declares_nothing():
 
     async def story(bus, broker):
         await bus.publish([number(0)])
-        bus._lost(bus._connections)
+        bus._lost(bus._links.connections)
         on_declare = Channel.on_queue_declare
 
         def seen(channel, frame):
@@ -659,7 +659,7 @@ def test_a_channel_that_fails_is_replaced_and_nobody_loses_a_place(way):
 
     async def story(bus, broker):
         inbox = await bus.subscribe(CORE)
-        connections = list(bus._connections)
+        connections = list(bus._links.connections)
         start = broker.loop.time()
         with mock.patch.object(Channel, "_publish", taken):
             await bus.publish([number(0), number(1)])
@@ -669,7 +669,7 @@ def test_a_channel_that_fails_is_replaced_and_nobody_loses_a_place(way):
         await asyncio.sleep(5)
         session = failing[0].session
         is_left = failing[0].number in session.channels
-        return seconds, names_of(found), bus._connections == connections, is_left
+        return seconds, names_of(found), bus._links.connections == connections, is_left
 
     seconds, found, is_connected, is_left = told(story)
     assert seconds < TRY_SECONDS[0] + 0.2
