@@ -9,13 +9,14 @@ from shared.bus.errors import PoisonError
 from shared.bus.properties import MAX_PROPERTY_BYTES, check_properties, check_version
 from shared.messages.envelope import API_ALL, API_TRACE, SCHEMA_VERSION, Address, Envelope
 
+EXPIRING = "Heartbeat"  # the kind that nobody needs to read later
 _BEAT_EXPIRES_SECONDS = 30
 
 
 def message_of(envelope: Envelope) -> aio_pika.Message:
     """Return an envelope as an AMQP message. Raises PoisonError for one that cannot be sent."""
     check_properties(envelope)
-    is_beat = envelope.kind == "Heartbeat"
+    is_beat = envelope.kind == EXPIRING
     return aio_pika.Message(
         codec.encode(envelope.message),
         content_type="application/msgpack",

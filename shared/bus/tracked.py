@@ -4,10 +4,12 @@ For one process that holds every service, such as the scenario runner: what othe
 seen here.
 """
 
+import asyncio
 from collections import Counter
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 
+from shared.bus.amqp_message import EXPIRING
 from shared.bus.base import (
     ANY_LETTER,
     Bus,
@@ -27,11 +29,12 @@ class Traffic:
 
     Identities and not counts: what is published again after a lost confirm is still one message,
     and what an API replica hears before it is known as a reader was never waited for. What lies in
-    an inbox without a reader, such as that of a partition that has gone, is not on its way.
+    an inbox without a reader, such as that of a partition that has gone, is not on its way; a
+    heartbeat that lies there may expire, and is not waited for when there is a reader again.
     """
 
     def __init__(self) -> None:
-        self.waiting: dict[str, set[str]] = {}
+        self.waiting: dict[str, dict[str, str]] = {}  # the kind of each by its identity
         self.published: Counter[str] = Counter()
         self.readers: dict[str, Address] = {}
         self.places: Counter[str] = Counter()  # taken and not left, by inbox
@@ -46,27 +49,43 @@ class Traffic:
         """Return whether nothing is on its way."""
         return not self.on_their_way()
 
-    def on_their_way(self) -> dict[str, int]:
-        """Return how many messages have not been acknowledged, by inbox that has a reader."""
-        return {key: len(ids) for key, ids in self.waiting.items() if ids and self.places[key]}
+    def on_their_way(self) -> dict[str, list[str]]:
+        """Return the kinds of messages not acknowledged, by inbox that has a reader."""
+        return {
+            key: list(kinds.values())
+            for key, kinds in self.waiting.items()
+            if kinds and self.places[key]
+        }
 
     def sent(self, envelope: Envelope) -> None:
         """Note a message before it is published: the bus may not seem quiet in between."""
         self.published[envelope.kind] += 1
         for key in self.reached_by(envelope.to):
-            self.waiting.setdefault(key, set()).add(envelope.message_id)
+            self.waiting.setdefault(key, {})[envelope.message_id] = envelope.kind
 
     def not_sent(self, envelopes: Sequence[Envelope]) -> None:
         """Forget messages of which one cannot be sent as it is: none of them was."""
         for envelope in envelopes:
             self.published[envelope.kind] -= 1
             for waiting in self.waiting.values():
-                waiting.discard(envelope.message_id)
+                waiting.pop(envelope.message_id, None)
 
     def done(self, inbox: Address, deliveries: Sequence[Delivery]) -> None:
         """Note messages as handled."""
-        waiting = self.waiting.get(inbox.routing_key, set())
-        waiting.difference_update(delivery.envelope.message_id for delivery in deliveries)
+        waiting = self.waiting.get(inbox.routing_key, {})
+        for delivery in deliveries:
+            waiting.pop(delivery.envelope.message_id, None)
+
+    def left(self, inbox: Address) -> None:
+        """Note that a reader has left an inbox."""
+        key = inbox.routing_key
+        self.places[key] -= 1
+        if not inbox.is_durable:
+            self.readers.pop(key, None)
+            self.waiting.pop(key, None)
+        elif not self.places[key]:
+            waiting = self.waiting.get(key, {})
+            self.waiting[key] = {id_: kind for id_, kind in waiting.items() if kind != EXPIRING}
 
 
 class TrackedBus:
@@ -129,8 +148,12 @@ class TrackedSubscription:
         return await self._subscription.receive(max_items)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge."""
-        await self._subscription.ack(deliveries)
+        """Acknowledge. Who is told to stop meanwhile has written it: these do not come again."""
+        try:
+            await self._subscription.ack(deliveries)
+        except asyncio.CancelledError:
+            self._traffic.done(self._inbox, deliveries)
+            raise
         self._traffic.done(self._inbox, deliveries)
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
@@ -140,7 +163,4 @@ class TrackedSubscription:
     async def close(self) -> None:
         """Leave; an inbox that does not outlive its reader is empty then."""
         await self._subscription.close()
-        self._traffic.places[self._inbox.routing_key] -= 1
-        if not self._inbox.is_durable:
-            self._traffic.readers.pop(self._inbox.routing_key, None)
-            self._traffic.waiting.pop(self._inbox.routing_key, None)
+        self._traffic.left(self._inbox)
