@@ -56,50 +56,54 @@ _KEY = r"""["']((?:service|admission\w*)\.[\w.]+)["']"""
 _INTRODUCTION = """\
 # Settings
 
-Generated from the code by `scripts/make_docs.py`. What cannot be set stands on the page of
-[limits](limits.md); the options of `muster up` on that of [the command line](cli.md).
+Generated from the code by `scripts/make_docs.py`. See also [limits](limits.md) for values that
+cannot be set, and the [command line](cli.md) for the options of `muster up`.
 
-| where | what | takes effect |
+| where | what it controls | takes effect |
 |---|---|---|
 | [environment](#environment) | how one service runs | when it starts |
-| [scheduler settings](#scheduler-settings) | how Muster decides, beside queues.yaml | with the \
+| [scheduler settings](#scheduler-settings) | how Muster decides, in addition to queues.yaml | \
+with the \
 next change of the queues, or the next start of the shim adapter |
 | [queues.yaml](#queuesyaml), [properties of queues](#properties-of-queues) | the queues | at once |
 | [ConfigMaps](#configmaps) | YuniKorn's own keys, on Kubernetes | at once, or with a restart |
 | [labels and annotations](#labels-and-annotations) | one application, or the queue of a namespace \
-| when the pod is made |
+| when the pod is created |
 
 ## Environment
-Of every service. A variable that starts with `MUSTER_` and is none of these stops the service with
-exit status 78, so that a misspelt one is not silently a default.
+For every service. An unknown variable that starts with `MUSTER_` ends the service with exit status
+78, so that a typing error is noticed.
 
 | variable | default | meaning |
 |---|---|---|
 """
 _OTHER_VARIABLES = """\
-| `OTEL_EXPORTER_OTLP_ENDPOINT` | | spans of every message go there (`muster[otel]`, in the image) |
+| `OTEL_EXPORTER_OTLP_ENDPOINT` | | where spans of every message are sent (`muster[otel]`, in the \
+image) |
 """
 _SCHEDULER = """\
 
 ## Scheduler settings
-Below `scheduler` in a scenario file, and on Kubernetes `muster.scheduler.NAME` in the ConfigMap
-`yunikorn-configs` (`config` in the chart's values). `muster up` has `--preset` and `--plugins`. The
-default is named first; it is used in place of an invalid value, and a warning names that.
+Set them below `scheduler` in a scenario file, on Kubernetes as `muster.scheduler.NAME` in the
+ConfigMap `yunikorn-configs` (`config` in the values of the chart), and for `muster up` with
+`--preset` and `--plugins`. The default is listed first. It replaces an invalid value, with a
+warning.
 
-| name | values | means |
+| name | values | meaning |
 |---|---|---|"""
 _PRESETS = """\
 ### The three presets
-The difference between the presets is when a gang starts, and what it holds until then.
-`muster up`, the Helm chart and `deploy/kubernetes` start with `preset: muster`. Without the
-setting, as in a ConfigMap of YuniKorn's own, `design` is used.
+The presets differ in when a gang starts, and what it holds until then. `muster up`, the Helm chart
+and `deploy/kubernetes` start with `preset: muster`. Without the setting, as in a ConfigMap of
+YuniKorn's own, `design` is used.
 
 | | `muster` | `design` | `yunikorn` |
 |---|---|---|---|
-| a gang starts | when every member has a place on a node, all at once | when the whole of it fits \
-the maxima of its queues; then pod by pod | as far as it fits, one gang after another |
-| while it waits, it holds | nothing | nothing, and once it may start the places it got | the \
-places it got |
+| a gang starts | when every member fits on a node, all at once | when all of it fits \
+the maxima of its queues; then pod by pod | in part, as far as it fits, one gang after another |
+| while it waits, it holds | nothing | nothing until it may start, then the places it has got | \
+the \
+places it has got |
 | two gangs that each hold a part and block each other | never | on the nodes | on nodes and \
 quota |
 | a wide gang that waits | nodes are reserved for the oldest one | the head of a queue gets one \
@@ -108,15 +112,15 @@ node reserved | each pod gets a node reserved |
 take what the gang leaves |"""
 _OLD_SETTINGS = """\
 ### Old names
-They are read, and a warning of the configuration says what is set now; beside its new name an old
-one is ignored. The old values of `reservations` are read as well: `enabled` is `heads`, `disabled`
-is `none`; and `whole` of `gangAdmission`, which is `queue`.
+Old names are still accepted, with a warning that gives the new one; if both are set, the old one is
+ignored. Old values are accepted as well: `enabled` and `disabled` of `reservations` mean `heads`
+and `none`, `whole` of `gangAdmission` means `queue`.
 
 | old name | now |
 |---|---|"""
 _QUEUES = """\
 ## queues.yaml
-YuniKorn's own format, every key of it, judged in its words: `muster config check FILE`."""
+YuniKorn's format, with every key. `muster config check FILE` reports errors in YuniKorn's words."""
 _TABLES = {
     "properties": """\
 ## Properties of queues
@@ -124,19 +128,20 @@ An invalid value is ignored: the default is used, and a warning names it.
 """,
     "config_maps": """\
 ## ConfigMaps
-`yunikorn-defaults` and `yunikorn-configs`, in the namespace that Muster runs in; the second wins,
-key by key. `queues.yaml` is a key of theirs. What stands here of `service.`, hot refresh aside,
-holds from the start of the shim adapter: a change waits for a restart, and its log says so.
+`yunikorn-defaults` and `yunikorn-configs`, in Muster's namespace; keys of the second override those
+of the first. `queues.yaml` is one of their keys. Except for hot refresh, changes of `service.` keys
+take effect when the shim adapter restarts; its log says so.
 """,
     "admission": """\
 ## The admission webhook
 Keys of the same ConfigMaps, read by the [webhook](kubernetes.md#the-admission-webhook). A list is
-regular expressions with commas between, any of which may match anywhere in a name; a value that
-cannot be read is refused before it is stored.
+comma-separated regular expressions; it is enough if one matches anywhere in the name. An unreadable
+value is refused before it is stored.
 """,
     "on_pods": """\
 ## Labels and annotations
-YuniKorn's; of those that mean the same, the first that is there counts.
+YuniKorn's labels and annotations, and Muster's own. Of several with the same meaning the first one
+present counts.
 """,
 }
 _TITLES = {
@@ -170,10 +175,10 @@ def settings_page() -> tuple[str, list[str]]:
         fields = [item.name for item in dataclasses.fields(getattr(schema, name))]
         keys = [key for key in fields if key not in ("line", "checksum")]
         wrong += _differ(f"queues: {name}", own, keys)
-        parts += [f"\n### {title}", "| key | means |\n|---|---|"]
+        parts += [f"\n### {title}", "| key | meaning |\n|---|---|"]
         parts += [f"| `{key}` | {own.get(key, '')} |" for key in keys]
     for table, before in _TABLES.items():
-        parts += ["", before, "| name | means |\n|---|---|"]
+        parts += ["", before, "| name | meaning |\n|---|---|"]
         parts += [f"| `{name}` | {means} |" for name, means in words[table].items()]
     return "\n".join(parts) + "\n", wrong
 
