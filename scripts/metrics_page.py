@@ -21,34 +21,34 @@ _DEFINES = re.compile(r"\b(?:Counter|Gauge|Histogram)\(\s*\"")
 _INTRODUCTION = """\
 # Metrics
 
-Generated from the code by `scripts/make_docs.py`. Every service answers `/metrics` on its health
-port, the API on its own; `/ws/v1/metrics` is the same. Names that begin with `yunikorn` are
-YuniKorn's, with its labels. What counts, counts since its process started. Of a histogram there are
-`_bucket`, `_sum` and `_count`; those of YuniKorn are in seconds, whatever their names say.
+Generated from the code by `scripts/make_docs.py`. Every service has `/metrics` on its health
+port, the API on its own port and also as `/ws/v1/metrics`. Names that begin with `yunikorn` are
+YuniKorn's, with its labels. Counters start at zero with their process. Histograms have `_bucket`,
+`_sum` and `_count`; those of YuniKorn are in seconds, whatever their names say.
 
-`deploy/grafana/muster.json` is a board, `deploy/prometheus/alerts.yaml` are alert rules; what to do
-at each stands in [operations](operations.md#alerts). In a name, QUEUE is a queue's path with `_`
-for what is no letter or digit, RESOURCE a resource's.
+`deploy/grafana/muster.json` is a dashboard, `deploy/prometheus/alerts.yaml` has alert rules;
+[operations](operations.md#alerts) says what to do at each. In a name, QUEUE is a queue's path and
+RESOURCE a resource type, with `_` for every character that is no letter or digit.
 """
 FIGURES = {
-    "epoch": "The epoch of a partition that the service follows: alike everywhere, but while its "
+    "epoch": "Epoch of a partition, as known to the service: the same everywhere, except while its "
     "core recovers",
-    "is_synced": "1 while it knows everything; of the core: it schedules",
-    "decisions_total": "Allocations, releases and preemptions that were decided",
-    "pairs_held": "Pairs of applications that are held, for they evicted each other by turns",
-    "lost_gpu_seconds_total": "GPU-seconds that evictions have lost: work since each pod's last "
-    "checkpoint, an hour at most, and what it states of a restart",
-    "lost_vcore_seconds_total": "The same in vcore-seconds, of pods without a GPU",
-    "held_idle_ppm": "Millionths of the cluster's time that nodes held for a gang stood idle",
-    "forecasts_compared_total": "Forecasts (`muster when`) of which the start has come",
-    "forecast_missed_total": "Of those, who started later than was told for nine of ten cases",
+    "is_synced": "1 while its state is complete (core: while it schedules), else 0",
+    "decisions_total": "Decided allocations, releases and preemptions",
+    "pairs_held": "Pairs of applications held back because they evicted each other in turn",
+    "lost_gpu_seconds_total": "GPU-seconds lost by evictions: work since each pod's last checkpoint, at "
+    "most an hour, and its stated restart time",
+    "lost_vcore_seconds_total": "The same in vcore-seconds, for pods without a GPU",
+    "held_idle_ppm": "Share of the cluster's time that nodes reserved for a gang stood idle, in ppm",
+    "forecasts_compared_total": "Forecasts (`muster when`) whose application has started",
+    "forecast_missed_total": "Of those, starts later than the forecast for nine of ten cases",
     "timers_ordered": "Timers that the core has ordered",
-    "timers_armed": "Timers that wait",
-    "timers_left_out": "Timers that there was no room for; they come late",
+    "timers_armed": "Timers not yet due",
+    "timers_left_out": "Timers beyond the limit; they fire late",
     "timers_fired_total": "Timers that have fired",
-    "binds_refused_total": "Decisions that could not be bound; they wait again",
+    "binds_refused_total": "Decisions that could not be bound; their pods wait again",
     "requests_waiting": "Requests that wait for another service",
-    "event_streams": "Event streams that are open",
+    "event_streams": "Open event streams",
 }
 _TITLES = {
     "muster_": "Muster's own, of each service",

@@ -19,7 +19,7 @@ from shared.runtime.latency import STOPWATCHES
 _read = ReadOnce()  # of all machines of this process: one that starts over reads nothing again
 _ERROR = Histogram(
     "muster_forecast_error_seconds",
-    "How far the start that came was from the one that was told: the median, or of nine in ten",
+    "Distance of the actual start from the forecast: the median, or the one for nine in ten",
     ["of"],
     buckets=(60, 300, 900, 3_600, 4 * 3_600, 24 * 3_600),
 )

@@ -7,7 +7,7 @@ from shared.messages.routes import SERVICES
 MAX_SHOWN_BYTES = 4_096  # of a dead letter's body that users are shown; the rest is left out
 MAX_REASON = 1_000  # characters of the reason that a message is dead-lettered with; cut
 
-_PUT_ASIDE = Counter("muster_messages_dead_lettered", "Messages put aside", ["service"])
+_PUT_ASIDE = Counter("muster_messages_dead_lettered", "Dead-lettered messages", ["service"])
 
 _LYING = Gauge("muster_dead_letters", "Messages that lie in the dead-letter queues now")
 for _service in SERVICES:

@@ -15,7 +15,7 @@ const MOST_NAMED = 5;
 
 let known = { token: null, role: null };
 
-/** The role of whoever looks at the page; "read" where it cannot be asked for. */
+/** The role of the user of this page; "read" where it cannot be asked for. */
 function roleOf() {
   if (known.token !== token()) known = { token: token(), role: ask("/v1/whoami").then((found) => found?.role ?? "read", () => "read") };
   return known.role;

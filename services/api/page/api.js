@@ -1,7 +1,7 @@
 /**
  * What the page asks of the API, and in whose name.
  *
- * Rule 1: a token is kept for as long as the tab is open, in no cookie, and goes nowhere but into
+ * Rule 1: a token lives as long as the tab is open, in no cookie, and goes nowhere but into
  *         the header of a request to this page's own origin.
  * Rule 2: the page shows one partition, which its address names; what is asked by a name is asked
  *         of that one.

@@ -112,7 +112,7 @@ function showWho() {
   who.focus();
 }
 
-/** Begin again, in the name of whoever is known now. */
+/** Start over as the user who is signed in now. */
 function again() {
   fill(main, h("p", { class: "empty" }, "Loading…"));
   live.connect();

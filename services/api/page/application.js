@@ -123,7 +123,7 @@ export function applicationPage({ live, name, query, setQuery }) {
   };
 }
 
-/** What the row says by itself, where nobody explains it. */
+/** The row's own sentence, if there is no explanation. */
 function sentence(live, item) {
   const found = live.why(item);
   if (ENDED.has(item.state)) return found ? `${item.state}: ${found[1]}` : `${item.id} has ended: ${item.state.toLowerCase()}.`;

@@ -136,7 +136,7 @@ function unbroken(points, every) {
   return found;
 }
 
-/** A picture in a sentence, for whoever cannot see it. */
+/** A chart as a sentence, for screen readers. */
 function described(draws, points, values) {
   if (!points.length) return `${draws.title()}: nothing known`;
   if (draws.sums) return `${draws.title()}: ${draws.sums(values.reduce((sum, value) => sum + value, 0))}`;

@@ -2,7 +2,7 @@
  * What the page knows of the cluster, kept by one stream of differences.
  *
  * Rule 1: a snapshot replaces everything; a difference is applied only if it is the next in number.
- *         After a gap the stream is opened anew, and its snapshot puts everything right.
+ *         After a gap the stream is opened again, and its snapshot replaces everything.
  * Rule 2: what has changed is gathered here and shown once a frame, however much came in between.
  * Rule 3: nothing here touches the document.
  *
@@ -91,7 +91,7 @@ export class Live {
     else this.lose();
   }
 
-  /** Nothing is tried again until somebody says who they are. */
+  /** Stop retrying until the user signs in. */
   deny(message) {
     this.source = null;
     this.refusal = message;

@@ -74,11 +74,11 @@ export function overview({ live, query, setQuery }) {
       made.show(item, live);
       return made.element;
     });
-    const nobody = live.applications.size
+    const none = live.applications.size
       ? h("p", { class: "empty" }, "No application waits.")
       : h("p", { class: "empty" }, "No application yet. Submit one: ", h("code", {}, "muster submit -f job.yaml"));
     const same = waiting.children.length === shown.length && shown.every((one, at) => waiting.children[at] === one);
-    if (!shown.length) fill(waiting, nobody);
+    if (!shown.length) fill(waiting, none);
     else if (!same) fill(waiting, ...shown);
     for (const item of seen) cards.get(item.id).draw(item);
   };

@@ -78,7 +78,7 @@ function stateLine(found, from, until) {
   return line;
 }
 
-/** The picture in a sentence, for whoever cannot see it. */
+/** The chart as a sentence, for screen readers. */
 function described(found, last) {
   const now = STATES.filter((state) => last?.[state]).map((state) => `${last[state]} ${state}`).join(", ");
   return `${plural(found.wanted, "member")} of the gang over time; at the end ${now || "none has a place"}`;

@@ -1,4 +1,4 @@
-/** Asks who somebody is, where the API wants to know. */
+/** Asks for a token, if the API requires one. */
 import { keepToken } from "./api.js";
 import { h, text } from "./dom.js";
 

@@ -37,7 +37,7 @@ def dead_letter_routes(replica: Replica) -> APIRouter:
     """Return the routes of a replica."""
     router = APIRouter(route_class=NamedRoute, prefix="/v1/dead-letters", tags=["Muster"])
 
-    @router.get("", summary="Messages that were put aside, the oldest first, and why")
+    @router.get("", summary="Dead-lettered messages with their reasons, oldest first")
     async def dead_letters(request: Request, reason: _REASON = "") -> Response:
         found = await _found(replica, Wanted(reason=reason), MAX_LETTERS)
         letters = [_row(letter) for letter in found.letters]
@@ -55,7 +55,7 @@ def dead_letter_routes(replica: Replica) -> APIRouter:
     async def replay(request: Request, letter: str) -> Response:
         return await _replayed(replica, request, _one(letter))
 
-    @router.post("", summary="Have those with a reason handled after all")
+    @router.post("", summary="Replay the dead letters with a given reason")
     async def replay_all(request: Request, reason: _SOME_REASON) -> Response:
         return await _replayed(replica, request, Wanted(reason=reason))
 

@@ -139,7 +139,7 @@ def up(
         from services.cli.up import UpOptions, run_up
 
         status = run_up(UpOptions(**taken))
-    except KeyboardInterrupt:  # while it is imported, or judges what it was told
+    except KeyboardInterrupt:  # while it is imported, or checks its options
         complain("muster up: stopped before it was up")
         status = Exit.INTERRUPTED
     raise typer.Exit(status)

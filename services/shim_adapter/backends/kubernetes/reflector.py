@@ -31,7 +31,7 @@ _WATCH_SECONDS = (300, 600)
 _PAUSE_SECONDS = (0.02, 5.0)
 _IN_ONE_BREATH = 20
 _LONG_ENOUGH_SECONDS = 0.5  # a watch that lasted so long was a good one
-_LISTS = Counter("muster_kubernetes_lists", "Times that objects were listed anew", ["kind"])
+_LISTS = Counter("muster_kubernetes_lists", "Times that objects were listed again", ["kind"])
 _BREAKS = Counter("muster_kubernetes_watch_breaks", "Watches that broke off", ["kind"])
 log = structlog.get_logger("muster.kubernetes")
 
