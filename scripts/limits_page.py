@@ -27,9 +27,9 @@ _NO_LIMITS = (  # of the same names
 _INTRODUCTION = """\
 # Limits
 
-Generated from the code by `scripts/make_docs.py`. Everything that can grow has a bound, and says
-what happens there. None is a setting: a number that people should turn is on the page of
-[settings](settings.md). What is refused is refused where it was submitted, with the number found
+Generated from the code by `scripts/make_docs.py`. Everything that can grow has a limit; the table
+says what happens there. None of them is a setting: values to tune are in
+[settings](settings.md). A refusal is reported where it was submitted, with the number found
 and the number allowed.
 """
 
@@ -58,7 +58,7 @@ def limits_page() -> tuple[str, list[str]]:
     for title, rows in sections.items():
         parts += [
             f"## {title}",
-            "| what is bounded | limit | at it | in the code |",
+            "| what is limited | limit | beyond it | in the code |",
             "|---" * 4 + "|",
         ]
         for key, what, then in rows:

@@ -205,7 +205,7 @@ def test_a_broker_of_ones_own_is_found_where_it_is_and_none_is_brought():
     mine = {"enabled": False, "host": "mq.example", "port": 5671}
     objects = by_name(rendered({"rabbitmq": mine}))
     assert not [key for key in objects if "rabbitmq" in key[1] or key[1] == "only-the-broker"]
-    assert ("NetworkPolicy", "nobody") in objects
+    assert ("NetworkPolicy", "default-deny") in objects
     assert broker_urls(objects) == {
         name: f"amqp://muster-{name}@mq.example:5671/"
         for name in ("core", "timers", "shim-adapter", "api")

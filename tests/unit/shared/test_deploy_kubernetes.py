@@ -119,7 +119,7 @@ def test_every_secret_is_one_that_is_made_and_each_has_its_own():
 
 def test_the_network_is_closed_and_opened_for_those_who_must():
     policies = of_kind("NetworkPolicy")
-    assert policies["nobody"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
+    assert policies["default-deny"]["spec"] == {"podSelector": {}, "policyTypes": ["Ingress"]}
     (rule,) = policies["rabbitmq"]["spec"]["ingress"]
     (whom,) = rule["from"]
     assert whom["podSelector"]["matchExpressions"][0]["values"] == list(SERVICES)
