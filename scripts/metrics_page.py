@@ -36,10 +36,10 @@ FIGURES = {
     "is_synced": "1 while its state is complete (core: while it schedules), else 0",
     "decisions_total": "Decided allocations, releases and preemptions",
     "pairs_held": "Pairs of applications held back because they evicted each other in turn",
-    "lost_gpu_seconds_total": "GPU-seconds lost by evictions: work since each pod's last checkpoint, at "
-    "most an hour, and its stated restart time",
+    "lost_gpu_seconds_total": "GPU-seconds lost by evictions: work since each pod's last "
+    "checkpoint, at most an hour, and its stated restart time",
     "lost_vcore_seconds_total": "The same in vcore-seconds, for pods without a GPU",
-    "held_idle_ppm": "Share of the cluster's time that nodes reserved for a gang stood idle, in ppm",
+    "held_idle_ppm": "Share of the cluster's time that nodes reserved for a gang were idle, in ppm",
     "forecasts_compared_total": "Forecasts (`muster when`) whose application has started",
     "forecast_missed_total": "Of those, starts later than the forecast for nine of ten cases",
     "timers_ordered": "Timers that the core has ordered",

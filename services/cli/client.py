@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 
 DEFAULT_URL = "http://127.0.0.1:9080"
 MAX_NAME = 500
-_MAX_TOKEN = 8_192  # a token on the command line or in its file; an error
+_MAX_TOKEN = 8_192  # characters of a token on the command line or in its file; an error
 _TIMEOUT_SECONDS = 30.0
 _WHO_ARE_YOU = 401
 _NOT_FOUND = 404
 _NO_ANSWER_IN_TIME = 504
 _ATTEMPTS = 3
-_MAX_DIGITS = 12  # of the age of a state in a header; a longer one counts as 0
+_MAX_DIGITS = 12  # digits of a state's age in a header; a longer age counts as 0
 _PAUSE_SECONDS = 1.0
 _ANOTHER = "name another place with --url or MUSTER_API_URL"
 

@@ -8,7 +8,7 @@ import errno
 import sys
 from pathlib import Path
 
-MAX_FILE_BYTES = 8 * 1024 * 1024  # a file that a command of `muster` reads; an error
+MAX_FILE_BYTES = 8 * 1024 * 1024  # bytes of a file that a command of `muster` reads; an error
 STDIN = Path("-")
 
 

@@ -36,7 +36,7 @@ _SERVICE, _PORT = "service/api", 9080
 _START_SECONDS = 20.0  # until kubectl has said its port; the command ends with what kubectl said
 _ANSWER_SECONDS = 10.0  # of one look at the cluster; it counts as nothing seen
 _END_SECONDS = 5.0
-_MOST_SAID = 2_000  # characters of kubectl's own words that are repeated; the rest is left out
+_MOST_SAID = 2_000  # characters of kubectl's own output that are repeated; the rest is omitted
 _FORWARDING = re.compile(r"Forwarding from 127\.0\.0\.1:(\d+) ")
 _TOKEN = 'go-template={{index .data "initial-token" | base64decode}}'  # noqa: S105 - no token
 _HELP = {"--help", "-h"}

@@ -14,7 +14,7 @@ Table = Callable[..., Any]
 _STATE = next(column for column in NODES if column.name == "STATE")
 _LABELS = next(column for column in NODES if column.name == "LABELS")
 _FIRST = ("vcore", "memory")  # of types
-MOST_ENDED = 5  # applications that have ended, of a queue or user; the latest are shown
+MOST_ENDED = 5  # ended applications of a queue or user; the latest are shown
 RESERVED = (
     Column("RESERVED FOR", lambda pod: pod["name"]),
     Column("APPLICATION", lambda pod: pod["applicationID"]),

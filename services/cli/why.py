@@ -20,7 +20,7 @@ def _number(name: str) -> Column:
     return Column(name.upper(), lambda row: row[name], text, is_number=True)
 
 
-MOST_DOMAINS = 4  # of a level, in which a gang is; more are counted
+MOST_DOMAINS = 4  # domains of a level that a gang uses; more are counted
 LIMITS = (
     Column("LIMIT OF", lambda row: row["owner"]),
     Column("IN", lambda row: row["queueName"], is_wide=True),

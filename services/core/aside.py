@@ -25,7 +25,7 @@ from typing import NoReturn
 from shared.messages.what_if import Forecast
 
 NICE = 5  # so much more than the process: where they share a core it goes on first
-MOST_SECONDS = 15  # seconds that a copy of the core lives; then it ends without an answer
+MOST_SECONDS = 15  # lifetime in seconds of a copy of the core; then it ends without an answer
 CAN_COPY = hasattr(os, "fork")
 ENDED = "the process that worked it out ended without an answer: the core's log may say why"
 _CGROUP = Path("/sys/fs/cgroup")  # of the container, where there is one

@@ -15,9 +15,9 @@ from services.shim_adapter.backends.kubernetes.configuration import CONFIGS, DEF
 from shared.model.bounded_yaml import YamlLimitError, compose_bounded
 from shared.queueconfig import QueueConfigError
 
-MAX_DEPTH = 60  # of such a file; what nests deeper is taken for a queues.yaml, and refused
-MAX_VALUES = 250_000  # of such a file; one with more is taken for a queues.yaml, and refused
-_MOST_NAMED = 5  # keys named in the error about a file that is none; the others are not named
+MAX_DEPTH = 60  # nesting depth of a configuration; a deeper one is a bad queues.yaml
+MAX_VALUES = 250_000  # values in a configuration; one with more is a bad queues.yaml
+_MOST_NAMED = 5  # keys named in the error about an unknown kind of file; the others are omitted
 _GROUP = "service.policyGroup"
 _EXPECTED = "a queues.yaml, YuniKorn's ConfigMaps or Helm values are expected"
 _Node = yaml.Node | None

@@ -4,8 +4,8 @@ from prometheus_client import Counter, Gauge
 
 from shared.messages.routes import SERVICES
 
-MAX_SHOWN_BYTES = 4_096  # of a dead letter's body that users are shown; the rest is left out
-MAX_REASON = 1_000  # characters of the reason that a message is dead-lettered with; cut
+MAX_SHOWN_BYTES = 4_096  # bytes of a dead letter's body shown to users; the rest is omitted
+MAX_REASON = 1_000  # characters of the reason of a dead letter; cut
 
 _PUT_ASIDE = Counter("muster_messages_dead_lettered", "Dead-lettered messages", ["service"])
 

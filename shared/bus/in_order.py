@@ -15,8 +15,8 @@ from shared.bus.base import REFUSED_SECONDS
 
 AFTER = "after"
 KEPT_SECONDS = REFUSED_SECONDS  # for that long a publisher tries to have the predecessor taken
-MAX_KEPT = 200  # messages kept until the one before them comes; more are handled as they come
-MAX_COME = 20_000  # identities of messages that have come; the oldest are forgotten
+MAX_KEPT = 200  # messages that wait for the one before them; more are handled as they arrive
+MAX_COME = 20_000  # identities of received messages; the oldest are forgotten
 Item = TypeVar("Item")
 
 

@@ -11,9 +11,9 @@ GPU = "nvidia.com/gpu"  # whole devices
 GPU_SHARE = "muster.io/gpu-share"  # thousandths of devices
 GPU_DEVICES = "muster.io/gpu-devices"  # an annotation: which devices a pod was given
 WHOLE = 1_000  # thousandths of one device
-MAX_DEVICES = 64  # GPUs of a node, or of a share; where a node has more they are only counted
+MAX_DEVICES = 64  # GPUs of a node, or of a share; on a node with more they are only counted
 Devices: TypeAlias = tuple[tuple[int, int], ...]  # indexes and thousandths of each, by index
-_MAX_TEXT = 4_096  # characters of the devices of a pod; a longer text says nothing
+_MAX_TEXT = 4_096  # characters of the devices of a pod; a longer text is ignored
 _DEVICE = re.compile(r"([0-9]{1,4})(?::([1-9][0-9]{0,3}))?\Z")
 
 

@@ -11,7 +11,7 @@ import re
 INT64_MIN, INT64_MAX = -(2**63), 2**63 - 1
 INT32 = range(-(2**31), 2**31)
 _SIGNED = re.compile(r"([+-]?)([0-9]+)")
-_MOST_OF_A_SUM = 60  # digits of a sum; a longer one is none
+_MOST_OF_A_SUM = 60  # digits of a sum; a longer one is invalid
 _MOST_DIGITS = 20  # of 2^64; a longer text is out of every range, whatever its length
 
 

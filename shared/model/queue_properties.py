@@ -17,7 +17,7 @@ DESERVED = "deserved"
 RECLAIM_OF, RECLAIM_OF_QUEUE = "reclaim.min.runtime.of", "queue"
 _RECLAIM_OF = ("lca", RECLAIM_OF_QUEUE)
 SERVICE_LEVELS = "attained.service.levels"
-MAX_SERVICE_LEVELS = 8  # levels of attained service of a queue; a property with more is none
+MAX_SERVICE_LEVELS = 8  # levels of attained service of a queue; a property with more is ignored
 _WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _SHOWN = 40  # characters of a value that does not hold
 

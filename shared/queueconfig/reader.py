@@ -26,7 +26,7 @@ MAX_CHARACTERS = 1_048_576
 MAX_DEPTH = 200
 MAX_VALUES = 200_000
 MAX_ERRORS = 1_000
-MAX_SCANNED = 200_000  # characters read twice for a mistake's line; behind it libyaml's is told
+MAX_SCANNED = 200_000  # characters scanned for the line of an error; then libyaml's
 _LONGEST_VALUE = 10  # of a scalar in a message; a longer one is cut to 7 and "...", as Go does
 _BAD_ESCAPE = "found invalid Unicode character escape code"
 # PyYAML's words for what is wrong, and libyaml's, which YuniKorn's users see.

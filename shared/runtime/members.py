@@ -35,7 +35,7 @@ from shared.runtime.pauses import PAUSE
 from shared.runtime.stopping import stop_if_cancelled
 
 PASS_BEATS = 3
-MAX_MEMBERS = 1_000  # other processes of a service that one knows of; of more nothing is heard
+MAX_MEMBERS = 1_000  # other processes of a service that one knows; further ones are ignored
 _AT_ONCE = 200
 log = structlog.get_logger("muster.members")
 

@@ -8,7 +8,7 @@ from shared.model.ids import derived_id
 from shared.runtime.place import Place
 
 MAX_INJECTED = 1_000
-MAX_BATCH_ITEMS = 20_000  # items handled together; what comes beyond is a batch of its own
+MAX_BATCH_ITEMS = 20_000  # items handled together; the rest is another batch
 
 
 class OwnMessages:

@@ -17,8 +17,8 @@ from shared.messages.dead_letters import DeadLettersReplayed, RefusedLetter, Rep
 from shared.messages.envelope import Address, Envelope, Outgoing, reply_address
 from shared.model.ids import derived_id
 
-MAX_REPLAYED = 100  # dead letters that one request replays; those beyond are refused
-MAX_REPLAYED_BYTES = 24 * 1024 * 1024  # of their bodies; those beyond are refused
+MAX_REPLAYED = 100  # dead letters that one request replays; the rest is refused
+MAX_REPLAYED_BYTES = 24 * 1024 * 1024  # bytes of their bodies; the rest is refused
 _TRIES = 5  # for a letter that another reader has in hand
 _AGAIN_SECONDS = 0.2
 _NOT_THERE = "it is not among the oldest dead letters here, or there is too much before it: again"

@@ -7,7 +7,7 @@ long once they come more slowly. A pause is at most MAX_PAUSE_NS, and twice what
 
 from shared.model.units import milliseconds
 
-MAX_PAUSE_NS = milliseconds(8)  # between two batches; what comes in between is one of them
+MAX_PAUSE_NS = milliseconds(8)  # ns between two batches; what arrives meanwhile is one batch
 _LEAST_NS = milliseconds(1)
 _SEVERAL = 2  # messages; one alone has gathered nobody
 

@@ -7,7 +7,7 @@ import typer
 
 from services.cli.options import checking
 
-MAX_JOBS = 256  # processes at a time; more are refused
+MAX_JOBS = 256  # parallel processes; more are refused
 _FAULT = re.compile(r"[0-9]{1,9}")
 app = typer.Typer()
 

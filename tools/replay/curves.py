@@ -16,7 +16,7 @@ from tools.replay.figures import slowdown
 from tools.replay.run import Outcome, Run, Series
 
 POINTS = 240  # parts of a replay's time that are drawn; longer ones are taken together
-MAX_GANGS = 20  # the widest gangs of a replay that are drawn one by one; the others are not drawn
+MAX_GANGS = 20  # widest gangs of a replay that are drawn one by one; the others are not drawn
 PERCENTS = 100  # quantiles of the slowdown that are drawn
 
 

@@ -24,7 +24,7 @@ from tools.replay.too_large import TOO_LARGE
 
 BOUND_NS = 10 * NANOS_PER_SECOND
 PERCENTILES = (95, 99)
-MAX_REASONS = 10  # of jobs that are left out; those of the others are counted together
+MAX_REASONS = 10  # reasons of jobs left out; the others are counted together
 WIDE = 8  # GPUs, or processors, of one node
 _UNITS = {GPU: ("GPUs", 1), VCORE: ("CPUs", 1000)}
 Figures = dict[str, Any]

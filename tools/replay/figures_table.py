@@ -11,7 +11,7 @@ from tools.replay.comparison import GROUPS, OF_USE, OF_WAITS, text_of
 from tools.replay.figures import Figures, left_out
 from tools.replay.forecasts import forecast_line
 
-MAX_WIDTH = 100  # characters of a line of a table of setups side by side; then there is another
+MAX_WIDTH = 100  # characters of a line in a table of setups; another table follows
 
 
 def _figure(key: str) -> Callable[[Row], Any]:

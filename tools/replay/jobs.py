@@ -9,7 +9,7 @@ from random import Random
 from shared.model.resources import Resource
 from shared.model.units import NANOS_PER_SECOND
 
-MAX_JOBS = 1_000_000  # of one trace; more are an error, and none is left out
+MAX_JOBS = 1_000_000  # jobs of one trace; more are an error
 FOREVER_NS = 2**62  # the run time of a job that never ends
 WEEK_NS = 7 * 86_400 * NANOS_PER_SECOND
 MIN_WEEKS = 2  # of a trace from which others are drawn

@@ -13,7 +13,7 @@ from shared.model.units import NANOS_PER_SECOND
 from tools.replay.jobs import MAX_JOBS, MAX_PODS, Job, Trace, TraceError, in_order
 from tools.replay.lines import MAX_SECONDS, Line
 
-MAX_NAME = 200  # characters of a name of a job or a user in a trace; a longer one is an error
+MAX_NAME = 200  # characters of a job's or user's name in a trace; a longer one is an error
 GPUS_A_NODE = 8
 NO_GPU = "asks for no GPU"
 NO_RUN_TIME = "has no run time"

@@ -21,9 +21,9 @@ from shared.model.units import NANOS_PER_SECOND
 from tools.replay.jobs import TraceError
 
 MAX_LINE = 10_000  # characters of a line of a trace; a longer one is an error
-MAX_LINES = 10_000_000  # lines of a trace, empty ones and remarks too; more are an error
-MAX_SECONDS = 3_000_000_000  # a time in a trace, some 95 years; a later one is an error
-MAX_COUNT = 1000 * MAX_SECONDS  # a whole number in a trace, such as a time in ms; more is an error
+MAX_LINES = 10_000_000  # lines of a trace, including empty ones and comments; more are an error
+MAX_SECONDS = 3_000_000_000  # seconds of a time in a trace, some 95 years; a later one is an error
+MAX_COUNT = 1000 * MAX_SECONDS  # a whole number in a trace; a larger one is an error
 _GZIP = b"\x1f\x8b"
 NUMBER = re.compile(r"[0-9]{1,20}(\.[0-9]{1,20})?([eE][+-]?[0-9]{1,3})?")
 _ZONE = re.compile(r"[+-][0-9]{2}:[0-9]{2}$")

@@ -26,7 +26,7 @@ from tools.replay.judged import (
 )
 from tools.replay.lines import Line, opened
 
-MAX_JSON_BYTES = 2**30  # of a trace that is one JSON document; a longer one is an error
+MAX_JSON_BYTES = 2**30  # bytes of a trace in one JSON document; a longer one is an error
 PAI_COLUMNS = (
     "job_name", "task_name", "inst_num", "status", "start_time", "end_time", "plan_cpu", "plan_mem",
     "plan_gpu", "gpu_type",

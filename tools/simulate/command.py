@@ -26,7 +26,7 @@ from tools.simulate.guards import without_guard
 from tools.simulate.run import Outcome, run
 from tools.simulate.shrink import shrunk
 
-_MOST_SHOWN = 10  # sentences of a run that does not hold; the others are left out
+_MOST_SHOWN = 10  # sentences of a failed run; the others are omitted
 _SECONDS_A_MINUTE = 60
 _LEVEL = 50  # critical: what goes wrong here goes wrong on purpose
 _AHEAD = 4  # seeds handed to each job before the first of them is told

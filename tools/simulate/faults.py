@@ -11,8 +11,8 @@ from random import Random
 from shared.model.units import milliseconds, seconds
 
 FAULTY_NS = seconds(40)  # from the start; after that the run is let come to rest
-MAX_FAULTS = 16  # of one run; more are not drawn
-MAX_LATER = 4  # of one run, of the kinds of each later time; more are not drawn
+MAX_FAULTS = 16  # faults of one run; more are not drawn
+MAX_LATER = 4  # faults of one run of each later group of kinds; more are not drawn
 
 # Kind: what it befalls, and the largest amount that it takes, in milliseconds.
 PUBLISHED = {

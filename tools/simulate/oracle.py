@@ -28,7 +28,7 @@ from tools.simulate.deployment import Deployment
 from tools.simulate.people import People
 from tools.simulate.watch import timers_of
 
-MOST_TOLD = 20  # sentences of each look of the oracle; the others are left out
+MOST_TOLD = 20  # sentences of each check of the oracle; the others are omitted
 _STALE_WORLD = "StaleWorldError"
 
 

@@ -16,7 +16,7 @@ from tools.simulate.deployment import Deployment
 from tools.simulate.workload import Act
 
 _AGAIN_SECONDS = 1.0
-_MOST_TRIES = 30  # to find an API, a second apart; then one gives up
+_MOST_TRIES = 30  # attempts to find an API, a second apart; then the user gives up
 
 
 class People:

@@ -6,7 +6,7 @@ until no part of it can be left out, or MAX_RUNS have been run.
 
 from tools.simulate.run import Outcome, run
 
-MAX_RUNS = 120  # to make the faults of a seed fewer; then the fewest so far are told
+MAX_RUNS = 120  # runs to reduce the faults of a seed; then the smallest set so far is reported
 
 
 def shrunk(outcome: Outcome) -> Outcome:

@@ -33,8 +33,8 @@ from shared.runtime.watched import WatchedFile
 LEEWAY_SECONDS = 30
 REFRESH_SECONDS = 600.0
 RETRY_SECONDS = 30.0
-MAX_KEYS_BYTES = 256 * 1024  # an issuer's keys, or its discovery; as if it did not answer
-MAX_KEYS = 100  # keys of an issuer; as if it did not answer
+MAX_KEYS_BYTES = 256 * 1024  # bytes of an issuer's keys or discovery; as unreachable
+MAX_KEYS = 100  # keys of an issuer; as unreachable
 _FETCH_SECONDS = 5.0
 _PARTS = 3
 _DISCOVERY = "/.well-known/openid-configuration"

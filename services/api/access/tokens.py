@@ -19,7 +19,7 @@ from services.api.access.identity import Identity
 from services.api.access.roles import NAMED
 from shared.runtime.watched import WatchedFile
 
-MAX_FILE_BYTES = 256 * 1024  # the file of tokens; what is larger is refused
+MAX_FILE_BYTES = 256 * 1024  # bytes of the file of tokens; a larger one is refused
 MAX_TOKENS = 1_000  # tokens in a file; the file is refused
 PREFIX = "muster_"  # by which scanners of repositories know that something should not be there
 _RANDOM_BYTES = 32

@@ -15,7 +15,7 @@ from typing import Protocol
 from services.api.projection.event_settings import MAX_EVENTS
 from shared.messages.state import EventState
 
-MAX_BESIDE = 2_000  # events of each of several partitions; the oldest go, from the whole later
+MAX_BESIDE = 2_000  # events of each of several partitions; the oldest are dropped
 
 
 class DeferredEvents(Protocol):

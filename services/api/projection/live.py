@@ -36,8 +36,8 @@ MAX_LOOKED_AT = MAX_BESIDE
 MAX_TYPES = 64
 MAX_TEXT = 400
 MAX_WAITS = 200
-MAX_PROPERTIES = 30  # of a queue; of more the first by name are shown
-MAX_PROPERTY = 100  # characters of a queue's property, name and value each; the rest is cut
+MAX_PROPERTIES = 30  # properties of a queue on the page; the first by name are shown
+MAX_PROPERTY = 100  # characters of a queue's property, name and value each; cut
 _D = ChangeDetail
 _QUIET = (
     _D.NODE_ALLOC, _D.APP_ALLOC, _D.APP_REQUEST, _D.UG_APP_LINK, _D.UG_USER_RESOURCE,

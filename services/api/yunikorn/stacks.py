@@ -9,8 +9,8 @@ import threading
 import traceback
 from io import StringIO
 
-MAX_TASKS = 1_000  # that are shown; of more only the number is given
-MAX_FRAMES = 50  # of a thread or task; the innermost are shown, the others left out
+MAX_TASKS = 1_000  # threads and tasks in a stack dump; of the others only the number is given
+MAX_FRAMES = 50  # frames of a thread or task in a stack dump; the innermost are shown
 
 
 def stacks() -> str:

@@ -26,7 +26,7 @@ from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 LIFETIME = timedelta(days=365)
 _EARLIER = timedelta(hours=1)  # clocks differ
-_MOST_AUTHORITIES = 2  # that are believed: the one in use, the one before; older ones are not
+_MOST_AUTHORITIES = 2  # trusted authorities, the current and the last; older ones are not
 
 
 @dataclass(frozen=True, slots=True)

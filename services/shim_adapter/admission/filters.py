@@ -19,8 +19,8 @@ FILTERING = f"{PREFIX}filtering."
 ACCESS = f"{PREFIX}accessControl."
 ENABLE = "yunikorn.apache.org/namespace.enableYuniKorn"
 GENERATE = "yunikorn.apache.org/namespace.generateAppId"
-MAX_LIST = 64 * 1024  # characters of a list of expressions; it is as if it were not there
-MAX_NAME = 1024  # characters of a user's or group's name; one that is longer matches nothing
+MAX_LIST = 64 * 1024  # characters of a list of expressions; a longer one is ignored
+MAX_NAME = 1024  # characters of a user's or group's name; a longer one matches nothing
 
 Patterns = tuple[Pattern, ...]
 

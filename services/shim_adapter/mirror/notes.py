@@ -16,7 +16,7 @@ from shared.model.reasons import (
 )
 
 _MOST_NAMED = 10
-_MAX_REFUSED = 1_000  # characters of why a placeholder was refused; what is longer is cut
+_MAX_REFUSED = 1_000  # characters of the reason why a placeholder was refused; cut
 _ON_ITS_WAY_OUT = {
     ApplicationPhase.FAILING: "is failing; its new pods start it again once it has failed",
     ApplicationPhase.ENDING: "was deleted; its new pods start it again once its placeholders "

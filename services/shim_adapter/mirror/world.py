@@ -25,7 +25,7 @@ PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
 MAX_ANSWERS = 10_000  # remembered: many times what a reader can have before it acknowledges
 MAX_ANSWERED = 50_000  # things that they name in all
 _MOST_ABOVE = 2**32  # epochs beyond MAX_EPOCH, one by one; a core above them is not followed
-MAX_USAGE = 20_000  # records of usage over time; the one that is not renewed longest goes
+MAX_USAGE = 20_000  # records of usage over time; the one renewed longest ago is dropped
 MAX_APPLICATIONS = 10_000  # beyond it the ended ones go, the oldest first
 
 

@@ -17,9 +17,9 @@ from typing import Any
 from shared.messages.constraints import Taint
 from shared.model.quantity import QuantityError, parse_pod_quantity
 
-MAX_EXPRESSION = 10 * 1024  # characters of a selector of devices; the API server takes no more
-MAX_TOKENS = 2_000  # of a selector; one with more is refused
-MAX_DEPTH = 32  # brackets and operators in one another; deeper ones are refused
+MAX_EXPRESSION = 10 * 1024  # characters of a device selector; the API server accepts no more
+MAX_TOKENS = 2_000  # tokens of a device selector; one with more is refused
+MAX_DEPTH = 32  # nesting depth of a device selector; a deeper one is refused
 MAX_PATTERN = 256  # characters of a pattern of `matches`; a longer one is refused
 _TOKEN = re.compile(
     r"""\s*(?:(?P<number>\d+(?![\w.]))|(?P<text>"(?:[^"\\\n]|\\["\\])*"|'(?:[^'\\\n]|\\['\\])*')"""

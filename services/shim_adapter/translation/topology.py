@@ -14,9 +14,9 @@ from shared.model.numbers import parse_int64
 from shared.model.scheduler_settings import MAX_LEVELS
 from shared.model.texts import JsonError, load_json
 
-MAX_SLICES = 3  # slices in one another; more are refused
+MAX_SLICES = 3  # nested slices; more are refused
 _KEYS = ("required", "preferred", "slices", "unconstrained", "balanced", "group", "levels")
-_MAX_NAME = 317  # characters of a level's name, as of a label; the gang waits and is told
+_MAX_NAME = 317  # characters of a level's name, as of a label; the gang waits, with that reason
 _SHOWN = 60  # characters of what was found
 _PARENT = "topology group "  # before the name of task groups that go into one domain
 

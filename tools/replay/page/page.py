@@ -30,7 +30,7 @@ from tools.replay.page.plots import Line, Mark, key_of, lines, rows
 from tools.replay.setup import Setup
 
 MAX_ROWS = 20  # queues of a replay's page that are drawn; the others are in its table
-MAX_TABLE = 200  # queues in the table of a replay's page; those with fewer jobs are left out
+MAX_TABLE = 200  # queues in the table of a replay's page; those with fewer jobs are omitted
 _STYLES = (
     Path(api.__file__).with_name("page") / "style.css",
     Path(__file__).with_name("report.css"),

@@ -15,7 +15,7 @@ from tools.replay.page.markup import Element, el, short
 
 BOX = 1000  # the side of the box in which lines are drawn
 ROW_PX, ROW_HEAD_PX = 16, 8  # of marks in rows: a setup's row, and what is between names
-MAX_NAME = 17  # characters of a row's name; the table has the whole
+MAX_NAME = 17  # characters of a row's name in a chart; the table has it whole
 # Around 0, 0; one for each setup in turn.
 SHAPES = (
     "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0Z",

@@ -32,11 +32,11 @@ from services.shim_adapter.translation.workloads.replicas import inner, items, t
 from shared.messages.constraints import NodeTerm, Taint, Toleration
 from shared.model.ids import derived_id, derived_suffix
 
-MAX_DEVICES = 128  # devices in a slice, as the API server has it; of a slice with more none counts
-MAX_REQUESTS = 32  # requests of a claim, as there; with more it is refused
-MAX_RESERVED = 256  # pods that a claim is reserved for, as there; the next waits
-MAX_ALTERNATIVES = 8  # alternatives of a request, as there; with more it is refused
-MAX_COUNT = 32  # devices of a claim, as there; with more it is refused
+MAX_DEVICES = 128  # devices in a slice, as in the API server; of a larger slice none counts
+MAX_REQUESTS = 32  # requests of a claim, as there; one with more is refused
+MAX_RESERVED = 256  # pods that share a claim, as there; the next pod waits
+MAX_ALTERNATIVES = 8  # alternatives of a request, as there; a claim with more is refused
+MAX_COUNT = 32  # devices of a claim, as there; one with more is refused
 EVERYWHERE = "*"  # the node of devices that every node reaches
 CLASS_TYPE = "deviceclass/"  # before a class: the resource type of its devices
 IMPLICIT = "deviceclass.resource.kubernetes.io/"  # before a class: an extended resource of it

@@ -17,7 +17,7 @@ from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
 from services.shim_adapter.translation.workloads.replicas import items, text
 
-MAX_COUNTERS = 256  # counters of a slice, or that a device takes of; with more none of it counts
+MAX_COUNTERS = 256  # counters of a slice, or that a device consumes; with more none counts
 Qualified = tuple[str, str]  # of an attribute or a capacity: its domain and name
 Consumed = tuple[tuple[Qualified, int], ...]  # of which capacities a share takes how much
 Counter = tuple[str, str]  # a counter set and a counter in it

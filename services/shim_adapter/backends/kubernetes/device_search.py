@@ -22,7 +22,7 @@ from services.shim_adapter.backends.kubernetes.claim_objects import (
 )
 from services.shim_adapter.backends.kubernetes.device_capacity import Consumed
 
-MAX_STEPS = 1_000  # of a search for devices that all requests of claims want; then there are none
+MAX_STEPS = 1_000  # steps of a search for devices of several claims; then none are found
 Place = tuple[object, ...]  # what can be taken of: a device, a counter, a capacity
 Wanted = tuple[Key, Claim, tuple[Request, ...]]
 Given = tuple[Key, Request, DeviceId, Consumed]

@@ -37,9 +37,9 @@ from services.shim_adapter.translation.device_selectors import Device, SelectorE
 from shared.messages.selectors import term_matches, tolerates
 
 JOINT_STEPS = 200  # of a search for one more claim like those that fit, by other choices for all
-MAX_LIKE = 16  # claims like one that a node is tried for at once; more come when these have gone
-MAX_RANKED = 200  # nodes that are ranked by alternatives of a claim; others are not preferred
-MAX_ADMINS = 10_000  # claims for administrators that a node takes; the next waits
+MAX_LIKE = 16  # equal claims that a node is tried for at once; more are tried when these are bound
+MAX_RANKED = 200  # nodes ranked by the alternatives of a claim; others are not preferred
+MAX_ADMINS = 10_000  # claims with admin access on a node; the next waits
 Pool = tuple[str, str]  # driver and name
 MAX_TYPES = 1_000  # different requests that are counted; a pod with another one waits
 

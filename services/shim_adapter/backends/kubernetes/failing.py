@@ -8,8 +8,8 @@ Pure. Limit: MAX_APPLICATIONS are remembered; of those before them the next roun
 
 from services.shim_adapter.records import PodRecord
 
-MAX_PAUSE_SECONDS = 300.0  # before a pod fails whose like have failed before; it stays so long
-MAX_APPLICATIONS = 10_000  # remembered; the oldest are forgotten, and fail at once again
+MAX_PAUSE_SECONDS = 300.0  # seconds before a pod fails whose predecessors have failed; no longer
+MAX_APPLICATIONS = 10_000  # applications with failed pods; the oldest are forgotten
 _FAILED_ANEW = ("ApplicationRejected", "AskRejected")
 
 

@@ -34,8 +34,8 @@ from shared.model.ids import derived_suffix
 from shared.model.texts import JsonError, load_json
 
 LABELS = "muster.io/labels"
-MAX_SHAPES = 50  # different pods in a PodGroup's gang; with more they wait and say so
-MAX_SHAPES_CHARACTERS = 64 * 1024  # of a gang's annotation; beyond it its pods wait and say so
+MAX_SHAPES = 50  # different pods in a PodGroup's gang; with more they wait
+MAX_SHAPES_CHARACTERS = 64 * 1024  # characters of its annotation; with more its pods wait
 _SUFFIX = 6
 _BETWEEN = "-podgroup-"
 _BETWEEN_OF = {COMPOSITE: "-composite-", JOB: "-job-", JOBSET: "-jobset-"}

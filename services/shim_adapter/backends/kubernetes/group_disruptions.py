@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from services.shim_adapter.backends.kubernetes.group_trees import Object
 
-MAX_TOLD = 1_000  # groups that are known to be disrupted; of those before them it is forgotten
+MAX_TOLD = 1_000  # groups known to be disrupted; the oldest are forgotten
 
 
 @dataclass(slots=True)

@@ -26,7 +26,7 @@ PAUSE_SECONDS = 1  # between a change of a PodGroup's gang and its status, which
 INVALID, UNSCHEDULABLE, UNREADABLE = "Invalid", "Unschedulable", "SchedulerError"
 DISRUPTION, PREEMPTED = "DisruptionTarget", "PreemptionByScheduler"
 _KAI_POOL = "default"  # the node pool of who has none
-MAX_MESSAGE = 1_024  # characters of a condition's message; what is longer is cut
+MAX_MESSAGE = 1_024  # characters of a condition's message; cut
 
 Object = tuple[str, str, str]  # kind, namespace and name
 Status = Mapping[str, Any]

@@ -20,8 +20,8 @@ from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.gang_tree import Counts, GangTree, tree_of
 from shared.messages.interface import GangSettings, SubGroup
 
-MAX_DEPTH = 4  # levels of groups in one another, that of the pods among them; deeper ones wait
-MAX_PARTS = 1_000  # groups of one tree; one with more waits, and says so
+MAX_DEPTH = 4  # nesting depth of groups, including pods; deeper ones wait
+MAX_PARTS = 1_000  # groups of one tree; one with more waits, with that reason
 Object = tuple[str, str, str]  # kind, namespace and name
 Seen = Mapping[str, Gang] | str | None
 

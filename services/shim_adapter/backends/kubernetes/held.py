@@ -21,8 +21,8 @@ from shared.model.reasons import Reason
 from shared.model.units import seconds
 
 TELL_SECONDS = 1  # between two reports on one application; what changes in between comes with it
-MOST_NAMED = 20  # pods of a reason whose names are told; of the others how many there are
-MAX_MESSAGE = 1_000  # characters of why a pod is held back; what is longer is cut
+MOST_NAMED = 20  # names of pods shown for a reason; the others are counted
+MAX_MESSAGE = 1_000  # characters of the reason why a pod is held back; cut
 
 Application = tuple[str, str]  # its partition, as pods name it, and its id
 

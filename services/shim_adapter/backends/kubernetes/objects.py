@@ -63,8 +63,8 @@ from shared.model.units import NANOS_PER_SECOND
 UNSCHEDULABLE = "Unschedulable"
 _OF_CORE = f"PodGroup.{CORE} "  # how the annotation of a placeholder of such a group begins
 _REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
-MAX_SHARED = 10_000  # labels and amounts of pods that are kept once; beyond it the oldest again
-MAX_NODE_ANNOTATIONS = 4_000  # characters of a node's muster.io/ annotations; of more none is read
+MAX_SHARED = 10_000  # distinct labels and amounts of pods stored once; the oldest are stored again
+MAX_NODE_ANNOTATIONS = 4_000  # characters of a node's muster.io/ annotations; none is read
 _KEPT_ANNOTATIONS = (TASK_GROUPS, TASK_GROUP_NAME, POLICY_PARAMETERS, PLACEHOLDER, POD_GROUP)
 
 

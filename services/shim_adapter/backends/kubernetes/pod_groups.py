@@ -69,7 +69,7 @@ from shared.model.units import seconds
 
 TELL_SECONDS = 5  # a gang is made pod by pod: only who waits longer is told so
 RETRY_SECONDS = 10  # 10, 20, 40 ...: a gang that was not to be had is tried again ever later
-MAX_RETRY_SECONDS = 300  # between tries of a PodGroup's gang; so it is tried for ever
+MAX_RETRY_SECONDS = 300  # seconds between attempts to create a PodGroup's gang; repeated for ever
 MIN_TIMEOUT_SECONDS = 30  # of a PodGroup's own; a shorter one makes and deletes placeholders only
 _GENERATION = 5  # characters
 

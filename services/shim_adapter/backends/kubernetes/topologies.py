@@ -34,7 +34,7 @@ KAI_TOPOLOGY = "Topology.kai.scheduler"
 HYPER_NODE = "HyperNode.topology.volcano.sh"
 TIER_LABEL = "topology.volcano.sh/tier-"
 HOST_NAME = "kubernetes.io/hostname"
-MAX_PATTERN = 256  # characters of a pattern of a HyperNode's members; one with a longer has none
+MAX_PATTERN = 256  # characters of a pattern of a HyperNode's members; a longer one matches nothing
 Levels = tuple[str, ...]
 _NO_LABELS: Mapping[str, str] = {}
 

@@ -26,7 +26,7 @@ from shared.bus.errors import PoisonError
 LEASE = "muster-shim-adapter"
 LAST_GOOD = "muster.io/last-good-queues"
 USAGE = "muster.io/usage"
-MAX_KEPT_USAGE = 50_000  # characters of usage; of more, users go first, then the oldest
+MAX_KEPT_USAGE = 50_000  # characters of stored usage; users go first, then the oldest
 MAX_KEPT = 200_000  # of the 256 KiB that an object's annotations may have
 log = structlog.get_logger("muster.kubernetes")
 

@@ -66,7 +66,7 @@ MAX_SUBGROUPS = 100  # subgroups of one PodGroup; one with more is refused
 _SEMI_PREEMPTIBLE = "semi-preemptible"
 _PREEMPTIBILITIES = ("preemptible", "non-preemptible", _SEMI_PREEMPTIBLE)
 _ALL_AT_ONCE = ("PodGroup", "All")
-MAX_CLAIMS = 4  # claims of a PodGroup, as the API server has it; one with more is refused
+MAX_CLAIMS = 4  # claims of a PodGroup, as in the API server; one with more is refused
 _ANY_TIER = 2**31 - 1  # in one HyperNode, whichever it is
 _KAI_KEPT_FROM = 100  # the priority from which on a gang that does not say it is not preempted
 
