@@ -13,25 +13,25 @@ _INTRODUCTION = """\
 
 Generated from the parser by `scripts/make_docs.py`.
 
-`muster` talks to the API at `--url`, or `MUSTER_API_URL`, or on this machine. What is printed fits
-the terminal: columns go where there is no room, and what is held back, and why, is always read
-whole. In a pipe, and with `--wide`, every row is one line and nothing is left out.
+`muster` connects to the API at `--url` or `MUSTER_API_URL`, by default on this machine. Output fits
+the terminal: columns are dropped if there is no room, but reasons are always shown in full. In a
+pipe, and with `--wide`, every row is one line with all columns.
 
 ```
 muster apps --watch                            # until Ctrl-C; in a pipe, changes
 muster apps --filter state=accepted --sort -pending
-muster pods --filter 'why~GANG' -o name        # one name a line, for xargs
+muster pods --filter 'why~GANG' -o name        # one name per line, for xargs
 muster nodes -o json | jq                      # or -o yaml
 muster completion bash > ~/.local/share/bash-completion/completions/muster
 ```
 
-`--filter` takes a column's name in any case, a dash for a blank (`held-back-by`), and `=`, `!=`,
-`~` (contains), `<`, `<=`, `>` or `>=` with a number such as `8`, `0.5` or `10Gi`; without any of
-these it is a text that stands somewhere in the row. Several of them hold together. `--sort` takes
-a column, and the largest first with a `-` before it.
+A `--filter` is the name of a column in any case, with dashes for blanks (`held-back-by`), then `=`,
+`!=`, `~` (contains), or `<`, `<=`, `>`, `>=` with a number such as `8`, `0.5` or `10Gi`. Without an
+operator it is a text to find anywhere in the row. Rows must match all filters. `--sort` takes a
+column; a `-` before it sorts the largest first.
 
 ## Exit statuses
-| status | what it says |
+| status | meaning |
 |---|---|
 """
 

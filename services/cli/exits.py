@@ -28,12 +28,12 @@ class Exit(IntEnum):
 
 EXITS = {
     Exit.DONE: "done; what was checked is valid",
-    Exit.REFUSED: "refused: it is not there, not allowed, or not valid; the sentence says why",
-    Exit.USAGE: "typed wrong: an option, a name, or a scenario file that is malformed",
-    Exit.NO_ANSWER: "no answer: nothing at the API's address, or behind it in time, or no Muster; "
-    "or a service is away, and what is shown is the last known state, with its age",
-    Exit.WAITING: "handed in, and a service is away: it is carried out when that works again",
-    Exit.NO_FILE: "a file that was named is not there, cannot be read, or is too long",
+    Exit.REFUSED: "refused: not found, not allowed or not valid; the message says why",
+    Exit.USAGE: "usage error: an invalid option or name, or a malformed scenario file",
+    Exit.NO_ANSWER: "no answer in time, or not from Muster; or a service is away, and the "
+    "output is the last known state, with its age",
+    Exit.WAITING: "accepted, but a service is away: it is carried out when the service is back",
+    Exit.NO_FILE: "a file does not exist, cannot be read, or is too long",
     Exit.CONFIGURATION: "`muster up` cannot start as configured: bus, port, queues.yaml, nodes",
-    Exit.INTERRUPTED: "Ctrl-C, before it was done; `muster up` ends with 0 when it is stopped",
+    Exit.INTERRUPTED: "interrupted by Ctrl-C; `muster up` ends with 0 when it is stopped",
 }

@@ -68,7 +68,7 @@ Url = Annotated[
         "--url",
         metavar="URL",
         envvar="MUSTER_API_URL",
-        help="Where the API answers.",
+        help="URL of the API.",
         callback=checking(checked_url),
     ),
 ]
@@ -78,28 +78,26 @@ Token = Annotated[
         "--token",
         metavar="TOKEN",
         envvar="MUSTER_TOKEN",
-        help="Who asks, where the API wants to know; @FILE reads it from a file.",
+        help="Token for the API; @FILE reads it from a file.",
         callback=checking(read_token),
     ),
 ]
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="As a table, as data, or the names alone.")
+    Output, typer.Option("--output", "-o", help="Output format; name: only names.")
 ]
-Wide = Annotated[
-    bool, typer.Option("--wide", help="Every column, every row on one line, as in a pipe.")
-]
+Wide = Annotated[bool, typer.Option("--wide", help="All columns, one line per row, as in a pipe.")]
 Watch = Annotated[
     bool,
-    typer.Option("--watch", "-w", help="Again and again until Ctrl-C; in a pipe, what changes."),
+    typer.Option("--watch", "-w", help="Refresh until Ctrl-C; in a pipe, print changes."),
 ]
 Interval = Annotated[
     float,
     typer.Option(
-        "--interval", metavar="SECONDS", help="Seconds between two looks of --watch.", min=0.2
+        "--interval", metavar="SECONDS", help="Seconds between refreshes of --watch.", min=0.2
     ),
 ]
 Sort = Annotated[
-    str, typer.Option("--sort", metavar="COLUMN", help="By a column; -COLUMN: the largest first.")
+    str, typer.Option("--sort", metavar="COLUMN", help="Sort by a column; -COLUMN: largest first.")
 ]
 Filter = Annotated[
     list[str] | None,
@@ -199,6 +197,6 @@ def partition_option(text: str) -> Any:
 
 
 OnePartition = Annotated[str, partition_option("Which partition's.")]
-AnyPartition = Annotated[str, partition_option("One partition's alone; without it, of all.")]
+AnyPartition = Annotated[str, partition_option("Only this partition; default: all.")]
 ApplicationName = Annotated[str, name_argument("APPLICATION", "Its ID.", complete_applications)]
 NodeName = Annotated[str, name_argument("NODE", "Its name.", complete_nodes)]

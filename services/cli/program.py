@@ -25,7 +25,7 @@ def _print_version(wanted: bool) -> None:  # noqa: FBT001 - typer calls it by po
 def _options(
     version: Annotated[
         bool,
-        typer.Option("--version", is_eager=True, callback=_print_version, help="Its version."),
+        typer.Option("--version", is_eager=True, callback=_print_version, help="The version."),
     ] = False,
 ) -> None:
     pass

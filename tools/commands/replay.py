@@ -45,22 +45,20 @@ From = Annotated[
     typer.Option("--from", metavar="FILE", help="Nodes, queues, settings of a snapshot."),
 ]
 Nodes = Annotated[
-    str, typer.Option(metavar="N|FILE", help="How many, or a file; else the trace's own.")
+    str, typer.Option(metavar="N|FILE", help="Number or file of nodes; default: the trace's.")
 ]
 Capacity = Annotated[
-    str, typer.Option(metavar="LIST", help="Of each node: cpu=64,nvidia.com/gpu=8.")
+    str, typer.Option(metavar="LIST", help="Capacity of each node: cpu=64,nvidia.com/gpu=8.")
 ]
 Scheduler = Annotated[
     list[str] | None,
     typer.Option(metavar="NAME=VALUE", help="A scheduler setting; may be repeated."),
 ]
-Compare = Annotated[
-    Path | None, typer.Option(metavar="SETUP", help="Files of setups, side by side.")
-]
-Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Write a page with plots as well.")]
+Compare = Annotated[Path | None, typer.Option(metavar="SETUP", help="Files of setups to compare.")]
+Html = Annotated[Path | None, typer.Option(metavar="FILE", help="Also write a page with charts.")]
 Spread = Annotated[
     int,
-    typer.Option(metavar="SECONDS", help="How far a seed moves a submission.", min=0, max=_YEAR),
+    typer.Option(metavar="SECONDS", help="How far --seeds moves a submission.", min=0, max=_YEAR),
 ]
 Queues = Annotated[
     Path | None,
@@ -69,38 +67,38 @@ Queues = Annotated[
 Seeds = Annotated[
     int,
     typer.Option(
-        metavar="N", help="So many runs; but for the first, submissions are moved.", min=1, max=1000
+        metavar="N", help="Number of runs; from the second on, submissions move.", min=1, max=1000
     ),
 ]
 Resampled = Annotated[
     Resample | None,
-    typer.Option(help="Seeds are other months, drawn from the trace's weeks and users."),
+    typer.Option(help="Make the other seeds other months, drawn by week."),
 ]
 Tune = Annotated[
     Goal | None,
-    typer.Option(help="Try presets and settings, and say which is best by this goal."),
+    typer.Option(help="Try presets and settings; rank them by this goal."),
 ]
 Columns = Annotated[
-    str, typer.Option(metavar="OURS=THEIRS,...", help="Which column of a table is which of ours.")
+    str, typer.Option(metavar="OURS=THEIRS,...", help="Map columns of another table.")
 ]
 Forecasts = Annotated[
-    int, typer.Option(metavar="N", help="Ask when it starts of every Nth job that waits.", min=0)
+    int, typer.Option(metavar="N", help="Forecast the start of every Nth waiting job.", min=0)
 ]
 JobsOut = Annotated[
     Path | None,
-    typer.Option(metavar="FILE", help="Write what became of each job; SWF if it ends in .swf."),
+    typer.Option(metavar="FILE", help="Write one row per job; as SWF if it ends in .swf."),
 ]
 
 Counted = Annotated[
-    Processors, typer.Option("--processors", help="Of a log in SWF: what jobs asked for, or got.")
+    Processors, typer.Option("--processors", help="SWF: use requested or allocated processors.")
 ]
 Timeout = Annotated[
     int,
     typer.Option(
-        metavar="SECONDS", help="After so long a gang gives up; 0: never.", min=0, max=_YEAR
+        metavar="SECONDS", help="After this time a gang gives up; 0: never.", min=0, max=_YEAR
     ),
 ]
-GangStyle = Annotated[Style, typer.Option(help="What it does then: its pods one by one, or none.")]
+GangStyle = Annotated[Style, typer.Option(help="After its timeout: its pods one by one, or none.")]
 
 
 def _settings(pairs: list[str] | None) -> dict[str, str]:
@@ -133,7 +131,7 @@ def replay(
         Path, typer.Argument(metavar="TRACE", help="The trace; docs/replay.md has the formats.")
     ],
     more: Annotated[
-        list[Path] | None, typer.Argument(metavar="[SETUP]...", help="After --compare, its others.")
+        list[Path] | None, typer.Argument(metavar="[SETUP]...", help="Further setups to compare.")
     ] = None,
     nodes: Nodes = "",
     capacity: Capacity = "",
@@ -142,7 +140,7 @@ def replay(
     compare: Compare = None,
     tune: Tune = None,
     jobs: Annotated[
-        int, typer.Option(metavar="N", help="Only the first so many; 0: all.", min=0)
+        int, typer.Option(metavar="N", help="Show at most so many rows; 0: all.", min=0)
     ] = 0,
     seeds: Seeds = 1,
     spread: Spread = 3600,
@@ -157,7 +155,7 @@ def replay(
     gang_style: GangStyle = Style.SOFT,
     output: OutputOption = Output.TABLE,
 ) -> None:
-    """Replay a log of jobs: how long they wait."""
+    """Show how long the jobs of a log would wait."""
     from shared.messages.interface import GangSchedulingStyle
     from tools.replay.command import Wanted
     from tools.replay.command import replay as run

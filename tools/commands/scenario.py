@@ -19,14 +19,14 @@ def scenario_run(
     speed: Annotated[
         float,
         typer.Option(
-            metavar="FACTOR", help="On a broker: how much faster than real time.", min=0.001
+            metavar="FACTOR", help="With a broker: how much faster than real time.", min=0.001
         ),
     ] = 1.0,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Run scenario files.
 
-    Exit status 0: all hold; 1: a step failed; 2: a file is malformed.
+    Exit status 0: all pass; 1: a step failed; 2: a file is malformed.
     """
     from tools.scenario.command import run_files
 

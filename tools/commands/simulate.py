@@ -36,40 +36,38 @@ def simulate(
     ] = 1,
     minutes: Annotated[
         float | None,
-        typer.Option(metavar="MINUTES", help="As many seeds as there is time for instead.", min=0),
+        typer.Option(metavar="MINUTES", help="Instead of --runs, as many seeds as fit.", min=0),
     ] = None,
     jobs: Annotated[
         int,
         typer.Option(
-            metavar="N", help="How many at a time, each in a process.", min=1, max=MAX_JOBS
+            metavar="N", help="How many at a time, one process each.", min=1, max=MAX_JOBS
         ),
     ] = 1,
     faults: Annotated[
         str | None,
         typer.Option(
             metavar="LIST",
-            help="Only the faults of these numbers: 3,17.",
+            help="Only the faults with these numbers: 3,17.",
             callback=checking(_indices),
         ),
     ] = None,
     partitions: Annotated[
         int | None,
-        typer.Option(
-            metavar="N", help="So many in each; else as many as a seed draws.", min=1, max=2
-        ),
+        typer.Option(metavar="N", help="Partitions per seed; default: drawn.", min=1, max=2),
     ] = None,
     without: Annotated[
         str | None,
         typer.Option(
             metavar="GUARD",
-            help="With one guard taken out: it is to be found missing.",
+            help="Remove this guard; a run should notice.",
             callback=checking(_guard),
         ),
     ] = None,
 ) -> None:
     """Run all services on one thread, with faults.
 
-    Exit status 0: all holds; 1: a seed does not.
+    Exit status 0: all pass; 1: a seed fails.
     """
     from tools.simulate.command import Seeds, simulate_seeds
 

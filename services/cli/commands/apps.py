@@ -12,7 +12,7 @@ app = typer.Typer()
 @app.command()
 @shown
 def apps(client: Client, partition: AnyPartition = "") -> Listing:
-    """Show all applications, and what they wait for."""
+    """Show all applications, and why they wait."""
     from services.cli.render import APPLICATIONS, with_partition
 
     rows = client.get("/v1/applications", asking(partition))

@@ -11,7 +11,7 @@ app = typer.Typer()
 
 @app.command()
 def completion(
-    shell: Annotated[Shell, typer.Argument(help="The shell it is for.")],
+    shell: Annotated[Shell, typer.Argument(help="The shell.")],
 ) -> None:
     """Print the completion of a shell.
 

@@ -26,9 +26,9 @@ def config_check(
         ),
     ],
 ) -> None:
-    """Judge queues by YuniKorn's rules, line by line.
+    """Check queues by YuniKorn's rules, with line numbers.
 
-    Exit status 0: all hold; 1: one does not.
+    Exit status 0: all valid; 1: one is not.
     """
     from services.cli.config_check import check_files
 
@@ -62,9 +62,9 @@ def diff(
 @app.command("show")
 @shown
 def config_show(client: Client) -> Report:
-    """Show the queues.yaml that holds now.
+    """Show the queues.yaml in use.
 
-    On stderr: what was refused since.
+    On stderr: what was refused since then.
     """
     from services.cli.config_check import shown_config
 

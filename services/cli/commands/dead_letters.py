@@ -16,7 +16,7 @@ _REFUSED = 1
 _MessageID = Annotated[str, typer.Argument(metavar="ID", help="A message's identity.")]
 _SomeID = Annotated[str, typer.Argument(metavar="[ID]", help="A message's identity.")]
 _Reason = Annotated[
-    str, typer.Option("--reason", metavar="TEXT", help="All those with this in their reason.")
+    str, typer.Option("--reason", metavar="TEXT", help="All whose reason contains this text.")
 ]
 
 
@@ -58,7 +58,7 @@ app.callback(invoke_without_command=True)(_unless_a_command_follows())
 @app.command()
 @shown
 def show(client: Client, message_id: _MessageID) -> Report:
-    """Show one of them, with the beginning of what it holds."""
+    """Show one of them, with the beginning of its body."""
     from services.cli.render import hanging
 
     letter = client.get(_PATH + path_of(message_id))
@@ -76,9 +76,9 @@ def show(client: Client, message_id: _MessageID) -> Report:
 def replay(
     message_id: _SomeID = "", reason: _Reason = "", url: Url = DEFAULT_URL, token: Token = ""
 ) -> None:
-    """Have its service handle it now.
+    """Replay it to its service.
 
-    When what was wrong is mended.
+    Once the cause is fixed.
     """
     path, params = _meant(message_id, reason)
     where = path + "/replay" if message_id else path

@@ -26,7 +26,7 @@ def delete(
         list[str] | None,
         typer.Argument(
             metavar="APPLICATION",
-            help="Applications, each with its pods.",
+            help="Applications to delete with their pods.",
             callback=checked_names,
             autocompletion=complete_applications,
         ),
@@ -34,7 +34,7 @@ def delete(
     file: Annotated[
         list[Path] | None,
         typer.Option(
-            "--file", "-f", metavar="FILE", help="What these manifests describe; - is stdin."
+            "--file", "-f", metavar="FILE", help="Delete what a manifest describes; - is stdin."
         ),
     ] = None,
     partition: AnyPartition = "",

@@ -13,23 +13,22 @@ app = typer.Typer()
 @app.command()
 def events(
     about: Annotated[
-        str, typer.Argument(metavar="[NAME]", help="Those about an application, node or queue.")
+        str,
+        typer.Argument(metavar="[NAME]", help="Only events of this application, node or queue."),
     ] = "",
     follow: Annotated[
-        bool, typer.Option("--follow", "-f", help="And those that come, until Ctrl-C.")
+        bool, typer.Option("--follow", "-f", help="Follow new ones until Ctrl-C.")
     ] = False,
     last: Annotated[
         int,
-        typer.Option(
-            "--last", metavar="N", help="How many of those there were.", min=0, max=10_000
-        ),
+        typer.Option("--last", metavar="N", help="How many past ones to show.", min=0, max=10_000),
     ] = 50,
     filter: Filter = None,  # noqa: A002 - the option's name
     output: OutputOption = Output.TABLE,
     url: Url = DEFAULT_URL,
     token: Token = "",
 ) -> None:
-    """Show what has happened, the newest last.
+    """Show events, newest last.
 
     -o json prints a line for each.
     """

@@ -13,7 +13,7 @@ app = typer.Typer()
 @app.command()
 @shown
 def nodes(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listing:
-    """Show the nodes: what is used, what is left."""
+    """Show the nodes: what is used and what is free."""
     from services.cli.render import node_columns
 
     rows = client.get(in_partition(partition, "nodes"))
@@ -37,13 +37,13 @@ def node(client: Client, name: NodeName, partition: OnePartition = DEFAULT_PARTI
 
 @app.command()
 def drain(node: NodeName, url: Url = DEFAULT_URL, token: Token = "") -> None:
-    """Keep new pods off a node; its own stay."""
+    """Keep new pods off a node; running pods stay."""
     Client(url, token).post("/v1/nodes" + path_of(node, "drain"))
-    print(f"{node} is drained: its pods run on, and no new ones come; `muster undrain {node}`")
+    print(f"{node} is drained: its pods keep running, it gets no new ones; `muster undrain {node}`")
 
 
 @app.command()
 def undrain(node: NodeName, url: Url = DEFAULT_URL, token: Token = "") -> None:
-    """Let new pods onto a node again."""
+    """Allow new pods on a node again."""
     Client(url, token).post("/v1/nodes" + path_of(node, "undrain"))
-    print(f"{node} takes new pods again")
+    print(f"{node} accepts new pods again")

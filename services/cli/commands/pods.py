@@ -9,7 +9,7 @@ from services.cli.client import Client
 from services.cli.options import AnyPartition, complete_applications, complete_nodes
 
 app = typer.Typer()
-_MORE = "there are more: ask for one --app, --queue or --node"
+_MORE = "there are more; choose one --app, --queue or --node"
 
 
 @app.command()
@@ -21,22 +21,22 @@ def pods(
         typer.Option(
             "--app",
             metavar="NAME",
-            help="Those of one application.",
+            help="Only pods of this application.",
             autocompletion=complete_applications,
         ),
     ] = "",
     queue: Annotated[
-        str, typer.Option("--queue", metavar="PATH", help="Those of one queue's applications.")
+        str, typer.Option("--queue", metavar="PATH", help="Only pods in this queue.")
     ] = "",
     node: Annotated[
         str,
         typer.Option(
-            "--node", metavar="NAME", help="Those on one node.", autocompletion=complete_nodes
+            "--node", metavar="NAME", help="Only pods on this node.", autocompletion=complete_nodes
         ),
     ] = "",
     partition: AnyPartition = "",
 ) -> Listing:
-    """Show pods: where they run, or what they wait for."""
+    """Show pods: where they run, or why they wait."""
     from services.cli.render import PODS, with_partition
 
     wanted = {"application": application, "queue": queue, "node": node, "partition": partition}

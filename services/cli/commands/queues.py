@@ -15,7 +15,7 @@ app = typer.Typer()
 @app.command()
 @shown
 def queues(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listing:
-    """Show the queues: limits, use, what holds each back."""
+    """Show the queues: limits, use, what blocks each."""
     from services.cli.render import configuration_lines, queue_columns, queue_rows
 
     root = client.get("/v1/queues", asking(partition))

@@ -7,23 +7,24 @@ import typer
 
 app = typer.Typer()
 Prefix = Annotated[
-    str, typer.Option("--prefix", metavar="PREFIX", help="What the names on the broker start with.")
+    str, typer.Option("--prefix", metavar="PREFIX", help="Prefix of all names on the broker.")
 ]
 
 
 @app.command()
 def secrets(
     folder: Annotated[
-        Path | None, typer.Argument(metavar="[FOLDER]", help="Where they go, a folder a service.")
+        Path | None,
+        typer.Argument(metavar="[FOLDER]", help="Folder for them, one subfolder per service."),
     ] = None,
     kubernetes: Annotated[
         bool, typer.Option("--kubernetes", help="Print Secrets instead, for kubectl apply.")
     ] = False,
     prefix: Prefix = "muster",
 ) -> None:
-    """Make a deployment's passwords and tokens, once.
+    """Create the passwords and tokens of a deployment.
 
-    Those that are there stay.
+    Existing ones are kept.
     """
     from services.cli.secrets_made import kubernetes_secrets, make_secrets
 
@@ -39,15 +40,15 @@ def secrets(
     except OSError as error:
         raise typer.BadParameter(f"{error.filename}: {error.strerror}") from error
     for path in made:
-        print(f"made {path}")
+        print(f"created {path}")
 
 
 @app.command("rabbitmq-permissions")
 def rabbitmq_permissions(
     prefix: Prefix = "muster",
-    vhost: Annotated[str, typer.Option("--vhost", metavar="VHOST", help="Where it lives.")] = "/",
+    vhost: Annotated[str, typer.Option("--vhost", metavar="VHOST", help="The virtual host.")] = "/",
 ) -> None:
-    """Print what the services' users may on a broker."""
+    """Print the broker permissions of the services' users."""
     from shared.bus.permissions import rabbitmqctl_lines
 
     print("\n".join(rabbitmqctl_lines(prefix, vhost)))

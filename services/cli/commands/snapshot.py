@@ -14,7 +14,7 @@ app = typer.Typer()
 @app.command()
 def snapshot(
     hash_names: Annotated[
-        bool, typer.Option("--hash-names", help="Hashes for names of pods, nodes, jobs, users.")
+        bool, typer.Option("--hash-names", help="Hash names of pods, nodes, jobs, users.")
     ] = False,
     partition: OnePartition = DEFAULT_PARTITION,
     url: Url = DEFAULT_URL,
@@ -23,7 +23,7 @@ def snapshot(
     """Print the cluster as one file, to run it elsewhere.
 
     Nodes, queues, settings, applications and pods. `muster up --from FILE` runs on it, and so do
-    `muster replay --from FILE` and a scenario with `from: FILE`. Queues keep their names.
+    `muster replay --from FILE` and a scenario with `from: FILE`. Names of queues are never hashed.
     """
     from services.cli.snapshot import snapshot_of
 

@@ -11,18 +11,20 @@ app = typer.Typer()
 
 @app.command()
 def token(
-    name: Annotated[str, typer.Argument(metavar="NAME", help="Whose it is: a person, a program.")],
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Name of its user or program.")],
     role: Annotated[
         str, typer.Option("--role", metavar="ROLE", help="read, submit or operate.")
     ] = "read",
     file: Annotated[
         Path | None,
-        typer.Option("--file", metavar="FILE", help="The API's MUSTER_TOKENS_FILE, to add it to."),
+        typer.Option(
+            "--file", metavar="FILE", help="Add it to this MUSTER_TOKENS_FILE of the API."
+        ),
     ] = None,
 ) -> None:
-    """Make a token for the API; it is printed once.
+    """Create a token for the API; it is printed once.
 
-    The API's file has its hash.
+    The API's file has only its hash.
     """
     from services.api.access.tokens import new_token
 

@@ -14,7 +14,7 @@ app = typer.Typer()
 
 
 class What(StrEnum):
-    """What may be checked by its use."""
+    """Kinds of rows whose usage can be shown."""
 
     NODES = "nodes"
     QUEUES = "queues"
@@ -26,10 +26,10 @@ class What(StrEnum):
 @shown
 def top(
     client: Client,
-    what: Annotated[What, typer.Argument(help="Whose use.")] = What.NODES,
+    what: Annotated[What, typer.Argument(help="What to show.")] = What.NODES,
     partition: OnePartition = DEFAULT_PARTITION,
 ) -> Listing:
-    """Show what is fullest: nodes, queues, apps, users."""
+    """Show nodes, queues, apps or users by usage."""
     from services.cli import top as tables
 
     match what:

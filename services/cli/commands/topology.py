@@ -13,9 +13,9 @@ app = typer.Typer()
 @app.command()
 @shown
 def topology(client: Client, partition: OnePartition = DEFAULT_PARTITION) -> Listing:
-    """Show the domains of the nodes: what is used, free.
+    """Show the topology: what is used and free per domain.
 
-    Level by level.
+    By level.
     """
     from services.cli.render import TOPOLOGY, domain_rows
 

@@ -12,9 +12,9 @@ app = typer.Typer()
 @app.command()
 @shown
 def trace(client: Client, name: ApplicationName, partition: AnyPartition = "") -> Listing:
-    """Draw an application's messages as a waterfall.
+    """Show the messages behind an application as a waterfall.
 
-    Each with what it decided, and why.
+    Each with its decision and reason.
 
     A pale bar is time in an inbox, a full one handling; long pauses are folded. A step stands
     after what caused it; "-o json" has each one's cause, and what else led to it.

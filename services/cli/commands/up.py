@@ -16,9 +16,7 @@ BusUrl = Annotated[
     str, typer.Option("--bus", metavar="URL", help="memory, or amqp://user:password@host/")
 ]
 Demo = Annotated[bool, typer.Option("--demo", help="Submit the demo's applications.")]
-Once = Annotated[
-    bool, typer.Option("--once", help="Leave with 0 once every application has ended.")
-]
+Once = Annotated[bool, typer.Option("--once", help="Exit once every application has ended.")]
 Config = Annotated[
     Path | None,
     typer.Option(
@@ -27,7 +25,9 @@ Config = Annotated[
 ]
 Nodes = Annotated[
     str,
-    typer.Option("--nodes", metavar="N|FILE", help="How many simulated nodes, or a file of them."),
+    typer.Option(
+        "--nodes", metavar="N|FILE", help="Number of simulated nodes, or a file of nodes."
+    ),
 ]
 Capacity = Annotated[
     str,
@@ -41,7 +41,7 @@ Capacity = Annotated[
 Gpus = Annotated[
     int,
     typer.Option(
-        "--gpus", metavar="N", help="And so many nvidia.com/gpu on each.", min=0, max=1_000_000
+        "--gpus", metavar="N", help="Number of nvidia.com/gpu of each node.", min=0, max=1_000_000
     ),
 ]
 Labels = Annotated[
@@ -52,50 +52,53 @@ Labels = Annotated[
 ]
 Racks = Annotated[
     int,
-    typer.Option("--racks", metavar="N", help="In so many racks.", min=0, max=100_000),
+    typer.Option(
+        "--racks", metavar="N", help="Group the nodes into so many racks.", min=0, max=100_000
+    ),
 ]
 Blocks = Annotated[
     int,
-    typer.Option("--blocks", metavar="N", help="And these in so many blocks.", min=0, max=100_000),
+    typer.Option(
+        "--blocks", metavar="N", help="Group the racks into so many blocks.", min=0, max=100_000
+    ),
 ]
 Levels = Annotated[
     str,
     typer.Option(
         "--levels",
         metavar="NAME=LABEL,…",
-        help="Labels of nodes that are the levels of the topology, the widest first.",
+        help="Node labels that are the topology levels, widest first.",
         show_default=False,
     ),
 ]
 Port = Annotated[
     int,
     typer.Option(
-        "--port", metavar="PORT", help="The API's; 0 takes a free one.", min=0, max=65_535
+        "--port", metavar="PORT", help="Port of the API; 0: a free one.", min=0, max=65_535
     ),
 ]
 StateDir = Annotated[
     Path | None,
-    typer.Option("--state-dir", metavar="FOLDER", help="Keep the cluster's state here."),
+    typer.Option("--state-dir", metavar="FOLDER", help="Store the cluster's state in this folder."),
 ]
 Prefix = Annotated[
-    str, typer.Option("--prefix", metavar="NAME", help="Names on the broker start with this.")
+    str, typer.Option("--prefix", metavar="NAME", help="Prefix of all names on the broker.")
 ]
 Kubeconfig = Annotated[
     Path | None,
     typer.Option(
-        "--kubeconfig", metavar="FILE", help="Look after this cluster's pods, not simulated ones."
+        "--kubeconfig", metavar="FILE", help="Manage this cluster instead of a simulated one."
     ),
 ]
 Plugins = Annotated[
     str,
-    typer.Option(
-        "--plugins", metavar="NAME,…", help="Plugins that a new cluster is scheduled with."
-    ),
+    typer.Option("--plugins", metavar="NAME,…", help="Plugins for a new cluster."),
 ]
 
 
 From = Annotated[
-    Path | None, typer.Option("--from", metavar="FILE", help="A cluster of `muster snapshot`.")
+    Path | None,
+    typer.Option("--from", metavar="FILE", help="Start from a file of `muster snapshot`."),
 ]
 
 
@@ -133,7 +136,7 @@ def up(
     preset: PresetOption = Preset.MUSTER,
     snapshot: From = None,
 ) -> None:
-    """Run all of Muster here, the cluster simulated."""
+    """Run all of Muster here, with a simulated cluster."""
     taken = dict(locals())
     try:
         from services.cli.up import UpOptions, run_up

@@ -50,7 +50,7 @@ def what_if(
         str,
         typer.Option(
             metavar="NODE",
-            help="The node that those are like [default: the largest]",
+            help="The node to copy [default: the largest]",
             autocompletion=complete_nodes,
         ),
     ] = "",
@@ -59,15 +59,15 @@ def what_if(
         str, partition_option("In which; without it, that of the node, or default.")
     ] = "",
 ) -> Report:
-    """Say what a change would start, delay or evict.
+    """Show what a change would start, delay or evict.
 
-    Any of the changes together; nothing is changed by asking.
+    Changes can be combined. Nothing is changed by asking.
     """
     from services.cli.config_check import queues_in
     from services.cli.what_if import ask, what_if_parts
 
     if like and not add_nodes:
-        raise typer.BadParameter("--like goes with --add-nodes: how many, like which one")
+        raise typer.BadParameter("--like needs --add-nodes: how many nodes, like which one")
     rest = {"drain": drain, "addNodes": add_nodes, "like": like, "delete": delete or []}
     try:
         text = queues_in(queues).text if queues is not None else ""

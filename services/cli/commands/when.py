@@ -15,9 +15,9 @@ Name = Annotated[str, name_argument("NAME", "An application's ID.", complete_app
 @app.command()
 @shown
 def when(client: Client, name: Name, partition: AnyPartition = "") -> Report:
-    """Say when an application will have started.
+    """Forecast when an application starts.
 
-    The median of what may come, and by when it has started in nine of ten cases.
+    The median, and the time by which it starts in nine of ten cases.
     """
     from services.cli.render import hanging
 

@@ -17,7 +17,7 @@ Name = Annotated[
 @app.command()
 @shown
 def why(client: Client, name: Name, partition: AnyPartition = "") -> Report:
-    """Say why an application or a pod waits, or runs.
+    """Explain why an application or pod waits or runs.
 
     One sentence, then the evidence.
     """
