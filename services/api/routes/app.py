@@ -176,7 +176,7 @@ def _muster(replica: Replica) -> APIRouter:
 
     @router.get(
         "/applications/{application}/timeline",
-        summary="What became of an application when: its states, and the members of a gang",
+        summary="The history of an application: its states, and the members of its gang",
     )
     async def timeline_of(
         request: Request, application: str, partition: PartitionQuery = ""
@@ -205,7 +205,7 @@ def _muster(replica: Replica) -> APIRouter:
 
 
 def _queues_and_configuration(router: APIRouter, replica: Replica) -> None:
-    @router.get("/queues", summary="The queue tree with what holds each leaf back")
+    @router.get("/queues", summary="The queue tree, with what blocks each leaf")
     async def queues(request: Request, partition: OnePartition = DEFAULT_PARTITION) -> Response:
         return answer(request, progress.queue_tree(replica.model(partition)))
 
@@ -219,7 +219,7 @@ def _queues_and_configuration(router: APIRouter, replica: Replica) -> None:
 
     @router.post(
         "/config",
-        summary="Reload the queue configuration: 200 it holds now, 422 refused, nothing changed",
+        summary="Reload the queue configuration: 200 in use now, 422 refused, nothing changed",
         openapi_extra=YAML_BODY,
     )
     async def reload(request: Request) -> Response:
@@ -259,7 +259,7 @@ def _trace_and_submission(router: APIRouter, replica: Replica) -> None:
 
     @router.post(
         "/manifests/delete",
-        summary="Delete the pods that manifests describe, as /v1/manifests would have made them",
+        summary="Delete the pods that manifests describe, as created by /v1/manifests",
         openapi_extra=YAML_BODY,
     )
     async def delete_manifests(

@@ -31,11 +31,13 @@ def cluster_routes(replica: Replica) -> APIRouter:
         value = pods(models, application=application, queue=queue, node=node)
         return answer(request, value)
 
-    @router.get("/topology", summary="The domains of the nodes with what is used and free in each")
+    @router.get(
+        "/topology", summary="The domains of the topology, with what is used and free in each"
+    )
     async def domains(request: Request, partition: OnePartition = DEFAULT_PARTITION) -> Response:
         return answer(request, topology(replica.model(partition)))
 
-    @router.get("/version", summary="The version of what answers")
+    @router.get("/version", summary="The version of the API that answers")
     async def version(request: Request) -> Response:
         return answer(request, {"version": metadata.version("muster")})
 
@@ -53,7 +55,7 @@ def cluster_routes(replica: Replica) -> APIRouter:
 def _usage(router: APIRouter, replica: Replica) -> None:
     @router.get(
         "/usage",
-        summary="What a queue, or a user by queue, has used over time, beside what is used now",
+        summary="Usage over time of a queue, or of a user by queue, and current usage",
     )
     async def usage(
         request: Request,
@@ -69,7 +71,7 @@ def _usage(router: APIRouter, replica: Replica) -> None:
 def _history(router: APIRouter, replica: Replica) -> None:
     @router.get(
         "/history",
-        summary="The last hour of a queue, user or group: what was used, what waited, evictions",
+        summary="The last hour of a queue, user or group: usage, waiting, evictions",
     )
     async def history(
         request: Request,
@@ -92,11 +94,11 @@ def _history(router: APIRouter, replica: Replica) -> None:
 
 
 def _nodes(router: APIRouter, replica: Replica) -> None:
-    @router.post("/nodes/{node}/drain", summary="Let no new pods onto a node")
+    @router.post("/nodes/{node}/drain", summary="Drain a node: no new pods")
     async def drain(request: Request, node: str) -> Response:
         return await _change(replica, request, node, "drain")
 
-    @router.post("/nodes/{node}/undrain", summary="Let new pods onto a node again")
+    @router.post("/nodes/{node}/undrain", summary="Undrain a node: new pods again")
     async def undrain(request: Request, node: str) -> Response:
         return await _change(replica, request, node, "undrain")
 

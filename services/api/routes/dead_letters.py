@@ -29,7 +29,7 @@ _REASON = Annotated[str, Query(max_length=1_000, description="A part of the reas
 _SOME_REASON = Annotated[
     str, Query(min_length=1, max_length=1_000, description="A part of the reason")
 ]
-_FOR_GOOD = "its inbox ended with its reader, and the next one was told everything: drop it"
+_FOR_GOOD = "its inbox ended with its reader, and the next reader got a full snapshot: drop it"
 Result = dict[str, Any]
 
 
@@ -43,7 +43,7 @@ def dead_letter_routes(replica: Replica) -> APIRouter:
         letters = [_row(letter) for letter in found.letters]
         return answer(request, {"deadLetters": letters, "total": found.total})
 
-    @router.get("/{letter}", summary="One of them, with the beginning of what it holds")
+    @router.get("/{letter}", summary="One dead letter, with the beginning of its body")
     async def show(request: Request, letter: str) -> Response:
         first, *_ = await _of(replica, _one(letter))
         note(request, "dead letter", [letter])
@@ -51,7 +51,7 @@ def dead_letter_routes(replica: Replica) -> APIRouter:
         text = body.decode(errors="backslashreplace")
         return answer(request, {**_row(first), "body": text, "isWhole": first.size == len(body)})
 
-    @router.post("/{letter}/replay", summary="Have the service whose it is handle it after all")
+    @router.post("/{letter}/replay", summary="Replay it to its service")
     async def replay(request: Request, letter: str) -> Response:
         return await _replayed(replica, request, _one(letter))
 

@@ -15,7 +15,7 @@ from shared.model.names import GROUP, USER
 
 Document = dict[str, Any]
 _ERROR = {
-    "description": "An error, in YuniKorn's form; of a path or method that is none, plain text",
+    "description": "An error in YuniKorn's format; plain text for an unknown path or method",
     "content": {
         "application/json": {
             "schema": {
@@ -34,7 +34,7 @@ _ERROR = {
 _BEARER = {
     "type": "http",
     "scheme": "bearer",
-    "description": "The role that a token needs stands at each operation, as x-role",
+    "description": "Each operation has the role that its token needs as x-role",
 }
 _TEXT = {"text/plain": {"schema": {"type": "string"}}}
 _CONTENT: dict[str, Document] = {

@@ -35,7 +35,7 @@ class _Turns:
     async def next(self) -> AsyncIterator[None]:
         """Wait for the turn. Raises AnswerError 503 where too many wait, or it does not come."""
         if self._waiting >= MAX_WAITING:
-            raise AnswerError(503, f"{MAX_WAITING} what-ifs wait already: ask again in a moment")
+            raise AnswerError(503, f"{MAX_WAITING} what-ifs wait already; try again in a moment")
         self._waiting += 1
         try:
             await asyncio.wait_for(self._lock.acquire(), TURN_SECONDS)
@@ -56,7 +56,7 @@ def why_routes(replica: Replica) -> APIRouter:
 
     @router.get(
         "/why/{name}",
-        summary="Why an application or a pod is where it is: one sentence, then the evidence",
+        summary="Why an application or pod waits or runs: one sentence, then the evidence",
         responses={200: {"model": Why}},
     )
     async def why_of(request: Request, name: str, partition: PartitionQuery = "") -> Response:

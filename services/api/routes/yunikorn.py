@@ -85,7 +85,7 @@ def debug_routes(replica: Replica) -> APIRouter:
     async def moved() -> Response:
         return moved_permanently("/debug/fullstatedump")
 
-    @router.get("/debug/stack", summary="Where every thread and task of the API stands")
+    @router.get("/debug/stack", summary="The stacks of all threads and tasks of the API")
     async def stack(request: Request) -> Response:
         return written(request, stacks().encode(), media_type="text/plain; charset=UTF-8")
 
@@ -123,12 +123,12 @@ def _usage(router: APIRouter, replica: Replica) -> None:
     async def placement_rules(request: Request, partition: str) -> Response:
         return answer(request, rules_info(replica.model(partition)))
 
-    @router.get(f"{base}/usage/users", summary="What every user uses")
+    @router.get(f"{base}/usage/users", summary="The usage of every user")
     async def users(request: Request, partition: str) -> Response:
         model = _known(replica, partition)
         return answer(request, users_info(model, model.users.values()))
 
-    @router.get(f"{base}/usage/groups", summary="What every limited group uses")
+    @router.get(f"{base}/usage/groups", summary="The usage of every group with a limit")
     async def groups(request: Request, partition: str) -> Response:
         model = _known(replica, partition)
         return answer(request, groups_info(model, model.groups.values()))
@@ -139,7 +139,7 @@ def _usage(router: APIRouter, replica: Replica) -> None:
 def _usage_of_one(router: APIRouter, replica: Replica) -> None:
     base = "/partition/{partition}/usage"
 
-    @router.get(f"{base}/user/{{user}}", summary="What one user uses")
+    @router.get(f"{base}/user/{{user}}", summary="The usage of one user")
     async def user(request: Request, partition: str, user: str) -> Response:
         name = _unescaped(user)
         if not USER.match(name):
@@ -149,7 +149,7 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
             raise AnswerError(404, "User not found")
         return answer(request, users_info(model, (model.users[name],))[0])
 
-    @router.get(f"{base}/group/{{group}}", summary="What one group uses")
+    @router.get(f"{base}/group/{{group}}", summary="The usage of one group")
     async def group(request: Request, partition: str, group: str) -> Response:
         name = _unescaped(group)
         if not GROUP.match(name):
@@ -177,7 +177,7 @@ def _events(router: APIRouter, replica: Replica) -> None:
         told = (replica.partitions.events, replica.machine.uuid, first, most, settings.answer)
         return answer(request, event_batch(*told))
 
-    @router.get("/events/stream", summary="Events as they come, a line each")
+    @router.get("/events/stream", summary="Events as they happen, one per line")
     async def stream(request: Request, count: str = "") -> Response:
         settings = _tracking(replica)
         try:
@@ -204,7 +204,7 @@ def _tracking(replica: Replica) -> EventSettings:
 
 
 def _configuration(router: APIRouter, replica: Replica) -> None:
-    @router.get("/config", summary="ConfigDAOInfo: the configuration that holds, YAML or JSON")
+    @router.get("/config", summary="ConfigDAOInfo: the configuration in use, YAML or JSON")
     async def config(request: Request) -> Response:
         model = replica.models[0]  # the file is one for all partitions
         if request.headers.get("accept") == "application/json":
@@ -223,7 +223,8 @@ def _configuration(router: APIRouter, replica: Replica) -> None:
 
 def _scheduler(router: APIRouter, replica: Replica) -> None:
     @router.get(
-        "/scheduler/healthcheck", summary="SchedulerHealthDAOInfo: nine checks, and what is away"
+        "/scheduler/healthcheck",
+        summary="SchedulerHealthDAOInfo: nine checks, and unavailable services",
     )
     async def healthcheck(request: Request) -> Response:
         models = replica.partitions.models

@@ -98,7 +98,7 @@ class _Metrics(Collector):
         counts = self._model.submissions
         return _counter(
             "yunikorn_scheduler_application_submission_total",
-            "Applications by what became of their submission",
+            "Applications by the result of their submission",
             "result",
             {result: counts.get(result, 0) for result in ("new", "accepted", "rejected")},
         )
@@ -109,7 +109,7 @@ class _Metrics(Collector):
         counts = {**self._model.attempts, "rejected": rejected}
         return _counter(
             "yunikorn_scheduler_container_allocation_attempt_total",
-            "Allocations by what became of them; an error is one that could not be bound",
+            "Allocations by result; an error is one that could not be bound",
             "state",
             {state: counts.get(state, 0) for state in _ATTEMPTS},
         )
@@ -120,7 +120,7 @@ class _Metrics(Collector):
         )
         resources = GaugeMetricFamily(
             "yunikorn_queue_resource",
-            "Resources of a queue by what they are",
+            "Resources of a queue by kind",
             labels=["queue", "state", "resource"],
         )
         for path, queue in self._model.queues.items():
@@ -174,7 +174,7 @@ class _Metrics(Collector):
                 for state in ("allocated", "released"):
                     own[state] += self._model.queue_attempts.get((path, state), 0)
         for name, own in counts.items():
-            text = "Allocations of a queue by what became of them"
+            text = "Allocations of a queue by result"
             yield _gauge(f"yunikorn_{name}_queue_container", text, "state", own)
 
     def _nodes(self) -> GaugeMetricFamily:
@@ -215,7 +215,7 @@ class _Metrics(Collector):
         """Yield what queues have used over time, and under kai what they are entitled to."""
         used = GaugeMetricFamily(
             "muster_queue_used_over_time",
-            "Share of what the cluster had that a queue has used, by its half-life or window",
+            "Share of the cluster that a queue has used over time, by half-life or window",
             labels=["queue", "resource"],
         )
         fair = GaugeMetricFamily(
