@@ -23,8 +23,8 @@ _ANSWERS = (CommandResult, SubmitResult, Forecast, PodFound, DeadLettersReplayed
 _EVENTS = (StateDelta, TraceRecords, Heartbeat, AtWork, Partitions)
 
 _NO_CORE = "no core is at work, or it is still recovering; nothing was changed"
-_NO_SHIM = "the core knows of no such pod, and no shim adapter says whether there is one"
-_NO_OWNER = "they are replayed when the service whose they are is at work"
+_NO_SHIM = "the core knows no such pod, and no shim adapter is available to look for it"
+_NO_OWNER = "they can be replayed when their service is active"
 _LATER = {WhatIf: _NO_CORE, FindPod: _NO_SHIM, ReplayDeadLetters: _NO_OWNER}
 _STAYS = "the request stays on the bus and is carried out when the shim adapter reads it"
 

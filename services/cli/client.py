@@ -31,7 +31,7 @@ class ApiError(RuntimeError):
 
 
 class UnheardError(ApiError):
-    """A request was sent and no answer came: what was asked may have been done."""
+    """A request was sent and there was no answer: what was asked may have been done."""
 
 
 class RefusedError(ApiError):
@@ -75,7 +75,7 @@ def read_token(text: str) -> str:
         except OSError as error:
             raise ValueError(f"{text[1:]}: {error.strerror}") from error
         except UnicodeDecodeError as error:
-            raise ValueError(f"{text[1:]} holds no token: it is no text") from error
+            raise ValueError(f"{text[1:]} holds no token: it is not text") from error
         if not text:
             raise ValueError("the file of the token is empty")
     if len(text) > _MAX_TOKEN or not text.isascii() or not text.isprintable() or " " in text:
@@ -195,7 +195,7 @@ class Client:
             said = f"no answer from {self.url} within {self._timeout_seconds:g} s"
             raise UnheardError(f"{said}; try again, or {_ANOTHER}") from error
         except httpx.NetworkError as error:
-            said = f"the connection to {self.url} was lost: {error or 'no answer came'}"
+            said = f"the connection to {self.url} was lost: {error or 'there was no answer'}"
             raise UnheardError(f"{said}; try again, or {_ANOTHER}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             said = f"{self.url} did not answer as a web server does: {error}"
@@ -213,13 +213,12 @@ class Client:
             where = f"{response.request.method} {response.request.url}"
             if response.status_code == _NOT_FOUND:
                 raise ApiError(
-                    f"{where} answered 404: what runs there does not know this page. It is an "
-                    f"older Muster (`muster version` tells), or no Muster; {_ANOTHER}"
+                    f"{where} answered 404: the server there does not know this page. It is "
+                    f"an older Muster (see `muster version`), or not Muster; {_ANOTHER}"
                 ) from error
             if response.status_code == _WHO_ARE_YOU:
                 raise RefusedError(
-                    f"{where} answered 401: who asks must be known; name yourself with --token or "
-                    "MUSTER_TOKEN"
+                    f"{where} answered 401: a token is required; set --token or MUSTER_TOKEN"
                 ) from error
             kind = response.headers.get("content-type", "no content type").split(";")[0]
             raise ApiError(
@@ -233,6 +232,6 @@ class Client:
             said = value.get("message", "") if isinstance(value, dict) else str(value)
             where = f"{response.request.method} {response.request.url}"
             if response.status_code == _NO_ANSWER_IN_TIME:
-                raise UnheardError(said or f"{where}: nobody behind it answered in time")
+                raise UnheardError(said or f"{where}: no service behind it answered in time")
             raise RefusedError(said or f"{where} answered {response.status_code}")
         return value

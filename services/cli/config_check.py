@@ -128,5 +128,5 @@ def shown_config(client: Client) -> Report:
         complain(f"muster: {said}")
     for warning in value["warnings"]:
         complain(f"muster: warning: {warning}")
-    text = value["text"] or "# no queues.yaml: YuniKorn's defaults hold"
+    text = value["text"] or "# no queues.yaml: YuniKorn's defaults apply"
     return Report(value, [text.rstrip("\n")], [value["checksum"]])

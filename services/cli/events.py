@@ -91,7 +91,7 @@ def _read(client: Client, first: int, instance: str) -> tuple[list[Row], tuple[i
             continue
         if first < answer["LowestID"]:
             gone = answer["LowestID"] - first
-            complain(f"muster: {gone} events have gone unseen")
+            complain(f"muster: {gone} events were missed")
             first = answer["LowestID"]
             continue
         records = answer["EventRecords"] or []

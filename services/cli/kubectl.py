@@ -129,7 +129,7 @@ class Kubectl:
                 return int(found[1])
             said = (said + line)[:_MOST_SAID]
         silence.cancel()
-        said = said.strip() or "nothing came from kubectl in time"
+        said = said.strip() or "kubectl did not answer in time"
         raise ApiError(
             f"the API is not reached through {_SERVICE} of namespace "
             f"{self.asked.muster_namespace}: {said}. Where Muster is elsewhere, name it with "

@@ -166,7 +166,8 @@ def _kubernetes(options: UpOptions) -> KubernetesService | None:
     own = options.demo or options.config or options.state_dir or options.plugins
     if own or options.levels or options.racks or options.blocks:
         raise AccessError(
-            "--kubeconfig goes without --demo, --config, --state-dir, --plugins, --levels, --racks "
+            "--kubeconfig cannot be combined with --demo, --config, --state-dir, --plugins, "
+            "--levels, --racks "
             "and --blocks: the cluster "
             "has its own pods, and its ConfigMap yunikorn-configs has the queues and the settings"
         )
@@ -198,7 +199,8 @@ def _snapshot(options: UpOptions) -> Snapshot | None:
         return None
     if options.demo or options.config or options.kubeconfig:
         raise SnapshotError(
-            "--from goes without --demo, --config and --kubeconfig: the file has the nodes, the "
+            "--from cannot be combined with --demo, --config and --kubeconfig: the file has the "
+            "nodes, the "
             "queues and the pods"
         )
     return read_snapshot(options.snapshot)
@@ -323,7 +325,7 @@ class _Up:
                     await asyncio.sleep(0.02)
         except TimeoutError:
             raise StartError(
-                f"not up after {_READY_SECONDS:g} s: the core has told nothing. Does another "
+                f"not up after {_READY_SECONDS:g} s: the core has not reported. Does another "
                 f"Muster use this broker with the prefix {self.options.prefix!r}? Try --prefix"
             ) from None
 
@@ -332,7 +334,9 @@ class _Up:
         for task in self._beside:
             if task.done() and not task.cancelled():
                 task.result()
-                raise StartError("a part of Muster has ended by itself; its log line says why")
+                raise StartError(
+                    "a service of Muster has ended unexpectedly; its log line says why"
+                )
 
     async def _submit_demo(self) -> None:
         for item in sorted(_DEMO.iterdir(), key=lambda item: item.name):

@@ -88,7 +88,8 @@ def ask(
         question["queues"] = queues
     if not question:
         raise typer.BadParameter(
-            "what would be changed? Any of -f, --add-nodes, --drain, --delete and --queues"
+            "nothing to change: give at least one of -f, --add-nodes, --drain, --delete and "
+            "--queues"
         )
     answer: dict[str, Any] = client.post(PATH, _json(question), where)
     if not answer["done"]:

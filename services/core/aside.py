@@ -27,7 +27,7 @@ from shared.messages.what_if import Forecast
 NICE = 5  # so much more than the process: where they share a core it goes on first
 MOST_SECONDS = 15  # lifetime in seconds of a copy of the core; then it ends without an answer
 CAN_COPY = hasattr(os, "fork")
-ENDED = "the process that worked it out ended without an answer: the core's log may say why"
+ENDED = "the process that computed it ended without an answer; see the core's log"
 _CGROUP = Path("/sys/fs/cgroup")  # of the container, where there is one
 _MIB = 2**20
 _PIECE = 1 << 16
@@ -57,7 +57,10 @@ class Copy:
         except OSError as error:
             os.close(reads)
             os.close(writes)
-            return f"no process could be started for it ({error.strerror}): ask again in a moment"
+            return (
+                f"no process could be started to compute it ({error.strerror}): ask "
+                f"again in a moment"
+            )
         if not pid:
             _work(writes, work)
         os.close(writes)
@@ -114,7 +117,7 @@ def _lacks_memory() -> str:
         return ""
     used_of = f"{anon // _MIB} of {int(most) // _MIB} MiB in use"
     more = f"a copy of it may need {own // _MIB} more"
-    return f"there is no memory to answer: the core has {used_of}, and {more}"
+    return f"not enough memory to answer: the core has {used_of}, and {more}"
 
 
 def _work(pipe: int, work: Callable[[], Forecast]) -> NoReturn:

@@ -26,9 +26,7 @@ _REFUSED = Gauge(
     "muster_queue_configuration_refused",
     "1 while the queue configuration that was proposed last is refused",
 )
-_RESULTS = Counter(
-    "muster_queue_configurations", "Queue configurations by what became of them", ["result"]
-)
+_RESULTS = Counter("muster_queue_configurations", "Queue configurations by result", ["result"])
 log = structlog.get_logger("muster.shim_adapter")
 
 
@@ -85,5 +83,5 @@ def _report(machine: ShimMachine, told: tuple[int, int]) -> tuple[int, int]:
     if refused and proposals.error:
         log.error("the queue configuration was refused; nothing has changed", error=proposals.error)
     elif accepted:
-        log.info("the queue configuration holds now")
+        log.info("the queue configuration is in use now")
     return now

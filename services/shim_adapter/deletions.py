@@ -8,7 +8,7 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ApplicationRecord, PodRecord
 from shared.messages.commands import PodName, PodSpec
 
-NOT_THERE = "none of its pods is there: it was never submitted, or they are gone"
+NOT_THERE = "it has no pods: it was never submitted, or they are gone"
 
 
 def pods_there(world: World, specs: tuple[PodSpec, ...]) -> list[PodRecord]:

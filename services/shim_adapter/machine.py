@@ -67,7 +67,7 @@ from shared.messages.what_if import Forecast, WhatIf
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import seconds
 
-NOT_READY = "the shim adapter is still reading what is in the cluster; try again in a moment"
+NOT_READY = "the shim adapter is still reading the cluster; try again in a moment"
 USE_CONFIG_MAP = "the queues are in the ConfigMap yunikorn-configs: change it there"
 USE_KUBECTL = "the resource manager is a Kubernetes cluster: use kubectl"
 USE_CORDON = "the nodes are a Kubernetes cluster's: use kubectl cordon, and kubectl uncordon"

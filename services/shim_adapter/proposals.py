@@ -21,7 +21,7 @@ from shared.model.checksum import checksum_of
 
 MAX_PROPOSALS = 16
 TOO_MANY = (
-    f"{MAX_PROPOSALS} queue configurations wait to be judged already: nothing has changed, "
+    f"{MAX_PROPOSALS} queue configurations already wait for validation: nothing has changed, "
     "try again in a moment"
 )
 

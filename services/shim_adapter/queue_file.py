@@ -132,7 +132,7 @@ def _key(said: Mapping[str, _Map]) -> str:
     if len(keys) == 1 and _GROUP not in said:
         return keys[0]
     there = f"; there are {', '.join(keys)}" if keys else ""
-    raise QueueConfigError(f"no key {group}.yaml in it{there}: {_GROUP} says which one holds", 1)
+    raise QueueConfigError(f"no key {group}.yaml in it{there}: {_GROUP} says which one is used", 1)
 
 
 def _maps(root: _Node) -> Iterator[_Map]:

@@ -241,7 +241,7 @@ def _leave_only(letters: deque[DeadLetter], left: list[DeadLetter]) -> None:
 def _read(letter: DeadLetter) -> Envelope:
     """Return what was dead-lettered. Raises PoisonError."""
     if letter.envelope is None:
-        raise PoisonError("the broker gave up on it: it is not known whose it was")
+        raise PoisonError("the broker gave up on it; its service is not known")
     if letter.size > codec.MAX_MESSAGE_BYTES:
         raise PoisonError(f"{letter.kind}: {letter.size} bytes, at most {codec.MAX_MESSAGE_BYTES}")
     check_version(letter.envelope.schema_version)

@@ -180,7 +180,8 @@ class Publisher:
             if is_waited_for:
                 self._rest_from = now + REST_SECONDS + UNCONFIRMED_SECONDS
                 log.warning(
-                    "readers or the trace confirm nothing, as where a node stands still: going on",
+                    "readers or the trace send no confirms, as when a broker node hangs: "
+                    "continuing without",
                     connection=self._links.name,
                     seconds=UNCONFIRMED_SECONDS,
                 )

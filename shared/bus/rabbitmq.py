@@ -248,7 +248,7 @@ class RabbitBus:
                 )
         except BusUnavailableError as error:
             log.info(
-                "no broker is to be had",
+                "no broker is reachable",
                 connection=self._links.name,
                 seconds=round(time.monotonic() - started, 1),
                 error=str(error),
@@ -420,7 +420,11 @@ async def _declare_queue(
     except aio_pika.exceptions.ChannelPreconditionFailed as error:
         if "inequivalent arg" not in str(error):
             raise
-        log.warning("a queue has other arguments; using it as it is", queue=name, error=str(error))
+        log.warning(
+            "a queue was declared with other arguments; using it as it is",
+            queue=name,
+            error=str(error),
+        )
         return await (await connection.channel()).get_queue(name)
     except aio_pika.exceptions.ChannelClosed as error:
         if "home node" in str(error):

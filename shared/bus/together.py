@@ -40,7 +40,7 @@ class UnconfirmedError(TimeoutError):
 
     def __init__(self, keys: Sequence[str]) -> None:
         to = ", ".join(dict.fromkeys(keys))
-        super().__init__(f"nothing is confirmed of what was sent to {to}")
+        super().__init__(f"no confirm arrived for messages to {to}")
 
 
 class _Answers:

@@ -72,7 +72,7 @@ def _rule_of(name: str) -> tuple[Callable[[str], bool], str] | None:
     if kind != name:
         return (
             lambda text: parse_deserved(kind, text) is not None,
-            "neither an amount nor unlimited: the guarantee holds",
+            "neither an amount nor unlimited: the guarantee is used",
         )
     return _RULES.get(OVERQUOTA_WEIGHT if name.startswith(f"{OVERQUOTA_WEIGHT}.") else name)
 
@@ -81,21 +81,21 @@ def _is_duration(text: str) -> bool:
     return parse_go_duration(text) is not None
 
 
-_NO_DURATION = "no duration like 10m: what the queue above says holds"
+_NO_DURATION = "not a duration like 10m: the value of the parent queue is used"
 _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     OVERQUOTA_WEIGHT: (
         lambda text: parse_weight(text) is not None,
-        "no number of 0 or more: the default holds",
+        "not a number of 0 or more: the default is used",
     ),
     OVERQUOTA_PRIORITY: (
         lambda text: parse_int32(text) is not None,
-        "no whole number: the default holds",
+        "not a whole number: the default is used",
     ),
     "reclaim.min.runtime": (_is_duration, _NO_DURATION),
     "preempt.min.runtime": (_is_duration, _NO_DURATION),
     SERVICE_LEVELS: (
         lambda text: parse_levels(text) is not None,
-        f"no durations that grow, like 1h,10h, {MAX_SERVICE_LEVELS} at most: there are no levels",
+        f"not increasing durations, like 1h,10h, {MAX_SERVICE_LEVELS} at most: there are no levels",
     ),
     RECLAIM_OF: (
         lambda text: text.lower() in _RECLAIM_OF,

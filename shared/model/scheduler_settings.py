@@ -112,7 +112,7 @@ class _Reading:
         if text not in values:
             may_be = ", ".join(values)
             self.refused.append(
-                f"{name}: one of {may_be}, found {text[:_SHOWN]!r}; the default holds"
+                f"{name}: one of {may_be}, found {text[:_SHOWN]!r}; the default is used"
             )
         return text in values
 

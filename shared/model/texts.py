@@ -34,7 +34,7 @@ def load_json(text: str) -> Any:
     if "\\u" in text or not text.isascii():
         where = unwritable_text(value)
         if where is not None:
-            raise JsonError(f"{where}: the text holds half a character (a lone surrogate)")
+            raise JsonError(f"{where}: the text contains half a character (a lone surrogate)")
     return value
 
 

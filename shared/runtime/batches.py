@@ -273,7 +273,7 @@ class Batches:
         try:
             await self._outbox.publish(told)
         except PoisonError:
-            log.exception("what was set aside cannot be told", service=self._inbox.service)
+            log.exception("unsendable items could not be reported", service=self._inbox.service)
 
     async def _report_unsendable(self, aside: list[Unsendable], now_ns: int) -> list[Envelope]:
         """Let the machine report what was not sent to its senders."""

@@ -132,7 +132,8 @@ class Beats:
         self._unheard += self._place.is_waiting
         if self._unheard * self._heartbeat_ns >= self._silent_ns:
             log.warning(
-                "its own heartbeats do not come: its place is lost, taking another", inbox=where
+                "its own heartbeats do not arrive: it has lost its place and takes another",
+                inbox=where,
             )
             raise BusUnavailableError(f"the broker delivers nothing to the reader of {where}")
 

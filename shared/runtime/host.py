@@ -382,7 +382,8 @@ class Host:
             await self._batches.handle(subscription, deliveries, inside)
         except StuckError as stuck:
             log.warning(
-                "its inbox is full, and one that it publishes to: starting over without what waits",
+                "its inbox and one that it publishes to are full: starting over without the "
+                "waiting messages",
                 service=self.inbox.service,
                 waiting=stuck.waiting,
             )

@@ -129,7 +129,7 @@ class Driven:
 
     def _cannot_remember(self, error: str) -> None:
         log.error(
-            "what was done cannot be kept; trying until it can",
+            "the state could not be saved; trying again",
             service=self._service,
             error=error,
         )

@@ -17,7 +17,7 @@ _AGE = Histogram(
     buckets=(0.001, 0.01, 0.1, 1.0, 10.0, 100.0),
 )
 _PUBLISHED = Counter("muster_messages_published", "Messages published", ["service"])
-_REPEATED = Counter("muster_messages_repeated", "Messages that came again", ["service"])
+_REPEATED = Counter("muster_messages_repeated", "Redelivered messages", ["service"])
 _SET_ASIDE = Counter("muster_items_set_aside", "Items that could not be sent", ["service"])
 
 

@@ -171,7 +171,7 @@ async def _run(
     await _stop({*tasks, closing})
     left = await _stop(asyncio.all_tasks() - {asyncio.current_task()})
     if left:
-        log.error("left where it stands: it did not end when told to", tasks=list(map(_at, left)))
+        log.error("left running: it did not end when asked to", tasks=list(map(_at, left)))
         logging.shutdown()
         os._exit(EXIT_ENDED)
     for task in tasks:

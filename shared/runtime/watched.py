@@ -44,9 +44,11 @@ class WatchedFile(Generic[T]):
         try:
             self._value = self._load()
         except (OSError, ValueError) as error:
-            log.warning("a file has changed and does not hold; the last one does", error=str(error))
+            log.warning(
+                "a file has changed and is invalid; the previous one stays in use", error=str(error)
+            )
         else:
-            log.info("a file has changed and holds now", file=str(self._path))
+            log.info("a file has changed and is in use now", file=str(self._path))
 
     def _load(self) -> T:
         with self._path.open("rb") as file:

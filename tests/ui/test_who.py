@@ -66,7 +66,7 @@ async def test_a_page_that_nobody_is_signed_in_at_asks_and_then_shows_what_was_w
 
 async def test_a_wrong_token_is_said_to_be_wrong_and_another_one_may_be_given(page):
     await sign_in(page, "wrong")
-    await expect(page.locator(".who [role=alert]")).to_contain_text("nobody has this token here")
+    await expect(page.locator(".who [role=alert]")).to_contain_text("unknown token")
     await sign_in(page)
     await expect(page.locator("#status")).to_have_text("live")
 

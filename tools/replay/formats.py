@@ -90,7 +90,9 @@ def _renamed(where: str, names: tuple[str, ...], ours: Mapping[str, str]) -> tup
     unknown = [name for name in ours if name not in CSV_COLUMNS]
     if unknown:
         there_are = ", ".join(CSV_COLUMNS)
-        raise TraceError(f"--columns: {unknown[0]!r} is no column of ours; there are {there_are}")
+        raise TraceError(
+            f"--columns: {unknown[0]!r} is not a column of Muster's format, which has {there_are}"
+        )
     lacking = [theirs for theirs in ours.values() if theirs not in names]
     if lacking:
         raise TraceError(f"{where}: there is no column {lacking[0]!r}")

@@ -51,7 +51,7 @@ def jobs_of(file: Path, found: Iterable[tuple[str, Job | str]]) -> Jobs:
         names.add(job.name)
         jobs.append(job)
     if not jobs:
-        raise TraceError(f"{file}: there is no job in it")
+        raise TraceError(f"{file}: it contains no job")
     ordered = in_order(jobs)
     if ordered[-1].submitted_ns > MAX_SECONDS * NANOS_PER_SECOND:
         raise TraceError(

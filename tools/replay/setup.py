@@ -110,7 +110,7 @@ def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRec
             return nodes_of(stated, capacity, 0, "")
     except NodesError as error:
         raise TraceError(f"{name}: {error}") from error
-    raise TraceError(f"{name}: the trace names no nodes: --nodes says how many, or their file")
+    raise TraceError(f"{name}: the trace has no nodes: give their number or a file with --nodes")
 
 
 def default_queues(trace: Trace) -> str:

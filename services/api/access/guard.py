@@ -67,7 +67,7 @@ class Access:
             found = await authenticator.identify(token)
             if found is not None:
                 return found
-        raise TokenError("nobody has this token here")
+        raise TokenError("unknown token")
 
 
 class Guard:
@@ -134,7 +134,7 @@ class _Watched:
         self._watching: asyncio.Task[None] | None = None
 
     async def run(self, app: ASGIApp, receive: Receive) -> None:
-        """Have an application answer, until the token holds no longer."""
+        """Have an application answer, until the token is no longer valid."""
         try:
             async with self._life:
                 await app(self._scope, receive, self)
@@ -157,7 +157,7 @@ class _Watched:
             self._checked = now
             if not await self._still_may():
                 await self._end()
-                raise ConnectionAbortedError("the token holds no longer")
+                raise ConnectionAbortedError("the token is no longer valid")
         await self._send(message)
 
     async def _watch(self) -> None:

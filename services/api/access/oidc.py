@@ -91,7 +91,7 @@ class OidcTokens:
                 found = decode(token, await self._keys.renewed(), algorithms=algorithms)
             self._claims.validate(found.claims)
         except (JoseError, ValueError, TypeError, RecursionError) as error:
-            raise TokenError(f"the token does not hold: {_sentence(error)}") from None
+            raise TokenError(f"the token is invalid: {_sentence(error)}") from None
         return found.claims
 
 

@@ -45,7 +45,7 @@ def access_of(settings: Settings) -> Access:
     is_off = settings.authentication == "off"
     if authenticators and is_off:
         raise SettingsError(
-            "MUSTER_AUTHENTICATION=off goes without MUSTER_TOKENS_FILE and MUSTER_OIDC_ISSUER"
+            "MUSTER_AUTHENTICATION=off excludes MUSTER_TOKENS_FILE and MUSTER_OIDC_ISSUER"
         )
     where = f"{settings.http_host}:{settings.http_port}"
     if not authenticators and not is_loopback(settings.http_host):
@@ -56,10 +56,12 @@ def access_of(settings: Settings) -> Access:
                 "MUSTER_HTTP_HOST=127.0.0.1; or, where a proxy in front asks, "
                 "MUSTER_AUTHENTICATION=off"
             )
-        log.warning("NOBODY IS ASKED WHO THEY ARE: whoever reaches this may do all", where=where)
+        log.warning(
+            "NO AUTHENTICATION: every client that reaches this port may do everything", where=where
+        )
     if authenticators and not is_loopback(settings.http_host) and not settings.http_certificate:
         log.warning(
-            "tokens come unencrypted: MUSTER_HTTP_CERTIFICATE, or a proxy with TLS in front"
+            "tokens are sent unencrypted: set MUSTER_HTTP_CERTIFICATE, or put a TLS proxy in front"
         )
     return Access(authenticators, metrics)
 

@@ -61,7 +61,7 @@ def read_tokens(text: bytes) -> list[_Line]:
     if len({line.digest for line in lines}) < len(lines):
         raise ValueError("one token has two lines")
     if not lines:
-        raise ValueError("no tokens: nobody could do anything; `muster token` makes one")
+        raise ValueError("no tokens, so no request would be allowed; `muster token` creates one")
     return lines
 
 

@@ -104,7 +104,7 @@ def _refusal_of_a_change(headers: Headers) -> tuple[int, str]:
         return _FORBIDDEN, "a page of another origin may not change anything here"
     kind = headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind in _FORMS:
-        said = f"a body of type {kind} is what forms send"
+        said = f"a body of type {kind} is not accepted: browser forms send it"
         return _UNSUPPORTED, f"{said}: send it as application/yaml or application/json"
     return 0, ""
 

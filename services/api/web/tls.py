@@ -39,9 +39,12 @@ class Certificate:
         self._seen = seen
         error = self._load()
         if error:
-            log.warning("a certificate has changed and does not hold; the last does", error=error)
+            log.warning(
+                "a certificate has changed and is invalid; the previous one stays in use",
+                error=error,
+            )
         else:
-            log.info("a certificate has changed and holds now", file=str(self._certificate))
+            log.info("a certificate has changed and is in use now", file=str(self._certificate))
 
     def _load(self) -> str:
         """Load the files; return what is wrong, or ""."""

@@ -137,7 +137,7 @@ def read_question(body: bytes) -> WhatIf:
     if manifest is None and not (asked.drain or asked.add_nodes or asked.queues or asked.delete):
         raise AnswerError(400, "one of manifest, drain, addNodes, queues and delete is needed")
     if asked.like is not None and asked.add_nodes is None:
-        raise AnswerError(400, "like goes with addNodes: how many nodes, like which one")
+        raise AnswerError(400, "like needs addNodes: how many nodes, like which one")
     try:
         documents = () if manifest is None else read_documents(manifest.encode(), "manifest")
     except DocumentsError as error:

@@ -75,7 +75,9 @@ class Keeper:
             except ApiServerError as error:
                 pause = RETRY_SECONDS
                 if error.code != HTTPStatus.CONFLICT:  # another replica was first
-                    log.warning("the certificates are looked after later", error=str(error))
+                    log.warning(
+                        "checking the certificates failed; trying again later", error=str(error)
+                    )
             await asyncio.sleep(jittered(pause))
 
     async def renew_if_due(self) -> None:
@@ -89,7 +91,7 @@ class Keeper:
             kept = renewed(kept, self.names, self._now())
             secret["data"] = {**(secret.get("data") or {}), **_as_data(kept)}
             await self._client.request("PUT", self._secret, secret)
-            log.info("new certificates were made", names=self.names)
+            log.info("new certificates were created", names=self.names)
         assert kept is not None
         for path in self._configurations:
             await self._have_believed(path, kept)

@@ -332,7 +332,7 @@ class ClusterMirror(Moves):
         pod, node = news.pod, self.world.nodes.get(news.pod.node)
         if node is not None and news.is_over:
             why = TerminationType.STOPPED_BY_RM
-            release = AllocationRelease("", pod.uid, why, message="it is nominated no more")
+            release = AllocationRelease("", pod.uid, why, message="it is no longer nominated")
             self._send(node.partition, releases=(release,))
         elif node is not None:
             self._send(node.partition, allocations=(nominated_allocation(pod),))
@@ -748,7 +748,7 @@ class ClusterMirror(Moves):
 def _unwanted(application: ApplicationRecord | None) -> str:
     """Return why a placeholder of an application that comes now is not wanted, "" where it is."""
     if application is None or application.phase is ApplicationPhase.ENDING:
-        return "its application has gone"
+        return "its application is gone"
     return "" if application.may_reserve else IN_THE_WAY
 
 

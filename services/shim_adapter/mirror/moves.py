@@ -31,7 +31,7 @@ from shared.messages.interface import (
 from shared.model.names import DEFAULT_PARTITION
 
 MAX_UNCONFIRMED = 200_000  # ask releases; of those before them no confirmation is awaited
-IN_THE_WAY = "its gang reserves no more"
+IN_THE_WAY = "its gang no longer reserves"
 Reaction = tuple[list[Call], list[Outgoing]]
 
 

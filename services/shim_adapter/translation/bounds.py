@@ -105,7 +105,7 @@ def _check(parts: Mapping[str, Any], where: str) -> None:
         largest = max(sizes, key=lambda name: sizes[name])
         raise ManifestError(
             where,
-            f"what the scheduler is told of it takes {total} bytes, at most {MAX_ITEM_BYTES}; "
+            f"its data for the scheduler takes {total} bytes, at most {MAX_ITEM_BYTES}; "
             f"most of it are its {largest}: {sizes[largest]}",
         )
 
@@ -122,5 +122,5 @@ def bounded_seconds(name: str, stated: int) -> tuple[int, str]:
         seconds = DEFAULT_PLACEHOLDER_TIMEOUT_MS // 1000
         return 0, f"{name} {stated} overflows a duration: it is the default, {seconds} seconds"
     return MAX_SECONDS, (
-        f"{name} {stated} is longer than 100 years: it is taken for {MAX_SECONDS} seconds"
+        f"{name} {stated} is longer than 100 years: it is reduced to {MAX_SECONDS} seconds"
     )

@@ -259,17 +259,17 @@ def _ignored(annotations: dict[str, str]) -> str:
     allowed = annotations.get(ALLOW_PREEMPTION, "true")
     if allowed not in TRUE_OR_FALSE:
         shown = allowed[:MAX_TEXT]
-        found.append(f"{ALLOW_PREEMPTION}: {shown!r} is neither true nor false, and says nothing")
+        found.append(f"{ALLOW_PREEMPTION}: {shown!r} is neither true nor false, and is ignored")
     if annotations.get(USER_INFO) and _user_stated(annotations) is None:
         found.append(f"{USER_INFO}: no user and groups are read of it: the pod is {NOBODY}'s")
     for name in (PREEMPTION_DELAY, STALENESS_GRACE):
         text = annotations.get(name, "")
         if text and duration_ns(text) is None:
-            found.append(f"{name}: {text[:MAX_TEXT]!r} is no duration like 90s, and says nothing")
+            found.append(f"{name}: {text[:MAX_TEXT]!r} is not a duration like 90s, and is ignored")
     for name in (CHECKPOINT_SECONDS, RESTART_SECONDS):
         text = annotations.get(name, "")
         if text and parse_uint64(text) is None:
-            found.append(f"{name}: {text[:MAX_TEXT]!r} is no number of seconds, and says nothing")
+            found.append(f"{name}: {text[:MAX_TEXT]!r} is not a number of seconds, and is ignored")
     return "; ".join(found)[:MAX_IGNORED]
 
 

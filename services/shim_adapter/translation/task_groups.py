@@ -96,7 +96,7 @@ def check_gang(groups: tuple[TaskGroupSpec, ...]) -> None:
     members = sum(group.min_member for group in groups)
     if members > MAX_GANG_MEMBERS:
         raise TaskGroupsError(
-            f"{members} members in all, placeholders are made for at most {MAX_GANG_MEMBERS}"
+            f"{members} members in all, placeholders are created for at most {MAX_GANG_MEMBERS}"
         )
     for group in groups:
         try:
@@ -257,7 +257,7 @@ def policy_ignored(annotation: str) -> list[str]:
         elif key == _STYLE and text not in _STYLES:
             found.append(f"{shown} is neither Soft nor Hard: the gang is Soft")
         elif key == _TIMEOUT and (parse_int64(text) is None or text.startswith("-")):
-            found.append(f"{shown} is no number of seconds: the default of 15 minutes holds")
+            found.append(f"{shown} is not a number of seconds: the default of 15 minutes is used")
     return [f"{POLICY_PARAMETERS}: {sentence}" for sentence in found]
 
 

@@ -94,7 +94,7 @@ async def test_a_question_waits_for_those_before_it_so_many_and_for_so_long(
     assert first.status_code == 504
     assert {answer.status_code for answer in others} == {503}
     assert {answer.json()["message"] for answer in others} == {
-        "8 what-ifs wait already: ask again in a moment",
+        "8 what-ifs wait already; try again in a moment",
         "no what-if ahead of this one was answered within 0.1 s: ask again in a moment",
     }
 

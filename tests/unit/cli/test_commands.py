@@ -356,7 +356,7 @@ def test_drain_and_undrain_say_what_holds_now(api, muster):
     api.says("POST /v1/nodes/n1/drain", {"nodeID": "n1", "schedulable": False})
     api.says("POST /v1/nodes/n1/undrain", {"nodeID": "n1", "schedulable": True})
     assert muster("drain", "n1").out.startswith("n1 is drained: its pods run on")
-    assert muster("undrain", "n1").out == "n1 takes new pods again"
+    assert muster("undrain", "n1").out == "n1 accepts new pods again"
     refusal = "the nodes are a Kubernetes cluster's: use kubectl cordon, and kubectl uncordon"
     api.says("POST /v1/nodes/n1/drain", {"message": refusal}, status=409)
     result = muster("drain", "n1")

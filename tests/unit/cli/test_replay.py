@@ -232,7 +232,7 @@ def swf(field: int, value: str) -> str:
         ("", "trace.csv: there is nothing in it; docs/replay.md has"),
         ("\n \n", "trace.csv: there is nothing in it"),
         ("submit,run,gpu,run\n1,2,1,2\n", "line 1: two columns are named 'run'"),
-        ("submit,run\n", "there is no job in it"),
+        ("submit,run\n", "it contains no job"),
         ("submit,run\n1,2\n", "line 2: pods: a pod that asks for something"),
         ("submit,run,gpu\n1,2,1\n1,-2,1\n", "line 3: run: a number from 0"),
         ("submit,run,gpu\nnan,2,1\n", "line 2: submit: a number from 0"),

@@ -171,7 +171,7 @@ def test_names_are_text_whatever_stands_in_them():
 
 def test_nobody_evicted_is_a_sentence():
     page = Page(page_of([replayed()], 3600))
-    assert "Nobody was evicted." in page.text("p")
+    assert "No pod was evicted." in page.text("p")
     assert len(page.all("figure")) == len(PICTURES)
 
 

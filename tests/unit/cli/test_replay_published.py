@@ -106,7 +106,7 @@ def test_a_job_of_philly_runs_for_as_long_as_its_attempts_on_the_most_gpus(tmp_p
         ("[{}]", "job 1: jobid, vc, user, submitted_time and attempts were expected"),
         ("[3]", "job 1: jobid, vc"),
         ("[", "Expecting value"),
-        ("[]", "there is no job in it"),
+        ("[]", "it contains no job"),
     ],
 )
 def test_json_that_does_not_hold_is_said(tmp_path, text, said):

@@ -166,7 +166,7 @@ def test_what_is_none_is_a_sentence(tmp_path, text, said):
 def test_it_goes_without_what_it_has_itself(muster, taken):
     result = muster("up", "--port", "0", "--from", str(taken()), "--demo")
     assert result.status == Exit.CONFIGURATION
-    assert "--from goes without --demo, --config and --kubeconfig" in result.err
+    assert "--from cannot be combined with --demo, --config and --kubeconfig" in result.err
 
 
 def test_muster_up_runs_on_it(taken):

@@ -127,7 +127,7 @@ def test_a_core_that_never_tells_is_a_sentence(capsys, monkeypatch):
     )
     monkeypatch.setattr(up, "LocalCluster", cluster)
     said = refused(capsys)
-    assert said.startswith("not up after 0.3 s: the core has told nothing.")
+    assert said.startswith("not up after 0.3 s: the core has not reported.")
     assert "--prefix" in said
 
 

@@ -57,7 +57,7 @@ def test_a_setting_that_does_not_hold_is_said(name, good, bad):
     if bad is not None:
         (said,) = settings_from([(name, bad)]).refused
         assert said.startswith(f"{name}: ")
-        assert f"found '{bad}'; the default holds" in said
+        assert f"found '{bad}'; the default is used" in said
     (unknown,) = settings_from([(name.upper(), "1")]).refused
     assert f"there is no setting '{name.upper()}'; there are actions, backfill" in unknown
 
@@ -66,7 +66,7 @@ def test_an_old_name_is_a_sentence_that_the_api_shows_and_its_value_holds():
     core = Core(config_of("{name: a}"), settings=(("gangPatience", "7m"), ("nodeScores", "x")))
     told = [p for a in core.answers for p in getattr(a.message, "partitions", ())]
     assert told[-1].config_warnings == (
-        "nodeScores: one of enabled, disabled, found 'x'; the default holds",
+        "nodeScores: one of enabled, disabled, found 'x'; the default is used",
         "gangPatience: 7m is now starvationGuard: 7m",
     )
     assert core.partition.settings.starvation_guard_ns == seconds(7 * 60)

@@ -150,7 +150,7 @@ def test_a_question_is_refused_where_the_container_has_no_room_for_a_copy(monkey
     (tmp_path / "memory.stat").write_text("anon 1048576\nfile 9\n")
     (tmp_path / "memory.max").write_text("2097152\n")
     (answer,) = ask(core, add_nodes=1)
-    assert answer.message.startswith("there is no memory to answer: the core has 1 of 2 MiB in use")
+    assert answer.message.startswith("not enough memory to answer: the core has 1 of 2 MiB in use")
     for limit in ("max\n", f"{2**50}\n"):
         (tmp_path / "memory.max").write_text(limit)
         assert ask(core, add_nodes=1) == []

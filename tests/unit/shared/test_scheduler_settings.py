@@ -139,7 +139,7 @@ def test_an_old_value_that_there_is_not_is_refused_by_its_old_name():
     for name in ("gangLane", "reservationsFor", "backfillOrder", "nodeScores"):
         (refused,) = named({name: "maybe"}).refused
         assert refused.startswith(f"{name}: one of ")
-        assert refused.endswith(", found 'maybe'; the default holds")
+        assert refused.endswith(", found 'maybe'; the default is used")
         assert named({name: "maybe"}).stated == {}
 
 

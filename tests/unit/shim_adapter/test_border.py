@@ -190,7 +190,7 @@ def test_a_priority_is_an_int32(priority):
 def test_a_gang_has_a_bound_on_its_members(members):
     text = [{"name": "g", "minMember": members, "minResource": {"cpu": "1m"}}]
     pod = read(pod_body({"yunikorn.apache.org/task-groups": json.dumps(text)}))
-    sentence = f"{members} members in all, placeholders are made for at most 100000"
+    sentence = f"{members} members in all, placeholders are created for at most 100000"
     assert (pod.task_groups, pod.task_groups_error) == ((), sentence)
     group = TaskGroupSpec("g", members, {"vcore": 1})
     assert "at most 100000" in Shim().answer(SubmitApplication("a", task_groups=(group,))).message

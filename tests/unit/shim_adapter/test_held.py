@@ -217,7 +217,7 @@ def test_pods_wait_for_their_pod_group_and_then_for_as_many_as_it_says():
     whole.see(group(3))
     whole.later()
     sentence = whole.why("a")["sentence"]
-    assert sentence.endswith("g: 3 pods start at once, and are not all there yet.")
+    assert sentence.endswith("g: 3 pods must start together, and some do not exist yet.")
     assert waits(whole.why("a")) == [(Reason.POD_GROUP, 2, ["p", "q"])], kind
     whole.see(member("r"))
     whole.later()
@@ -266,7 +266,7 @@ def test_a_gang_of_no_pod_group_whose_placeholders_are_refused_is_named_in_why()
     whole.see(NotCreated("a", "exceeded quota: few, used: pods=2"))
     said = [{
         "reason": "PlaceholderCreateFailed",
-        "message": "its placeholders were refused, so it goes on without its gang, and its pods "
+        "message": "its placeholders were refused, so it continues without gang scheduling, and its pods "
         "are scheduled one by one: exceeded quota: few, used: pods=2",
     }]  # fmt: skip
     assert whole.why("a")["mismatches"] == whole.why("q")["mismatches"] == said

@@ -321,7 +321,7 @@ def test_no_bind_is_asked_of_a_cluster_whose_kubelet_would_end_the_pod_for_want_
 def test_a_placeholder_that_appears_when_its_application_has_gone_is_deleted():
     late = PodRecord("late", pod("tg-late", placeholder=True, task_group_name="tg"), 1, 1)
     (call,) = Shim().machine.mirror.hear(PodAdded(late))
-    assert call == DeletePod("late", "", "its application has gone")
+    assert call == DeletePod("late", "", "its application is gone")
 
 
 def test_two_pods_decided_together_are_bound_as_far_as_their_node_has_room():
@@ -771,7 +771,7 @@ def test_a_placeholder_is_wanted_for_as_long_as_its_gang_may_reserve():
     application.is_gang_over = True
     assert _unwanted(application) == IN_THE_WAY
     application.phase = ApplicationPhase.ENDING
-    assert _unwanted(application) == _unwanted(None) == "its application has gone"
+    assert _unwanted(application) == _unwanted(None) == "its application is gone"
 
 
 def test_a_pod_is_nominated_once_for_each_node_that_others_leave_for_it():

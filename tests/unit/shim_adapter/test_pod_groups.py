@@ -418,7 +418,7 @@ def test_a_pod_is_told_once_however_often_it_is_seen_and_however_many_come():
     session.hear()
     assert len(session.events()) == 8
     assert session.done[0].body["status"]["conditions"][0]["message"] == (
-        "PodGroup.scheduling.x-k8s.io ns/g: 9 pods start at once, and are not all there yet"
+        "PodGroup.scheduling.x-k8s.io ns/g: 9 pods must start together, and some do not exist yet"
     )
 
 

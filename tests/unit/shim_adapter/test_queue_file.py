@@ -98,7 +98,7 @@ def test_the_policy_group_says_which_key_holds():
     ("text", "said"),
     [
         (CONFIGS.replace("queues.yaml: |", "service.policyGroup: gpu\n  queues.yaml: |"),
-         "no key gpu.yaml in it; there are queues.yaml: service.policyGroup says which one holds"),
+         "no key gpu.yaml in it; there are queues.yaml: service.policyGroup says which one is used"),
         ("kind: ConfigMap\nmetadata: {name: x}\ndata: {a.yaml: b, c.yaml: d}\n",
          "no key queues.yaml in it; there are a.yaml, c.yaml: "),
         ("kind: ConfigMap\nmetadata: {name: x}\n", "no key queues.yaml in it: service.policyGroup"),

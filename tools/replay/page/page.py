@@ -229,8 +229,8 @@ def _gang_cells(gang: Gang) -> list[str]:
 
 def _evictions(replays: Sequence[Replayed]) -> Element:
     if not any(replayed.curves.evictions.finals[-1] for replayed in replays):
-        return el("figure", el("figcaption", el("h2", "Evictions"), el("p", "Nobody was evicted.")))
-    said = "Who is evicted begins anew."
+        return el("figure", el("figcaption", el("h2", "Evictions"), el("p", "No pod was evicted.")))
+    said = "An evicted job starts again from the beginning."
     return _over_time(
         replays, "evictions", "Evictions so far", said,
         lambda curves: [float(value) for value in curves.evictions.finals],
@@ -393,21 +393,21 @@ def _notes(seeds: int, spread_seconds: int | None) -> list[Element]:
         "submission to the start of its last pod, and only those of jobs that started."
     )
     thinned = (
-        f"What is drawn over time is thinned to at most {POINTS} points: each is the mean over its "
+        f"Curves over time are reduced to at most {POINTS} points: each is the mean over its "
         "part (of evictions, how many there were at its end), so peaks are lower than they were."
     )
     said = [means, thinned]
     if seeds > 1:
         others, means_of = (
             "the others are months drawn from its weeks and users.",
-            "how far a figure hangs on which weeks and users there are.",
+            "how much a figure depends on which weeks and users there are.",
         )
         if spread_seconds is not None:
             others = (
                 f"in the others every submission is moved by up to {spread_seconds:,} s either way."
             )
             means_of = (
-                "how far a figure hangs on who came just before whom, and not how it would be in "
+                "how much a figure depends on the order of arrivals, not how it would be in "
                 "another month."
             )
         said.append(

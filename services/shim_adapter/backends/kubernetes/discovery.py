@@ -3,7 +3,7 @@
 Rule 1: which there are is asked at the start, and every DISCOVERY_SECONDS from then on. A kind that
         is not served is no error, and has no objects.
 Rule 2: of several versions of a kind the first that is served is watched.
-Rule 3: when a kind is served no more, all its objects have gone.
+Rule 3: when a kind is no longer served, all its objects have gone.
 Rule 4: nothing waits for what is not to be had, rights that are missing for one: it has no objects
         yet. What is to be known of them is waited for elsewhere.
 """
@@ -69,7 +69,7 @@ class Discovery:
                 try:
                     await self._refresh()
                 except ApiServerError as error:
-                    log.info("which kinds there are is asked again", error=str(error))
+                    log.info("asking again which kinds the API server has", error=str(error))
                     refused += bool(error.code)
                     if refused >= _ATTEMPTS:
                         self.is_listed.set()
@@ -107,7 +107,7 @@ class Discovery:
         if before is not None:
             await self._stop(kind)
         if not path:
-            log.info("a kind is served no more", kind=kind.kind)
+            log.info("a kind is no longer served", kind=kind.kind)
             return
 
         async def emit(change: str, item: dict[str, Any]) -> None:

@@ -64,9 +64,7 @@ _BUDGET_PAUSE_SECONDS = 10.0  # unless the budget changes before
 _PATIENT_ATTEMPTS = 6  # so long a restarted API server may not know our rights
 STARTED_SECONDS = 3.0  # a server that starts knows our rights by then
 _ALREADY_EXISTS, _CONFLICT = "AlreadyExists", "Conflict"
-_DONE = Counter(
-    "muster_kubernetes_operations", "Operations by what became of them", ["what", "result"]
-)
+_DONE = Counter("muster_kubernetes_operations", "Operations by result", ["what", "result"])
 _NOTES_LEFT_OUT = Counter("muster_kubernetes_notes_left_out", "Events and conditions left out")
 log = structlog.get_logger("muster.kubernetes")
 
@@ -252,7 +250,7 @@ class Operations:
             self._is_not_allowed(operation, error)
         if is_lasting or not (error.is_transient or error.code == HTTPStatus.CONFLICT):
             log.error(
-                "the API server refuses what must be done; trying again",
+                "the API server refuses a required operation; trying again",
                 what=operation.what,
                 pod=f"{operation.pod.spec.namespace}/{operation.pod.spec.name}",
                 error=str(error),
@@ -357,7 +355,9 @@ class Operations:
         if kept:
             if kept.get("uid") == uid:
                 return True
-            self._refuse(operation, f'persistentvolume "{wanted.volume}" was taken by another')
+            self._refuse(
+                operation, f'persistentvolume "{wanted.volume}" was bound by another claim'
+            )
             return False
         version = volume["metadata"]["resourceVersion"]
         body = {"metadata": {"resourceVersion": version}, "spec": {"claimRef": owner}}

@@ -622,7 +622,7 @@ class PodGroups:
         if isinstance(gang, str):
             return gang
         if self._has_strangers(ref):
-            return f"{ref}: its pods are of several schedulers, and none of them starts"
+            return f"{ref}: its pods name several schedulers, so none of them starts"
         if group.retry_ns > now_ns:
             if group.wrong:
                 return group.wrong
@@ -632,7 +632,7 @@ class PodGroups:
             minima = gang.minima()
             least = ", ".join(f"{least} of {name}" for name, least in minima.items() if name)
             least = least or f"{gang.minimum} pods"
-            return f"{ref}: {least} start at once, and are not all there yet"
+            return f"{ref}: {least} must start together, and some do not exist yet"
         return f"{ref}: it waits for its gang"
 
     def _has_strangers(self, ref: GroupRef) -> bool:

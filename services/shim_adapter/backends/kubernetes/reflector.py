@@ -93,7 +93,7 @@ class Reflector:
         """Log that a watch broke off: it does; but for what only users can mend, loudly."""
         if error.code in _NOT_ALLOWED:
             log.error(
-                "the API server does not let us watch: see deploy/kubernetes/rbac.yaml",
+                "the API server does not allow the watch: see deploy/kubernetes/rbac.yaml",
                 kind=self.source.kind,
                 path=self.source.path,
                 error=str(error),

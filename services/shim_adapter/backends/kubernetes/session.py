@@ -191,7 +191,9 @@ class Session:
         world.scheduler_settings = settings
         try:
             if settings != before:
-                log.info("the scheduler settings changed: the core begins anew", settings=settings)
+                log.info(
+                    "the scheduler settings changed: the core starts a recovery", settings=settings
+                )
                 await host.send_to_inbox(SyncRequest(self.instance))
             await host.send_to_inbox(UpdateConfiguration(configuration.queues, settings))
         except (BusUnavailableError, BusClosedError):
@@ -206,7 +208,7 @@ class Session:
             try:
                 return await self.turn.take()
             except ApiServerError as error:
-                log.warning("the turn could not be taken yet", error=str(error))
+                log.warning("the Lease could not be acquired yet", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _save_last_good(self) -> None:
@@ -217,7 +219,7 @@ class Session:
             try:
                 await self.turn.save(self.cluster.world.good_config)
             except ApiServerError as error:
-                log.warning("the last good configuration could not be kept yet", error=str(error))
+                log.warning("the last good configuration could not be stored yet", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._has_good.set()
 
@@ -229,7 +231,7 @@ class Session:
             try:
                 await self.turn.save_usage(tuple(self.cluster.world.usage.values()))
             except ApiServerError as error:
-                log.warning("usage over time could not be kept yet", error=str(error))
+                log.warning("usage over time could not be stored yet", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
                 self._has_usage.set()
 

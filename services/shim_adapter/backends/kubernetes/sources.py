@@ -119,7 +119,7 @@ def _taint_rule(item: dict[str, Any]) -> TaintRule | None:
         return taint_rule_of(item)
     except ManifestError as error:
         name = item["metadata"]["name"]
-        log.warning("a DeviceTaintRule does not hold", rule=name, error=str(error))
+        log.warning("a DeviceTaintRule is invalid", rule=name, error=str(error))
         return None
 
 

@@ -79,7 +79,7 @@ class Turn:
         kept = packed(text)
         if len(kept) > MAX_KEPT:
             log.error(
-                "the queue configuration is too large to be kept as the last good one",
+                "the queue configuration is too large to be stored as the last good one",
                 characters=len(kept),
                 most=MAX_KEPT,
             )
@@ -114,7 +114,7 @@ def _packed_usage(usage: Sequence[KeptUsage]) -> str:
         text = packed(json.dumps([record_to_plain(each) for each in kept], separators=(",", ":")))
         if len(text) <= MAX_KEPT_USAGE:
             return text
-        log.warning("usage over time is too large to be kept whole", records=len(kept))
+        log.warning("usage over time is too large to be stored completely", records=len(kept))
         kept = kept[: len(kept) * MAX_KEPT_USAGE // len(text)]
 
 

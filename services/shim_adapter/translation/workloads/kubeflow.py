@@ -61,7 +61,7 @@ def _job(workload: Workload, key: str, roles: tuple[str, ...]) -> Expansion:
     spec = workload.spec
     policy = inner(spec, "runPolicy")
     if policy.get("suspend") is True:
-        raise ManifestError("spec.runPolicy.suspend", "it is suspended: no pod is made")
+        raise ManifestError("spec.runPolicy.suspend", "it is suspended: no pods are created")
     specs = mapping(spec.get(key), f"spec.{key}")
     unknown = [role for role in specs if role not in roles]
     if unknown or not specs:

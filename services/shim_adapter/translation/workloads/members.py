@@ -117,7 +117,7 @@ def _refuse_unscheduled(item: Replicas, where: str) -> None:
     if gates:
         raise ManifestError(
             f"{where}spec.schedulingGates",
-            "the pod waits until its gates are removed, which nobody does in a simulated cluster",
+            "the pod waits until its gates are removed, which never happens in a simulated cluster",
         )
 
 

@@ -218,4 +218,6 @@ def refuse_suspended(workload: Workload) -> None:
     if not isinstance(suspended, bool | None):
         raise ManifestError("spec.suspend", f"true or false, found {suspended!r}")
     if suspended:
-        raise ManifestError("spec.suspend", "it is suspended: no pod is made until it is resumed")
+        raise ManifestError(
+            "spec.suspend", "it is suspended: no pods are created until it is resumed"
+        )
