@@ -70,7 +70,7 @@ def _within(found: QueueFile) -> str:
 
 
 def apply_file(client: Client, file: Path) -> int:
-    """Have a running Muster reload a file; return 0 when it holds now, else 1."""
+    """Have a running Muster reload a file; return 0 if it took effect, else 1."""
     try:
         found = queues_in(file)
     except RefusedError as error:
@@ -87,7 +87,7 @@ def apply_file(client: Client, file: Path) -> int:
     if found.settings:
         names = ", ".join(found.settings)
         complain(f"{file}: warning: {names} beside the queues: `muster up --config` reads them")
-    print(f"{printable(str(file))}{_within(found)} holds now")
+    print(f"{printable(str(file))}{_within(found)} is in use now")
     return 0
 
 
@@ -113,7 +113,9 @@ def diff_file(client: Client, file: Path) -> Report:
     if not found.text.strip():
         raise RefusedError(f"{file}: it is empty")
     if not rows:
-        return Report({"changes": [], "whatIf": None}, [f"{file} is what holds now: no difference"])
+        return Report(
+            {"changes": [], "whatIf": None}, [f"{file} is the configuration in use: no difference"]
+        )
     answer = ask(client, None, found.text, {}, {})
     names = list(dict.fromkeys(row["queue"] for row in rows))
     parts = [table(rows, CHANGES), "", *what_if_parts(answer, table)]

@@ -22,7 +22,7 @@ STATE_BYTES = 64 * 1024 * 1024
 CLOCK_SECONDS = 300
 KILL_BOUND_SECONDS = 2.0
 STOP_BOUND_SECONDS = 3.0 * HEARTBEAT_SECONDS + KILL_BOUND_SECONDS  # noticed, then taken over
-NOT_KEPT = "what was done cannot be kept"  # in the log
+NOT_KEPT = "the state could not be saved"  # in the log
 _WATCHED_SECONDS = 300.0
 _SPUN_SECONDS = 0.02  # of CPU
 

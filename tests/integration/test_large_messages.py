@@ -139,4 +139,4 @@ async def test_a_group_that_is_too_large_leaves_its_pod_without_a_gang_and_says_
     await submit(cluster, [document("gang", annotations)])
     await until(lambda: cluster.core.partition.root.allocated.get("vcore") == 1000)
     record = cluster.shim_machine.world.applications["gang"]
-    assert "taskGroup 'g': what the scheduler is told of it takes" in record.message
+    assert "taskGroup 'g': its data for the scheduler takes" in record.message

@@ -12,7 +12,7 @@ app = typer.Typer()
 @app.command()
 @shown
 def trace(client: Client, name: ApplicationName, partition: AnyPartition = "") -> Listing:
-    """Show the messages behind an application as a waterfall.
+    """Show the messages behind an application.
 
     Each with its decision and reason.
 

@@ -52,8 +52,7 @@ def notes_of_gang(world: World, application: ApplicationRecord) -> Iterator[Appl
             application.application_id,
             PLACEHOLDER_CREATE_FAILED,
             "its placeholders were refused, so it continues without gang scheduling, and its "
-            "pods are "
-            f"scheduled one by one: {refused}",
+            f"pods are scheduled one by one: {refused}",
             first.uid,
         )
 
@@ -85,6 +84,6 @@ def _unknown_group(application: ApplicationRecord, pod: PodRecord) -> str:
         named = ", ".join(groups[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
         known = f"it has {named}"
     return (
-        f"task group {wanted!r} is not in application {name} ({known}): the pod takes no "
-        "placeholder's place and is scheduled by itself"
+        f"task group {wanted!r} is not in application {name} ({known}): the pod replaces no "
+        "placeholder and is scheduled by itself"
     )

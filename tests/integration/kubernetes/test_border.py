@@ -124,4 +124,4 @@ async def test_what_is_told_of_a_pod_is_bounded_and_its_people_are_told(muster):
     ]
     await muster.kubectl.pod(pod("gang", {TASK_GROUPS: json.dumps(groups), GROUP: "g", POLICY: ""}))
     await until_it_runs(muster, "gang")
-    await until_event(muster, "gang", "what the scheduler is told of it takes")
+    await until_event(muster, "gang", "its data for the scheduler takes")

@@ -187,7 +187,7 @@ async def test_pods_of_one_group_have_one_scheduler_or_none_of_ours_starts(muste
     other["spec"]["schedulingGroup"] = {"podGroupName": "g"}
     await muster.kubectl.pod(other)
     await pods(muster, "g", "p0", "p1")
-    await until_waits(muster, "p0", "of several schedulers")
+    await until_waits(muster, "p0", "name several schedulers")
     await settled(muster)
     assert not {"p0", "p1"} & {*muster.kubelets.ran}
     await muster.kubectl.delete("other")

@@ -94,11 +94,11 @@ async def test_placeholders_without_their_gang_are_removed_after_a_restart(muste
         ),
         (
             member("m0", "gang", annotations={GROUP: "tgg"}),
-            "task group 'tgg' is none of application gang (it has tg)",
+            "task group 'tgg' is not in application gang (it has tg)",
         ),
         (
             a_pod("m0", labels={"applicationId": "gang"}, annotations={GROUP: "tg"}),
-            "task group 'tg' is none of application gang (it has none)",
+            "task group 'tg' is not in application gang (it has none)",
         ),
     ],
     ids=["malformed", "misspelt", "without groups"],

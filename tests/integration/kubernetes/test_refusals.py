@@ -97,7 +97,7 @@ async def test_a_bind_is_tried_again_while_our_rights_are_not_known(muster, doub
 async def test_a_quota_is_final_and_what_was_made_of_its_gang_goes(muster):
     await muster.kubectl.quota("q", pods=3)
     await muster.kubectl.pod(member("m0", "gang", members=4))
-    await until(runs(muster, "m0"), "it goes on without its gang")
+    await until(runs(muster, "m0"), "it continues without gang scheduling")
     await no_placeholder_is_left(muster, ["m0"])
     said = [event["note"] for event in await until_told(muster.kubectl, "PlaceholderCreateFailed")]
     assert any("exceeded quota: q" in note for note in said), said
@@ -109,7 +109,7 @@ async def test_a_gang_that_is_given_up_has_no_more_placeholders_made(muster, dou
     double.fault(method="POST", path=PODS, code=403, times=1, skip=1, message=text)
     double.fault(method="POST", path=PODS, code=0, times=200, skip=1, delay=0.2)
     await muster.kubectl.pod(member("m0", "gang", members=100, cpu="10m"))
-    await until(runs(muster, "m0"), "it goes on without its gang")
+    await until(runs(muster, "m0"), "it continues without gang scheduling")
     await until(lambda: muster.kubernetes.session.operations.pending == 0, "nothing waits")
     assert double.requests["POST pods"] < 60
     await no_placeholder_is_left(muster, ["m0"])

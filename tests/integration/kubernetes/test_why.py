@@ -76,5 +76,5 @@ async def test_a_quota_that_refuses_a_gangs_placeholders_is_named(muster):
         return "exceeded quota: few" in found[0].get("message", "")
 
     await until(is_named, "the quota is named")
-    await until(lambda: "m0" in muster.kubelets.ran, "it goes on without its gang")
+    await until(lambda: "m0" in muster.kubelets.ran, "it continues without gang scheduling")
     assert (await why(muster, "m0"))["mismatches"][0]["reason"] == "PlaceholderCreateFailed"

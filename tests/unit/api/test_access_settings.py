@@ -60,7 +60,7 @@ def test_a_file_or_an_issuer_has_everybody_asked_wherever_it_listens(file, host)
 @each_row(
     ("more", "said"),
     [
-        ({"authentication": "off"}, "AUTHENTICATION=off goes without"),
+        ({"authentication": "off"}, "AUTHENTICATION=off excludes"),
         ({"oidc_audience": ""}, "MUSTER_OIDC_AUDIENCE"),
         ({"oidc_issuer": "http://issuer.example"}, "MUSTER_OIDC_ISSUER: https://"),
         ({"oidc_issuer": "issuer.example"}, "MUSTER_OIDC_ISSUER: https://"),

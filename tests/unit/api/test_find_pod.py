@@ -72,8 +72,8 @@ async def test_where_the_shim_adapter_is_away_nobody_is_said_not_to_be(
     answer = await system.get("/v1/why/nobody")
     assert answer.status_code == 504
     assert answer.json()["message"] == (
-        "no answer within 0.2 s; the core knows of no such pod, and no shim adapter says whether "
-        "there is one"
+        "no answer within 0.2 s; the core knows no such pod, and no shim adapter is available "
+        "to look for it"
     )
 
 

@@ -68,7 +68,7 @@ async def test_what_a_manifest_describes_is_deleted_with_its_placeholders(system
     again = await system.post("/v1/manifests/delete?source=gang.yaml", content=GANG)
     (item,) = again.json()["refused"]
     assert (again.status_code, item["field"]) == (422, "metadata.name")
-    assert "none of its pods is there" in item["message"]
+    assert "it has no pods" in item["message"]
 
 
 async def test_a_gang_that_waits_is_deleted_whole(system):

@@ -160,7 +160,7 @@ async def test_what_is_wrong_with_a_manifest_is_said(system):  # noqa: F811
     [
         (b"{}", "one of manifest, drain, addNodes, queues and delete is needed"),
         (b'{"delete": []}', "one of manifest"),
-        (b'{"drain": "a", "like": "a"}', "like goes with addNodes"),
+        (b'{"drain": "a", "like": "a"}', "like needs addNodes"),
         (b'{"delete": [""]}', "delete.0: String should have at least 1 character"),
         (b'{"addNodes": 100000, "like": "a"}', "addNodes: Input should be less than"),
         (b'{"what": 1}', "what: Extra inputs are not permitted"),

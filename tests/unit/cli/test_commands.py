@@ -156,7 +156,7 @@ def test_what_is_not_there_is_exit_status_1_and_the_apis_sentence(api, muster):
 @pytest.mark.parametrize(
     ("status", "kind", "body", "said"),
     [
-        (404, "text/plain", "404 page not found", "answered 404: what runs there does not know"),
+        (404, "text/plain", "404 page not found", "answered 404: the server there does not know"),
         (200, "text/html", "<html>", "answered 200 with text/html, not JSON: is that Muster's"),
         (502, "text/html; charset=utf-8", "<h1>Bad", "answered 502 with text/html, not JSON"),
         (301, "text/html", "moved", "answered 301 with text/html, not JSON"),
@@ -355,7 +355,7 @@ def test_dead_letters_with_a_reason_are_listed(api, muster):
 def test_drain_and_undrain_say_what_holds_now(api, muster):
     api.says("POST /v1/nodes/n1/drain", {"nodeID": "n1", "schedulable": False})
     api.says("POST /v1/nodes/n1/undrain", {"nodeID": "n1", "schedulable": True})
-    assert muster("drain", "n1").out.startswith("n1 is drained: its pods run on")
+    assert muster("drain", "n1").out.startswith("n1 is drained: its pods keep running")
     assert muster("undrain", "n1").out == "n1 accepts new pods again"
     refusal = "the nodes are a Kubernetes cluster's: use kubectl cordon, and kubectl uncordon"
     api.says("POST /v1/nodes/n1/drain", {"message": refusal}, status=409)
@@ -367,7 +367,7 @@ def test_config_apply_says_that_a_refused_file_changes_nothing(api, muster, tmp_
     file = tmp_path / "q.yaml"
     file.write_text("partitions: []")
     api.says("POST /v1/config", {"accepted": True})
-    assert muster("config", "apply", str(file)).out == f"{file} holds now"
+    assert muster("config", "apply", str(file)).out == f"{file} is in use now"
     api.says("POST /v1/config", {"message": "line 1: no partition"}, status=422)
     result = muster("config", "apply", str(file))
     assert (result.status, result.out) == (Exit.REFUSED, "")
@@ -393,7 +393,7 @@ def test_config_check_and_apply_read_config_maps(api, muster, tmp_path):
     result = muster("config", "check", str(file))
     assert (result.status, result.out) == (0, f"ok {file} {where}")
     api.says("POST /v1/config", {"accepted": True})
-    assert muster("config", "apply", str(file)).out == f"{file} {where} holds now"
+    assert muster("config", "apply", str(file)).out == f"{file} {where} is in use now"
     assert api.body.decode().startswith("partitions:\n")
     file.write_text(
         CONFIG_MAP.replace("\ndata:", "\ndata:\n  muster.scheduler.usageHalfLife: '0s'")
@@ -423,7 +423,10 @@ def test_config_diff_says_what_would_change_and_for_whom(api, muster, tmp_path):
         "queues": "\n".join(line[4:] for line in text.splitlines()) + "\n"
     }
     api.says("GET /v1/config", {**answers.CONFIG, "text": text})
-    assert muster("config", "diff", str(file)).out == f"{file} is what holds now: no difference"
+    assert (
+        muster("config", "diff", str(file)).out
+        == f"{file} is the configuration in use: no difference"
+    )
 
 
 def test_help_lines_are_whole_at_80_columns(muster):

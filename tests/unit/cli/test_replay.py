@@ -476,7 +476,7 @@ def test_a_page_or_setups_that_cannot_be_are_said(muster, tmp_path, arguments, s
         (("--nodes", "5", "--scheduler", "policy=none"), "scheduler: policy: one of"),
         (("--scheduler", "policy"), "NAME=VALUE was expected"),
         (("--scheduler", "a=1", "--scheduler", "a=2"), "--scheduler a=2: a is named twice"),
-        ((), "the trace names no nodes"),
+        ((), "the trace has no nodes"),
         (("--nodes", "5", "--queues", "none.yaml"), "none.yaml"),
         (("--nodes", "5", "--queues", "/dev/zero"), "/dev/zero: more than 8388608 bytes"),
         (("--nodes", "/dev/zero"), "--nodes /dev/zero: more than 8388608 bytes"),

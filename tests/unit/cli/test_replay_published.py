@@ -116,7 +116,7 @@ def test_json_that_does_not_hold_is_said(tmp_path, text, said):
 
 def test_a_published_trace_needs_to_be_told_its_nodes(muster, tmp_path):
     file = str(written(tmp_path, HELIOS))
-    assert "--nodes says how many" in muster("replay", file).err
+    assert "give their number or a file with --nodes" in muster("replay", file).err
     found = json.loads(muster("replay", file, "--nodes", "3", "-o", "json").out)
     assert (found["started"], found["capacity"]) == (2, 24)
 

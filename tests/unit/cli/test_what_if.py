@@ -55,10 +55,12 @@ def test_any_changes_are_asked_about_together(api, muster, tmp_path):
 def test_a_question_supposes_something(muster):
     result = muster("what-if")
     assert result.status == Exit.USAGE
-    assert "Any of -f, --add-nodes, --drain, --delete and --queues" in " ".join(result.err.split())
+    assert "at least one of -f, --add-nodes, --drain, --delete and --queues" in " ".join(
+        result.err.split()
+    )
 
 
 def test_like_which_node_is_said_of_nodes_to_add(muster):
     result = muster("what-if", "--like", "n1", "--drain", "n1")
     assert result.status == Exit.USAGE
-    assert "--like goes with --add-nodes" in result.err
+    assert "--like needs --add-nodes" in result.err

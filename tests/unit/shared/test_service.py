@@ -76,5 +76,5 @@ def test_a_service_ends_when_told_to_though_somebody_does_not_hear_it(unheard, s
     process.send_signal(signal.SIGTERM)
     said = process.communicate(timeout=60)[0]
     assert process.returncode == status
-    assert ("left where it stands" in said) == (status == 1)
+    assert ("left running" in said) == (status == 1)
     assert ("beside at " in said and "<string>:" in said) == (status == 1)

@@ -238,8 +238,8 @@ def test_a_misspelt_group_name_is_said_at_the_pod_and_on_the_application():
     (note,) = sent(messages, "notes")
     assert note.reason == "TaskGroupsError"
     assert note.message == (
-        "task group 'tgg' is none of application app (it has tg): the pod takes no placeholder's "
-        "place and is scheduled by itself"
+        "task group 'tgg' is not in application app (it has tg): the pod replaces no placeholder "
+        "and is scheduled by itself"
     )
     assert note.allocation_key in shim.world.pods
     assert sent(accepted(shim), "notes") == []

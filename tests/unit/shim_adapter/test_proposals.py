@@ -115,7 +115,7 @@ def test_the_line_is_bounded_and_of_a_watched_file_the_latest_text_is_kept():
         assert propose(shim, text)[0] == [text]
     proposed, ((_, is_done, why),) = propose(shim, GOOD)
     assert (proposed, is_done) == ([], False)
-    assert f"{MAX_PROPOSALS} queue configurations wait" in why
+    assert f"{MAX_PROPOSALS} queue configurations already wait" in why
     for text in (GOOD, BAD, BETTER):
         assert propose(shim, text, asker="") == ([], [])
     proposed, _ = told(shim, verdict(texts[0]))
