@@ -49,7 +49,7 @@ def violations(partition: Partition) -> list[str]:
     found += _priorities(partition)
     found += _users(partition)
     found += _reservations(partition)
-    found += _covers(partition)
+    found += _placeholder_sets(partition)
     found += _overlooked(partition)
     if partition.root.max_resource is not None:  # without a node nobody is considered
         found += _gangs_overlooked(partition)
@@ -227,11 +227,11 @@ def _add_moved(partition: Partition, on_nodes: dict[str, dict[str, int]]) -> Non
                 add_into(on_nodes[claim.node.node_id], claim.wanted)
 
 
-def _covers(partition: Partition) -> Iterator[str]:
+def _placeholder_sets(partition: Partition) -> Iterator[str]:
     """See that what is kept is kept for asks that wait, and for no more than that."""
     on_nodes: dict[str, dict[str, int]] = {name: {} for name in partition.nodes.nodes}
     for application in partition.applications.values():
-        yield from _covers_of(application)
+        yield from _placeholder_set(application)
         for claim in application.claims_for(Purpose.PLACEHOLDERS).values():
             if partition.nodes.nodes.get(claim.node.node_id) is claim.node:
                 add_into(on_nodes[claim.node.node_id], claim.on_node)
@@ -240,7 +240,7 @@ def _covers(partition: Partition) -> Iterator[str]:
         yield from _differs(f"node {node.node_id} kept", node.kept, on_nodes[node.node_id])
     for queue in depth_first(partition.root):
         inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
-        kept = total_of(_kept_for(application) for application in inside)
+        kept = total_of(_reserved_for(application) for application in inside)
         yield from _differs(f"queue {queue.path} kept", queue.kept, kept)
         fixed = total_of(map(_fixed_use, (a for a in inside if a.is_fixed)))
         yield from _differs(f"queue {queue.path} fixed", queue.fixed, fixed)
@@ -265,13 +265,13 @@ def _fixed_use(application: Application) -> ResourceView:
     return subtract(add(application.in_use(), application.claimed_room()), total_of(going))
 
 
-def _kept_for(application: Application) -> ResourceView:
+def _reserved_for(application: Application) -> ResourceView:
     """Return what the queues keep for an application's asks."""
     claims = [claim for alike in application.claims.values() for claim in alike.values()]
     return total_of(claim.in_queues for claim in claims if claim.purpose is not Purpose.GANG)
 
 
-def _covers_of(application: Application) -> Iterator[str]:
+def _placeholder_set(application: Application) -> Iterator[str]:
     name = f"application {application.id}"
     claimed = application.replacing.keys() | application.covering.keys()
     unclaimed = {key for counts in application.task_groups.values() for key in counts.unclaimed}
@@ -284,10 +284,10 @@ def _covers_of(application: Application) -> Iterator[str]:
     going = {key: claim for claim in claims.values() for key in claim.awaited}
     if going != application.covering or going.keys() - application.released.keys():
         yield f"{name}: {going} go, {application.covering} are known to, or are not released"
-    yield from _kept_by(application)
+    yield from _reserved_by(application)
 
 
-def _kept_by(application: Application) -> Iterator[str]:
+def _reserved_by(application: Application) -> Iterator[str]:
     name = f"application {application.id}"
     for key, claim in application.claims_for(Purpose.MOVED).items():
         in_queues = claim.wanted if claim.until_ns else {}
@@ -493,7 +493,7 @@ def _orders(partition: Partition) -> Iterator[str]:
             yield f"application {application.id} is at {application.order}, not {order}"
         if application.waits_in is not None:
             classes[application.waits_in] = None
-        yield from _patience(partition, application)
+        yield from _starvation(partition, application)
     for waiting in classes:
         entered = {application: key for key, application in waiting.entries()}
         for application in waiting.members:
@@ -504,7 +504,7 @@ def _orders(partition: Partition) -> Iterator[str]:
         yield from _turns(queue)
 
 
-def _patience(partition: Partition, application: Application) -> Iterator[str]:
+def _starvation(partition: Partition, application: Application) -> Iterator[str]:
     """See that a gang that is watched is checked when it becomes overdue."""
     due_ns = application.submission_time_ns + partition.settings.starvation_guard_ns
     watched_ns = application.patience_due_ns

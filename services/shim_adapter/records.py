@@ -23,7 +23,7 @@ from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, timeout_ms
 
 
 @dataclass(frozen=True, slots=True)
-class KeptUsage:
+class ReportedUsage:
     """What a partition's core reported last of a queue's, or a user's, usage over time."""
 
     partition: str

@@ -124,7 +124,7 @@ class Publisher:
 
     async def _refused_of(self, batch: list[Addressed]) -> list[Addressed]:
         """Publish messages at once; return those that full inboxes refuse."""
-        kept = self._take_kept()
+        kept = self._take_unconfirmed()
         batch = [*kept, *batch]
         letters = [self._letter(message, to) for message, to in batch]
         try:
@@ -132,14 +132,14 @@ class Publisher:
                 errors = await self._errors_of(letters)
         except BaseException:
             for item in kept:
-                self._keep(item)
+                self._retain(item)
             raise
         refused = []
         for item, error in zip(batch, errors, strict=True):
             if error is None:
                 continue
             if not item[1].is_durable:
-                self._keep(item)
+                self._retain(item)
             elif is_refused(error):
                 self._widths.refused(item[1])
                 refused.append(item)
@@ -187,7 +187,7 @@ class Publisher:
                 )
             raise
 
-    def _take_kept(self) -> list[Addressed]:
+    def _take_unconfirmed(self) -> list[Addressed]:
         """Return what the trace is to be given once more, where it is time for that."""
         if not self._kept or asyncio.get_running_loop().time() < self._rest_from:
             return []
@@ -195,7 +195,7 @@ class Publisher:
         self._kept.clear()
         return kept
 
-    def _keep(self, item: Addressed) -> None:
+    def _retain(self, item: Addressed) -> None:
         """Keep what the trace has not confirmed; what goes to readers is of no use later."""
         if item[1] != API_TRACE:
             return

@@ -63,7 +63,7 @@ class Beats:
             not self._heartbeat_ns or silent_ns <= silence_ns(self._heartbeat_ns)
         )
 
-    def came(self) -> None:
+    def arrived(self) -> None:
         """Note that something came, or that the place is a new one."""
         self._unheard = 0
         self._unread.forget()
@@ -127,7 +127,7 @@ class Beats:
         """
         where = self._inbox.routing_key
         if not self._place.is_active:
-            await self._look_at(where)
+            await self._check(where)
             return
         self._unheard += self._place.is_waiting
         if self._unheard * self._heartbeat_ns >= self._silent_ns:
@@ -137,7 +137,7 @@ class Beats:
             )
             raise BusUnavailableError(f"the broker delivers nothing to the reader of {where}")
 
-    async def _look_at(self, where: str) -> None:
+    async def _check(self, where: str) -> None:
         """Count a standby's heartbeat. Raises BusUnavailableError where nobody reads the inbox."""
         if not (self._unread.put_in() and self._inbox.is_durable):
             return

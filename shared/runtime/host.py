@@ -276,7 +276,7 @@ class Host:
         subscription = await self._bus.subscribe(self.inbox)
         self._is_connected = self._has_read = True
         self.away_since_ns, self.connected_ns = 0, self._clock.now_ns()
-        self._beats.came()
+        self._beats.arrived()
         beats = asyncio.create_task(self._beats.run())
         try:
             await self._loop(subscription, beats)
@@ -305,7 +305,7 @@ class Host:
                 deliveries: list[Delivery] = []
                 inside: list[Envelope] = []
                 if receiving.done():
-                    self._beats.came()
+                    self._beats.arrived()
                     deliveries, receiving = self._taken(receiving.result()), None
                 if injected.done():
                     inside += self._injected.batch_of(injected.result())

@@ -446,7 +446,7 @@ class Replay:
         if node:
             self._count(node, -amount)
         if release.termination_type is TerminationType.PREEMPTED_BY_SCHEDULER:
-            self._begin_anew(run, answer)
+            self._restart(run, answer)
 
     def _time_out(self, updated: UpdatedApplication, answer: "_Request") -> None:
         """Do what a gang does whose placeholders have timed out."""
@@ -460,7 +460,7 @@ class Replay:
             self.timed_out += 1
             self._refuse(run.application_id, TIMED_OUT)
 
-    def _begin_anew(self, run: Run, answer: "_Request") -> None:
+    def _restart(self, run: Run, answer: "_Request") -> None:
         self.evictions += 1
         if run.is_waiting:
             self._waiting -= 1

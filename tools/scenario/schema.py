@@ -524,11 +524,11 @@ def _read(path: Path) -> tuple[yaml.Node, Any]:
         raise ScenarioError(f"{path}:{error.line}: {error}") from error
     if root is None:
         raise ScenarioError(f"{path}:1: the file is empty; a map with name and steps was expected")
-    _keep_configurations(text, root, document)
+    _mark_configurations(text, root, document)
     return root, document
 
 
-def _keep_configurations(text: str, root: yaml.Node, document: Any) -> None:
+def _mark_configurations(text: str, root: yaml.Node, document: Any) -> None:
     """Have every queue configuration of a scenario judged as it stands, with the file's lines."""
     write_inline(text, "config", root, document)
     pairs = root.value if isinstance(root, yaml.MappingNode) else ()

@@ -67,7 +67,7 @@ class Totals:
         self.happened += outcome.happened
         self.spent_ns += outcome.spent_ns
 
-    def tell(self) -> None:
+    def print(self) -> None:
         """Print them."""
         rate = self.runs * NANOS_PER_SECOND / self.spent_ns if self.spent_ns else 0
         print(
@@ -89,12 +89,12 @@ def simulate_seeds(
         for outcome in outcomes:
             totals.add(outcome)
             if not outcome.holds:
-                _tell_failure(outcome, only, guard, seeds.partitions)
-                totals.tell()
+                _print_failure(outcome, only, guard, seeds.partitions)
+                totals.print()
                 return Exit.REFUSED
     if totals.runs == 1:
         print(f"seed {seeds.first} holds, digest {outcome.digest}")
-    totals.tell()
+    totals.print()
     return Exit.DONE
 
 
@@ -147,7 +147,7 @@ def _with_a_bar(outcomes: _Outcomes, seeds: Seeds, minutes: float | None) -> _Ou
                 return
 
 
-def _tell_failure(
+def _print_failure(
     outcome: Outcome, only: set[int] | None, guard: str | None, partitions: int | None
 ) -> None:
     where = f" in {outcome.partitions} partitions" if outcome.partitions > 1 else ""

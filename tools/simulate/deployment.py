@@ -121,7 +121,7 @@ class Deployment:
         While all that are active stand still it is the first of them.
         """
         active = (item for item in self.of(service) if item.is_active(partition))
-        return min(active, key=lambda item: not item.is_going, default=None)
+        return min(active, key=lambda item: not item.is_running, default=None)
 
     def _inner(self, service: str, partition: str = DEFAULT_PARTITION) -> object:
         instance = self.working(service, partition)
@@ -166,7 +166,7 @@ class Deployment:
 
     def _befall(self, fault: Fault) -> None:
         self.armed.note(fault, self.loop.now_ns)
-        instance, partition = self._whom(fault)
+        instance, partition = self._target(fault)
         match fault.kind:
             case "crash":
                 instance.kill(fault.amount_ns)
@@ -189,7 +189,7 @@ class Deployment:
                 instance.number += len(self.of(fault.service))
                 instance.kill(fault.amount_ns)
 
-    def _whom(self, fault: Fault) -> tuple[Instance, str]:
+    def _target(self, fault: Fault) -> tuple[Instance, str]:
         """Return which instance a fault befalls, more often one that is at work, and where."""
         instances, partition = self.of(fault.service), DEFAULT_PARTITION
         if fault.service in PARTITIONED:

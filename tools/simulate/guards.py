@@ -96,7 +96,7 @@ def _every_news(original: Function) -> Function:
     return handle
 
 
-def _keep_later(original: Function) -> Function:
+def _save_later(original: Function) -> Function:
     def flush(self: ShimMachine, now_ns: int) -> Any:
         skipped = getattr(self, "skipped", False)
         self.skipped = not skipped  # type: ignore[attr-defined]
@@ -212,7 +212,7 @@ GUARDS = {
     ),
     "kept-before-said": Guard(
         "what the shim adapter did is kept before anything that follows from it is said",
-        ShimMachine, "flush", _keep_later,
+        ShimMachine, "flush", _save_later,
     ),
     "answered-once": Guard(
         "a command that comes again is answered as it was, and not carried out",

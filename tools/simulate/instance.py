@@ -226,7 +226,7 @@ class Instance:
         return host is not None and host.is_active and host.is_connected
 
     @property
-    def is_going(self) -> bool:
+    def is_running(self) -> bool:
         """Return whether it runs, and is not stopped."""
         return self._task is not None and self._goes_on.is_set()
 

@@ -25,14 +25,14 @@ from shared.model.states import ENDED, ApplicationState
 from tools.invariants import violations
 from tools.simulate import answers
 from tools.simulate.deployment import Deployment
-from tools.simulate.people import People
+from tools.simulate.people import Users
 from tools.simulate.watch import timers_of
 
 MOST_TOLD = 20  # sentences of each check of the oracle; the others are omitted
 _STALE_WORLD = "StaleWorldError"
 
 
-def at_rest(deployment: Deployment, people: People) -> list[str]:
+def at_rest(deployment: Deployment, people: Users) -> list[str]:
     """Return a sentence for everything that does not hold at rest."""
     found = list(_of_instances(deployment))
     shim, api = deployment.shim, deployment.api
@@ -300,7 +300,7 @@ def _difference(there: object, shown: object) -> str:
     return ", ".join(f"{n} {getattr(shown, n)}, it is {getattr(there, n)}" for n in apart)
 
 
-def _made(deployment: Deployment, people: People) -> Iterator[str]:
+def _made(deployment: Deployment, people: Users) -> Iterator[str]:
     """See that what was handed in was carried out, once, and answered the same each time."""
     for name, count in deployment.disk.made.items():
         if count > people.submitted.get(name, 0):
@@ -315,7 +315,7 @@ def _made(deployment: Deployment, people: People) -> Iterator[str]:
         yield f"{reply_to} was answered twice, and not the same"
 
 
-def _answered_by_key(deployment: Deployment, people: People) -> Iterator[str]:
+def _answered_by_key(deployment: Deployment, people: Users) -> Iterator[str]:
     """See that manifests with a key were carried out when they were answered, and alike."""
     for key, came in people.answered.items():
         heard = [answer for answer in came if isinstance(answer, SubmitResult)]

@@ -19,7 +19,7 @@ _AGAIN_SECONDS = 1.0
 _MOST_TRIES = 30  # attempts to find an API, a second apart; then the user gives up
 
 
-class People:
+class Users:
     """Who uses the system in a run."""
 
     def __init__(self, deployment: Deployment) -> None:

@@ -17,7 +17,7 @@ from tools.simulate import oracle, workload
 from tools.simulate.deployment import Deployment
 from tools.simulate.faults import FAULTY_NS, Fault
 from tools.simulate.loop import VirtualLoop
-from tools.simulate.people import People
+from tools.simulate.people import Users
 from tools.simulate.timing import LOOK_SECONDS, Timing
 
 ALONE_OF = 8  # one seed of so many is run without faults too, where the order is judged
@@ -63,10 +63,10 @@ async def _until_quiet(deployment: Deployment) -> None:
 
 async def _play(deployment: Deployment) -> None:
     loop = deployment.loop
-    people = People(deployment)
+    people = Users(deployment)
     for instance in deployment.instances:
         instance.start()
-    loop.observe(Timing(deployment).look, LOOK_SECONDS)
+    loop.observe(Timing(deployment).check, LOOK_SECONDS)
     deployment.schedule_faults()
     deployment.note_mishaps()
     people.begin(deployment.work.acts)

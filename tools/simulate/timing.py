@@ -90,8 +90,8 @@ class Timing:
         self._down_ns: dict[str, int] = {}  # services of which no process runs, since when
         self._starts = {service: 0 for service, _ in INSTANCES}  # of processes, at the last look
 
-    def look(self) -> None:
-        """Look once."""
+    def check(self) -> None:
+        """Check everything once."""
         now_ns = self._loop.now_ns
         self._note_trouble(now_ns)
         for part in self._parts:
@@ -109,10 +109,10 @@ class Timing:
         for service in self._troubled_ns:
             instances = list(self._deployment.of(service))
             starts = sum(instance.starts for instance in instances)
-            is_going = any(instance.is_going for instance in instances)
-            if is_going or starts > self._starts[service]:
+            is_running = any(instance.is_running for instance in instances)
+            if is_running or starts > self._starts[service]:
                 self._down_ns.pop(service, None)  # also if a process started and ended since
-            if not is_going:
+            if not is_running:
                 self._down_ns.setdefault(service, now_ns)
             self._starts[service] = starts
             if is_out or service in self._down_ns or (is_full and service == "shim_adapter"):
@@ -150,7 +150,7 @@ class Timing:
     def _standing(self, part: Part) -> Iterator[Host]:
         """Yield the hosts of a part that may be at work: of processes that run, and not stopped."""
         for instance in self._deployment.of(part.service):
-            if instance.is_going and instance.is_active(part.partition):
+            if instance.is_running and instance.is_active(part.partition):
                 yield instance.hosts[part.partition]
 
     # --- rule 2 ---------------------------------------------------------------------------------
@@ -234,7 +234,7 @@ class Timing:
         """Return what the process shows that is the API now; None while it is down or stopped."""
         (instance,) = self._deployment.of("api")
         host = instance.host
-        if host is None or not instance.is_going:
+        if host is None or not instance.is_running:
             return None
         if self._followed is not None and self._followed.host is host:
             return self._followed

@@ -169,7 +169,7 @@ class ClusterMirror(Moves):
             (response.released_allocations, self._on_released),
             (response.updated_applications, self._on_updated),
             (response.scheduling_states, self._on_scheduling_state),
-            (response.usage, partial(self.world.keep_usage, partition)),
+            (response.usage, partial(self.world.record_usage, partition)),
         )
         for items, handler in handlers:
             for item in items:

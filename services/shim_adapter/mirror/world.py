@@ -7,10 +7,10 @@ from services.shim_adapter.records import (
     Answer,
     ApplicationPhase,
     ApplicationRecord,
-    KeptUsage,
     NodeRecord,
     PodRecord,
     Proposal,
+    ReportedUsage,
 )
 from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec
@@ -54,7 +54,9 @@ class World:
         self.answers: dict[str, Answer] = {}  # by the message that was answered, the oldest first
         self.answered = 0
         self.changed_answers: dict[str, None] = {}
-        self.usage: dict[str, KeptUsage] = {}  # over time, as cores reported it; the newest last
+        self.usage: dict[
+            str, ReportedUsage
+        ] = {}  # over time, as cores reported it; the newest last
         self.changed_usage: dict[str, None] = {}
         self.changed_nodes: dict[str, None] = {}
         self.changed_pods: dict[str, None] = {}
@@ -225,13 +227,13 @@ class World:
             self.answered -= self.answers.pop(oldest).size
             self.changed_answers[oldest] = None
 
-    def keep_usage(self, partition: str, record: UsageRecord) -> None:
+    def record_usage(self, partition: str, record: UsageRecord) -> None:
         """Keep what a core has reported of usage over time, in place of what it did before."""
         key = f"{partition}/{record.queue}/{record.user}"
         before = self.usage.pop(key, None)
         if before is not None and before.record.at_ns > record.at_ns:
             record = before.record
-        self.usage[key] = KeptUsage(partition, record)
+        self.usage[key] = ReportedUsage(partition, record)
         self.changed_usage[key] = None
         while len(self.usage) > MAX_USAGE:
             oldest = next(iter(self.usage))

@@ -192,13 +192,13 @@ def _node_requirements(value: Any, where: str) -> tuple[NodeTerm, ...]:
     required = _map(value, here)
     if value is None:
         return ()
-    terms = node_terms(required, here)
+    terms = parse_node_selector(required, here)
     if not terms:
         raise ManifestError(f"{here}.nodeSelectorTerms", "at least one term is needed")
     return terms
 
 
-def node_terms(value: Any, where: str) -> tuple[NodeTerm, ...]:
+def parse_node_selector(value: Any, where: str) -> tuple[NodeTerm, ...]:
     """Return the terms of a node selector, of which one is enough. Raises ManifestError."""
     listed = _list(_map(value, where).get("nodeSelectorTerms"), f"{where}.nodeSelectorTerms")
     return tuple(_node_term(item, place, 0) for place, item in listed)

@@ -244,7 +244,7 @@ class _Parser:
             raise SelectorUnsupportedError(f"matches: a text as it stands, found {text!r}")
         self._at += 1
         self._need(")")
-        return _constant(_checked(_said(text)))
+        return _constant(_checked(_unquoted(text)))
 
     def _arguments(self) -> list[Evaluate]:
         found: list[Evaluate] = []
@@ -265,7 +265,7 @@ class _Parser:
                 raise SelectorUnsupportedError(f"{text} is too large")
             return lambda _device, _names: value
         if kind == "text":
-            return _constant(_said(text))
+            return _constant(_unquoted(text))
         if kind == "name":
             return self._named(text)
         if text == "(":
@@ -434,7 +434,7 @@ def _called(name: str, function: Callable[..., Any], arguments: list[Evaluate]) 
     return evaluate
 
 
-def _said(token: str) -> str:
+def _unquoted(token: str) -> str:
     """Return what a text in quotes says."""
     return re.sub(r"\\(.)", r"\1", token[1:-1])
 

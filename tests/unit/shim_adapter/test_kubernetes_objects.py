@@ -32,7 +32,7 @@ from services.shim_adapter.backends.kubernetes.turn import (
     USAGE,
     Turn,
 )
-from services.shim_adapter.records import KeptUsage, PodPhase, PodRecord
+from services.shim_adapter.records import PodPhase, PodRecord, ReportedUsage
 from services.shim_adapter.translation.pods import PriorityClass, Reading
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import ALL_NAMESPACES, HostPort, Requirement
@@ -417,7 +417,7 @@ async def test_a_turn_keeps_usage_beside_the_queues_and_the_next_one_reads_it():
     turn = Turn(leases, "shim-1")
     await turn.take()
     used = [
-        KeptUsage(
+        ReportedUsage(
             "default", UsageRecord(f"root.q{at}", user, at, {"vcore": str(7 ** (at + 60))[-30:]})
         )
         for at in range(3_000)

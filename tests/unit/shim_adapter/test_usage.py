@@ -37,7 +37,7 @@ def test_what_was_reported_last_comes_with_the_next_recovery_also_after_a_restar
 def test_no_more_is_kept_than_there_is_room_for_and_the_oldest_goes():
     world = World()
     for at in range(MAX_USAGE + 2):
-        world.keep_usage("default", used(f"root.q{at}", 1))
+        world.record_usage("default", used(f"root.q{at}", 1))
     assert len(world.usage_of("default")) == MAX_USAGE
     assert world.usage_of("default")[0] == used("root.q2", 1)
     assert world.usage_of("other") == ()

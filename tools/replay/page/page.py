@@ -157,7 +157,7 @@ def _pictures(replays: Sequence[Replayed]) -> list[Element]:
                    lambda c: c.waiting.means()),
         _waits(replays, "bySize", f"Wait by size in {unit}",
                "A job counts at the next power of two.", sizes),
-        _waits(replays, "byQueue", "Wait by queue", _queues_said(len(queues)), queues),
+        _waits(replays, "byQueue", "Wait by queue", _queues_text(len(queues)), queues),
         _over_time(replays, "fragmentation", "Fragmentation, %",
                    f"Of all {unit}, those free on nodes partly in use.",
                    lambda c: _percent(c.broken, c.capacity), " %"),
@@ -321,7 +321,7 @@ def _busiest_queues(replays: Sequence[Replayed]) -> list[str]:
     return sorted(jobs, key=lambda name: (-jobs[name], name))
 
 
-def _queues_said(count: int) -> str:
+def _queues_text(count: int) -> str:
     if count <= MAX_ROWS:
         return "The queue with the most jobs first."
     table = f"the table has {MAX_TABLE}" if count > MAX_TABLE else "the table has them all"

@@ -18,7 +18,7 @@ from services.shim_adapter.backends.kubernetes.device_capacity import (
     policy_of,
     quantity_text,
 )
-from services.shim_adapter.translation.constraints import node_terms, parse_tolerations
+from services.shim_adapter.translation.constraints import parse_node_selector, parse_tolerations
 from services.shim_adapter.translation.device_selectors import (
     Device,
     SelectorUnsupportedError,
@@ -348,7 +348,7 @@ def _reach(spec: Mapping[str, Any], where: str) -> Reach:
         return Reach(EVERYWHERE)
     selector = spec.get("nodeSelector")
     if selector:
-        terms = node_terms(selector, f"{where}.nodeSelector")
+        terms = parse_node_selector(selector, f"{where}.nodeSelector")
         if len(terms) != 1:
             raise ManifestError(f"{where}.nodeSelector", f"one term, found {len(terms)}")
         return Reach("", terms, selector)
@@ -588,7 +588,10 @@ def _nodes_of(selector: Mapping[str, Any]) -> dict[str, Any]:
     """Return which nodes an allocation is for: one by name, or those of terms."""
     node = _node_of(selector)
     try:
-        return {"node": node, "terms": () if node else node_terms(selector, "nodeSelector")}
+        return {
+            "node": node,
+            "terms": () if node else parse_node_selector(selector, "nodeSelector"),
+        }
     except ManifestError:
         return {"node": "", "terms": (NO_NODE,)}
 

@@ -42,7 +42,7 @@ class ClaimWriter:
             try:
                 refused = await self._write(claim)
                 if not refused and claim.body is not None:
-                    await self._say_at_pod(pod, claim)
+                    await self._write_pod_status(pod, claim)
             except ApiServerError as error:
                 if error.code not in (HTTPStatus.CONFLICT, HTTPStatus.NOT_FOUND):
                     raise
@@ -99,7 +99,7 @@ class ClaimWriter:
         )
         return found
 
-    async def _say_at_pod(self, pod: PodRecord, claim: ClaimToWrite) -> None:
+    async def _write_pod_status(self, pod: PodRecord, claim: ClaimToWrite) -> None:
         said = {"resourceClaimName": claim.name, "requestMappings": list(claim.containers)}
         body = {
             "metadata": {"uid": pod.uid},

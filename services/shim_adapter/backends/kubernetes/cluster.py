@@ -419,7 +419,7 @@ class KubernetesCluster:
     def _on_strange_member(self, view: PodView, now_ns: int) -> list[News]:
         """Have the pods of a group wait that a pod of another scheduler names as well."""
         ref = view.strange_group
-        return [] if ref is None else self.groups.stranger(view.uid, ref, now_ns)
+        return [] if ref is None else self.groups.foreign_pod(view.uid, ref, now_ns)
 
     def _on_member(self, view: PodView, now_ns: int) -> list[News]:
         """Let a pod of a PodGroup wait for the others; of what held it back that alone is left."""
@@ -677,7 +677,7 @@ class KubernetesCluster:
             del self.world.nodes[known.name]
             return [NodeNews(known, "remove")]
         self.claims.on_node(record)
-        self._trees.keep(record, known)
+        self._trees.retain_labels(record, known)
         if known is None:
             record.volume_limits = self.volumes.limits.get(record.name, {})
             self.world.nodes[record.name] = record

@@ -41,7 +41,7 @@ class NodeTrees:
             self._has_others = True
         return []
 
-    def keep(self, record: NodeRecord, known: NodeRecord | None) -> None:
+    def retain_labels(self, record: NodeRecord, known: NodeRecord | None) -> None:
         """Have a node that is seen again keep its labels of ours, until they are worked out."""
         before = {} if known is None else known.labels
         own = {key: value for key, value in before.items() if self._is_own(key)}

@@ -132,8 +132,10 @@ class PodGroups:
         self._claimed: dict[str, GroupRef] = {}  # applications of gangs
         self._trees = GroupTrees(self._tie_of)
         self._claims: dict[_Object, GroupClaims] = {}
-        self._strangers: dict[GroupRef, dict[str, None]] = {}  # pods of other schedulers, by group
-        self._group_of_stranger: dict[str, GroupRef] = {}
+        self._foreign_pods: dict[
+            GroupRef, dict[str, None]
+        ] = {}  # pods of other schedulers, by group
+        self._group_of_foreign: dict[str, GroupRef] = {}
         self._due: list[tuple[int, int, GroupRef]] = []  # a heap
         self._numbers = count()
         self._disruptions = Disruptions()
@@ -261,12 +263,12 @@ class PodGroups:
                 for above in self._trees.above(each):
                     self._statuses.changed(above, self._now_ns)
 
-    def stranger(self, uid: str, ref: GroupRef, now_ns: int) -> list[News]:
+    def foreign_pod(self, uid: str, ref: GroupRef, now_ns: int) -> list[News]:
         """Take in a pod of another scheduler that names a group: none of ours in it may start."""
-        if uid in self._group_of_stranger:
+        if uid in self._group_of_foreign:
             return []
-        self._group_of_stranger[uid] = ref
-        self._strangers.setdefault(ref, {})[uid] = None
+        self._group_of_foreign[uid] = ref
+        self._foreign_pods.setdefault(ref, {})[uid] = None
         home = self._trees.home(ref)
         group = self._groups.get(home)
         if group is None:
@@ -275,13 +277,13 @@ class PodGroups:
         self._remind(home, now_ns)
         return news
 
-    def _stranger_gone(self, uid: str) -> None:
-        ref = self._group_of_stranger.pop(uid, None)
+    def _foreign_pod_gone(self, uid: str) -> None:
+        ref = self._group_of_foreign.pop(uid, None)
         if ref is None:
             return
-        self._strangers[ref].pop(uid)
-        if not self._strangers[ref]:
-            del self._strangers[ref]
+        self._foreign_pods[ref].pop(uid)
+        if not self._foreign_pods[ref]:
+            del self._foreign_pods[ref]
             home = self._trees.home(ref)
             if home in self._groups:
                 self._remind(home, self._now_ns)
@@ -321,7 +323,7 @@ class PodGroups:
 
     def gone(self, uid: str) -> None:
         """Take in that a pod is gone, is going, or has failed; again changes nothing."""
-        self._stranger_gone(uid)
+        self._foreign_pod_gone(uid)
         self._disruptions.gone(uid)
         ref = self._of_pod.pop(uid, None)
         if ref is None:
@@ -637,12 +639,12 @@ class PodGroups:
 
     def _has_strangers(self, ref: GroupRef) -> bool:
         """Return whether pods of another scheduler name a gang, or a part of it."""
-        if not self._strangers:
+        if not self._foreign_pods:
             return False
         if ref.kind != COMPOSITE:
-            return ref in self._strangers
+            return ref in self._foreign_pods
         below = self._trees.pods_groups_in(_object_of(ref))
-        return any(GroupRef(*each) in self._strangers for each in below)
+        return any(GroupRef(*each) in self._foreign_pods for each in below)
 
     @staticmethod
     def _lacks(group: _Group, gang: Gang) -> bool:

@@ -19,7 +19,7 @@ import structlog
 
 from services.shim_adapter.backends.kubernetes.client import ApiClient, ApiServerError
 from services.shim_adapter.backends.kubernetes.packed import packed, unpacked
-from services.shim_adapter.records import KeptUsage
+from services.shim_adapter.records import ReportedUsage
 from shared.bus.codec import record_from_plain, record_to_plain
 from shared.bus.errors import PoisonError
 
@@ -37,7 +37,7 @@ class Turn:
     def __init__(self, client: ApiClient, instance: str) -> None:
         self.number = 0
         self.last_good = ""
-        self.usage: tuple[KeptUsage, ...] = ()
+        self.usage: tuple[ReportedUsage, ...] = ()
         self._client = client
         self._instance = instance
         namespace = client.access.namespace
@@ -68,9 +68,9 @@ class Turn:
         self.last_good = _saved(_annotations(lease).get(LAST_GOOD, ""))
         self.usage = _saved_usage(_annotations(lease).get(USAGE, ""))
 
-    async def save_usage(self, usage: Sequence[KeptUsage]) -> None:
+    async def save_usage(self, usage: Sequence[ReportedUsage]) -> None:
         """Keep usage over time, the newest last. Raises ApiServerError: not yet."""
-        await self._keep(USAGE, _packed_usage(usage))
+        await self._store(USAGE, _packed_usage(usage))
 
     async def save(self, text: str) -> None:
         """Keep a queue configuration as the last good one. Raises ApiServerError: not yet."""
@@ -85,10 +85,10 @@ class Turn:
             )
             self.last_good = text
             return
-        await self._keep(LAST_GOOD, kept)
+        await self._store(LAST_GOOD, kept)
         self.last_good = text
 
-    async def _keep(self, name: str, value: str) -> None:
+    async def _store(self, name: str, value: str) -> None:
         """Keep a text in the Lease. A turn that is over keeps nothing: the next one does."""
         lease = await self._client.request("GET", f"{self._leases}/{LEASE}")
         if int(lease.get("spec", {}).get("leaseTransitions") or 0) == self.number:
@@ -105,7 +105,7 @@ def _annotations(lease: dict[str, Any]) -> dict[str, str]:
     return lease.get("metadata", {}).get("annotations") or {}
 
 
-def _packed_usage(usage: Sequence[KeptUsage]) -> str:
+def _packed_usage(usage: Sequence[ReportedUsage]) -> str:
     """Return usage as an annotation holds it: as much of it as there is room for."""
     newest = tuple(reversed(usage))
     kept = [each for each in newest if not each.record.user]
@@ -118,12 +118,12 @@ def _packed_usage(usage: Sequence[KeptUsage]) -> str:
         kept = kept[: len(kept) * MAX_KEPT_USAGE // len(text)]
 
 
-def _saved_usage(value: str) -> tuple[KeptUsage, ...]:
+def _saved_usage(value: str) -> tuple[ReportedUsage, ...]:
     """Return kept usage, the newest last; what cannot be read is as if there were none."""
     text = unpacked(value) if value else "[]"
     try:
         return tuple(
-            record_from_plain(KeptUsage, item) for item in reversed(json.loads(text or ""))
+            record_from_plain(ReportedUsage, item) for item in reversed(json.loads(text or ""))
         )
     except (ValueError, TypeError, PoisonError):
         log.warning("the usage over time cannot be read", characters=len(value))

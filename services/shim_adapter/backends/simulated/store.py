@@ -22,10 +22,10 @@ from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
     Answer,
     ApplicationRecord,
-    KeptUsage,
     NodeRecord,
     PodRecord,
     Proposal,
+    ReportedUsage,
 )
 from shared.bus.codec import record_from_plain, record_to_plain
 from shared.bus.errors import NotNowError, PoisonError
@@ -118,8 +118,8 @@ class ClusterStore:
             world.add_pod(pod)
         for message_id, answer in self._records("answers", Answer):
             world.remember(message_id, answer)
-        for _, usage in self._records("usage", KeptUsage):
-            world.keep_usage(usage.partition, usage.record)
+        for _, usage in self._records("usage", ReportedUsage):
+            world.record_usage(usage.partition, usage.record)
         world.forget_changes()
         return world
 
