@@ -34,7 +34,7 @@ class NoAnswerError(TimeoutError):
 
 
 class UnsendableError(ValueError):
-    """A request holds what no message can carry; the message says what."""
+    """A request contains something that no message can carry; the error names it."""
 
 
 class TooManyRequestsError(RuntimeError):
@@ -109,8 +109,8 @@ class ApiMachine:
     ) -> object:
         """Send a command, or a question about a partition, and wait for its answer.
 
-        Raises NoAnswerError when none comes in ANSWER_TIMEOUT_SECONDS, TooManyRequestsError when
-        too many already wait, UnsendableError when it cannot be sent.
+        Raises NoAnswerError when none arrives within ANSWER_TIMEOUT_SECONDS, TooManyRequestsError
+        when too many already wait, UnsendableError when it cannot be sent.
         """
         if len(self._waiting) >= MAX_WAITING_REQUESTS:
             raise TooManyRequestsError(f"{MAX_WAITING_REQUESTS} requests wait for an answer")

@@ -45,7 +45,7 @@ class Away:
 class Replica:
     """The API replica that answers: its machine and host, which may be renewed under it.
 
-    ``beats``: instances send that they work; without it nothing is said of who does.
+    ``beats``: instances report that they work; without it that is unknown.
     """
 
     def __init__(
@@ -81,7 +81,7 @@ class Replica:
         return [Away(item.service, item.sentence(now_ns), item.since_ns) for item in silent]
 
     def works(self) -> dict[tuple[str, str], bool]:
-        """Return by service and partition whether it works; {} where nothing is said of that."""
+        """Return by service and partition whether it works; {} if that is unknown."""
         if not self._beats:
             return {}
         host, partitions = self.host, self.machine.partitions

@@ -32,7 +32,7 @@ log = audit_log()
 
 
 def note(request: Request, verb: str, names: Sequence[str]) -> None:
-    """Say what a request was about."""
+    """Add what a request was about to its line of the log."""
     more = [f"… and {len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
     said = ", ".join([*names[:MAX_NAMES], *more])
     request.scope.setdefault("state", {})[_WHAT] = f"{verb} {said}"

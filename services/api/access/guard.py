@@ -1,8 +1,8 @@
-"""What stands before every route: nothing passes that a role does not allow.
+"""The check before every route: only requests that the user's role allows pass.
 
-Rule 1: what a request needs is said by its method and path alone (``roles.py``), before
+Rule 1: the role that a request needs depends on its method and path alone (``roles.py``), before
         anything of it is read.
-Rule 2: a token comes in one ``Authorization: Bearer`` header of at most MAX_TOKEN_BYTES, and from
+Rule 2: a token is sent in one ``Authorization: Bearer`` header of at most MAX_TOKEN_BYTES, and from
         nowhere else: neither in an address, which is logged, nor in a cookie, which browsers send
         unasked.
 Rule 3: without a user 401 with ``WWW-Authenticate``; with too small a role 403 (RFC 6750).

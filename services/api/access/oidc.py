@@ -3,11 +3,11 @@
 Rule 1: ``iss`` and ``aud`` are the configured ones, ``exp`` is there and has not passed, ``nbf``
         and ``iat`` are past, each give or take LEEWAY_SECONDS.
 Rule 2: the algorithm is one of the configured ones, all of which are asymmetric: neither ``none``
-        nor a public key that is used as a secret holds.
+        nor a public key that is used as a secret is accepted.
 Rule 3: keys come from a file, read again when it changes, or from an address (by default what the
         issuer's discovery names), asked for at the first token, every REFRESH_SECONDS, and for a
         key that is not known; never more often than every RETRY_SECONDS, one request at a time.
-        While the issuer is away, the last keys hold.
+        While the issuer is away, the last keys are used.
 Rule 4: the role is the largest that a value of the role claim stands for, or none.
 
 Source: RFC 7519, RFC 7517, RFC 8725, OpenID Connect Core 3.1.3.7 and Discovery 4.
@@ -178,7 +178,7 @@ class _KeysAt:
         self._asked = time.monotonic()
 
     async def _discovered(self, client: httpx.AsyncClient) -> str:
-        """Return where the issuer says that its keys are. Raises ValueError."""
+        """Return the URL of the issuer's keys, from its discovery document. Raises ValueError."""
         issuer = self._issuer.issuer
         value = json.loads(await _fetched(client, issuer.rstrip("/") + _DISCOVERY))
         if not isinstance(value, dict) or value.get("issuer") != issuer:

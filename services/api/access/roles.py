@@ -1,8 +1,8 @@
-"""Which role each route asks for, as the OpenAPI document says it beside its routes.
+"""The role that each route needs, as shown in the OpenAPI document.
 
 Rule 1: a role includes those before it: who may operate may submit, who may submit may read.
-Rule 2: what stands in no line asks for OPERATE if it may change something, else for READ.
-Rule 3: OPTIONS asks for nothing: it says which methods a path has, as the document does.
+Rule 2: a route not listed needs OPERATE if it may change something, else READ.
+Rule 3: OPTIONS needs no role: it lists the methods of a path, as the document does.
 """
 
 import re

@@ -50,7 +50,7 @@ class TokensFile:
 
 
 def read_tokens(text: bytes) -> list[_Line]:
-    """Return what a file says. Raises ValueError with the line; a hash is not repeated in it."""
+    """Return the tokens of a file. Raises ValueError with the line, but without the hash."""
     lines: list[_Line] = []
     for number, line in enumerate(text.decode().splitlines(), 1):
         words = line.partition("#")[0].split()

@@ -1,6 +1,6 @@
-"""The keys ``event.*`` of the ConfigMap, as far as the API goes by them.
+"""The keys ``event.*`` of the ConfigMap, as far as the API uses them.
 
-A value that does not hold is as if it were not there. ``event.requestCapacity`` is not among them:
+An invalid value is ignored. ``event.requestCapacity`` is not among them:
 how many events a pod gets is bounded where they are sent.
 
 Source: docs/rules/configuration.md#service-keys.

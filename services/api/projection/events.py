@@ -51,7 +51,7 @@ class EventRing:
             self._put(told, told.count)
 
     def hold(self, capacity: int) -> None:
-        """Hold so many from now on; what was forgotten does not come back."""
+        """Keep at most so many events from now on; forgotten ones do not return."""
         if self._whole is not None:
             self._whole.hold(capacity)
             capacity = min(capacity, MAX_BESIDE)
@@ -60,7 +60,7 @@ class EventRing:
         self._forget()
 
     def join(self, whole: "EventRing") -> None:
-        """Put what comes into the ring of all partitions as well, and hold only the latest here."""
+        """Also append new events to the ring of all partitions, and keep only the latest here."""
         self.hold(min(self._capacity, MAX_BESIDE))
         self._whole = whole
 
@@ -96,7 +96,7 @@ class EventRing:
 
     @property
     def next(self) -> int:
-        """Return the number of the event that comes next."""
+        """Return the number of the next event."""
         return self._next
 
     @property

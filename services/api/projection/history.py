@@ -1,7 +1,7 @@
 """How much ran, a sample a minute (docs/rules/rest.md#history: a ring of 1,440 one-minute samples).
 
-A sample says what was so at its minute. The model changes with what comes in and with nothing else,
-so the samples of the minutes that have passed are taken before the next message changes it.
+A sample is the state at its minute. The model changes only with messages, so the samples of past
+minutes are taken before the next message is applied.
 """
 
 from collections import deque

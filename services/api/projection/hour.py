@@ -1,8 +1,8 @@
 """The last hour of a partition: what queues, users and groups used, what waited, was evicted.
 
-A point is what was so at its half minute, and the evictions since the point before. It is taken
-before the next message changes the model, and only while the partition follows its core: where
-nothing was known there is no point, and whoever draws them leaves a gap.
+A point has the state at its half minute, and the evictions since the previous point. It is taken
+before the next message changes the model, and only while the partition follows its core. Where
+nothing was known there is no point, and charts have a gap.
 
 Limits: MAX_POINTS points, MAX_QUEUES queues, MAX_USERS users and MAX_GROUPS groups in each; those
 that come later have no history.
@@ -120,7 +120,7 @@ def _named(points: deque[Point], name: str) -> Iterator[tuple[int, UsePoint]]:
 
 
 def _append(points: deque[Point], time_ns: int, found: dict[str, UsePoint]) -> None:
-    """Add a point; what has not changed since the last one is kept once."""
+    """Add a point; values unchanged since the last one are stored once."""
     last = points[-1][1] if points else {}
     kept = {name: last[name] if last.get(name) == point else point for name, point in found.items()}
     points.append((time_ns, kept))
@@ -128,7 +128,7 @@ def _append(points: deque[Point], time_ns: int, found: dict[str, UsePoint]) -> N
 
 @dataclass(slots=True)
 class _Sums:
-    """What live applications come to, by the user or the group that they are of."""
+    """Sums over live applications, by their user or group."""
 
     limit: int
     _of: dict[str, tuple[Resource, Resource, list[int]]] = field(default_factory=dict)

@@ -3,14 +3,14 @@
 Rule 1: what changed is noted by name only while a page follows; a row is made when it is asked
         for, so that a thousand changes of one row in between are one.
 Rule 2: frames are numbered from 1 on, a snapshot has the number of the frame that it stands for.
-        Who has a snapshot and every later frame, in order, has what the read model has.
+        A client with a snapshot and every later frame, in order, has the whole read model.
 Rule 3: a new read model (a new epoch, a gap) is no difference: every client needs a snapshot.
 
-An application row says what holds back its first ask: its own reason, or by ``shape`` that of its
-queue, which changes without it. Amounts are lists along ``types``; times are milliseconds of Unix
-time, 0 for none.
+An application row has the reason why its first ask waits: its own, or by ``shape`` that of its
+queue, which changes independently. Amounts are lists along ``types``; times are milliseconds of
+Unix time, 0 for none.
 
-Limits: MAX_ROWS changed rows of a kind in a frame (the others come with the next), MAX_LIVE and
+Limits: MAX_ROWS changed rows of a kind in a frame (the others are in the next), MAX_LIVE and
 MAX_ENDED applications, MAX_EVENTS events a frame (the others are counted), MAX_TYPES types of
 resource, MAX_TEXT characters of a reason, MAX_WAITS refusals and MAX_PROPERTIES properties a queue.
 """
@@ -281,7 +281,7 @@ def _waiting(wait: Waiting) -> Row:
 def _events(model: Model, start: int, most: int) -> tuple[int, list[Row]]:
     """Return how many events from a number on are left out, and the rows of the others.
 
-    Where there are more than ``most``, those that only say where a pod went are left out first.
+    If there are more than ``most``, events about the place of a single pod are left out first.
     """
     first = max(start, model.events.lowest, model.events.next - MAX_LOOKED_AT)
     found = list(enumerate(model.events.newest(first), first))

@@ -113,7 +113,7 @@ class Model:
 
     @property
     def mark(self) -> dict[str, str]:
-        """Return how a row of Muster's own says its partition: those of ``default`` say none."""
+        """Return the partition field of Muster's own rows; rows of ``default`` have none."""
         return {} if self.name == DEFAULT_PARTITION else {"partition": self.name}
 
     def standing(self, application_id: str) -> int:
@@ -160,8 +160,8 @@ class Model:
     def why(self, application: ApplicationView, ask: AskState) -> Waiting | None:
         """Return why an ask is not allocated, or None when it was not refused yet.
 
-        What the application itself holds back comes first, then what its queue or the nodes
-        refuse for its shape.
+        The application's own reason comes first, then that of its queue or the nodes for its
+        shape.
         """
         own = self.own_why(application, ask)
         if own is not None:
@@ -178,7 +178,7 @@ class Model:
 
 
 def changing_amounts(queue: QueueState) -> tuple[tuple[str, Mapping[str, int]], ...]:
-    """Return what of a queue comes and goes with its pods, by the names of its gauge's states."""
+    """Return the amounts of a queue that change with its pods, by the states of its gauge."""
     return (
         ("allocated", queue.allocated),
         ("pending", queue.pending),

@@ -1,13 +1,13 @@
-"""Events that the state says by itself: what came, changed and went.
+"""Events derived from changes of the state: rows added, changed and removed.
 
-The core publishes the present values, once a batch; the former ones are in the read model. The
+The core publishes current values once per batch; the previous ones are in the read model. The
 events between the two are made here, so that nothing is published twice.
 
 Order: within one change of the state the news of an application are put in the order of its life:
-it comes, asks, is accepted, gets its allocations, runs; what it had goes before what it gets then,
-and before it completes, has failed or leaves. A gang that is given up is said to be before its asks
-go, and to be accepted again once its placeholders have gone. Nodes and queues come before, and go
-after, the applications on and in them.
+it is added, asks, is accepted, gets its allocations, runs. Old allocations are removed before new
+ones are added, and before it completes, fails or leaves. A gang is reported as given up before its
+asks are removed, and as accepted again once its placeholders are gone. Nodes and queues are added
+before, and removed after, the applications on and in them.
 
 Source: docs/rules/events.md#what-is-recorded.
 """
@@ -148,7 +148,7 @@ def _go_bool(*, value: bool) -> str:
 
 
 def foreign_event(foreign: AllocationState, time_ns: int, *, is_added: bool) -> EventState:
-    """Return that a pod of another scheduler came to a node, or left it."""
+    """Return the event that a foreign pod was added to a node or removed."""
     text = intern(f"foreign: {foreign.tags.get(FOREIGN_TAG, '')}")  # an event a pod is kept
     return _on_node(_item(foreign), time_ns, text, change=_ADD if is_added else _REMOVE)
 
@@ -169,7 +169,7 @@ def _on_node(item: Item, time_ns: int, message: str = "", *, change: ChangeType)
 class ApplicationNews:
     """What has happened to one application within one change of the state.
 
-    ``said`` is what the core says of it itself. It is complete when it comes into the ring.
+    ``said`` are the core's own events about it. It is complete when it is put into the ring.
     """
 
     summary: ApplicationSummary
@@ -285,13 +285,13 @@ class ApplicationNews:
         )
 
     def _parts_before(self, state: StateChange) -> tuple[int, ...]:
-        """Return which parts come before a state."""
+        """Return the parts of an application that are reported before a state."""
         if state.state == ApplicationState.ACCEPTED and self._resumed_before(state):
             return (_ASKS, _GONE)
         return _PARTS_BEFORE.get(state.state, _ALL)
 
     def _resumed_before(self, state: StateChange) -> bool:
-        """Return whether an application came to a state from Resuming."""
+        """Return whether an application was Resuming before a state."""
         log = self.summary.state_log
         at = next((at for at, known in enumerate(log) if known is state), 0)
         return at > 0 and log[at - 1].state == ApplicationState.RESUMING
@@ -310,7 +310,7 @@ class ApplicationNews:
             yield self._event(_ADD, _D.APP_REQUEST, reference=key, resource=resource)
 
     def _allocations(self) -> Iterator[EventState]:
-        """Yield what the core says, which comes before it runs, and the allocations it got."""
+        """Yield the core's own events, which precede its running, and its new allocations."""
         yield from self.said
         for item in self.added:
             yield _on_node(item, self.time_ns, change=_ADD)
@@ -362,7 +362,7 @@ class ApplicationNews:
 
 
 def state_event(summary: ApplicationSummary, change: StateChange) -> EventState:
-    """Return that an application has moved to a state, with why where that was said."""
+    """Return the event of an application's new state, with its reason if there is one."""
     detail = DETAIL_OF_STATE[ApplicationState(change.state)]
     name, message = summary.application_id, change.message
     return EventState(EventType.APP, name, message, change.time_ns, _SET, detail)

@@ -1,10 +1,10 @@
 """The read models of a replica: one of each partition, by name; and what spans them.
 
-Rule 1: ``default`` is always there. Which others are, the message ``Partitions`` says; what a core
-        tells of one that was not named is left alone, and one that is named no more is forgotten.
+Rule 1: ``default`` is always there. The message ``Partitions`` names the others; messages about
+        a partition that was not named are ignored, and one that is no longer named is forgotten.
 Rule 2: each partition follows its own core, and is asked for its own snapshot: no partition waits
         for another.
-Rule 3: what comes with each change costs alike for one partition and a thousand; heartbeats and
+Rule 3: a change costs the same with one partition as with a thousand; heartbeats and
         ticks reach them all.
 Rule 4: history, events and stories are of the replica: a sample sums over the partitions, events
         have one row of numbers, a story is known by the application's name. While there is one

@@ -1,19 +1,19 @@
 """From the state events of one partition's core to the read model of that partition.
 
 Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
-        asked for, and until it comes the last good model stands. What was last is missed by the
-        number that the core gives beside its heartbeats. A change in several parts comes
-        whole or not at all; a snapshot makes it ready with its last part.
-Rule 2: events of a lower epoch, or of before, are refused; a higher epoch starts with a snapshot.
-        Who says them may be the core all the same, and the snapshot that was followed nobody's: so
-        one is asked for, and the next that comes is followed whatever its epoch is.
+        requested, and until it arrives the last good model is shown. A lost last event is noticed
+        by the number that the core sends beside its heartbeats. A change in several parts is
+        applied whole or not at all; a snapshot takes effect with its last part.
+Rule 2: events of a lower epoch, or repeated ones, are refused; a higher epoch starts with a
+        snapshot. Their sender may still be the real core, and the snapshot in use a false one: so a
+        snapshot is requested, and the next one is used whatever its epoch is.
 Rule 3: ended applications outlive a snapshot: the core forgets them, users do not. They expire
-        after RETENTION_NS, and go with the next sweep, at every whole SWEEP_NS of Unix time. One
-        that is rejected under an id takes the place of the one that was before.
-Rule 4: what a change of the state says by itself becomes events (``news``), once it is complete;
-        a snapshot says what is new since the last one, and at first everything.
+        after RETENTION_NS, and are dropped by the next sweep, at every whole SWEEP_NS of Unix time. A
+        rejected application replaces an earlier rejected one of the same id.
+Rule 4: a change of the state becomes events (``news``) once it is complete; a snapshot becomes
+        events for what is new since the last one, the first one for everything.
 
-Limits: MAX_ENDED ended applications; the oldest go first.
+Limits: MAX_ENDED ended applications; the oldest are dropped.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -144,7 +144,7 @@ class Projection:
 
     @property
     def settled(self) -> Model:
-        """Return the model; while a snapshot comes in, the one of before it."""
+        """Return the model; while a snapshot is incomplete, the previous one."""
         return self._last or self.model
 
     # --- state ----------------------------------------------------------------------------------
@@ -176,7 +176,7 @@ class Projection:
             self.is_ready = True
 
     def _is_known(self, seq: int, part: int) -> bool:
-        """Return whether something has come before, or is of no use until a snapshot comes."""
+        """Return whether a message is a repetition, or useless until a snapshot arrives."""
         is_waiting = not (self.is_ready or self._next[1])
         return is_waiting or (seq, part) < self._next
 
@@ -244,7 +244,7 @@ class Projection:
         self._ended += [summary for summary in delta.applications if summary.state in ENDED]
 
     def _complete(self) -> None:
-        """Follow up on a change that has come in whole: its events, and who has ended."""
+        """Finish a complete change: its events, and ended applications."""
         for news in self._news.values():
             self.model.events.add_all(news)
         for event in (*self._said, *self._going):
@@ -318,9 +318,9 @@ class Projection:
     def _append_events(
         self, events: Iterator[EventState], row: tuple[EventType, str], *, is_gone: bool
     ) -> None:
-        """Put events into the ring; of what goes, only when all that was on it is published.
+        """Put events into the ring; removed rows follow after everything that was on them.
 
-        What comes again under its name comes after that.
+        A new row of the same name follows after that.
         """
         if is_gone:
             self._gone[row] = None
@@ -441,7 +441,7 @@ class Projection:
             self._forget(next(iter(ended)))
 
     def _supersede_rejected(self, name: Key) -> None:
-        """Keep of one application that was rejected again the last time alone (Rule 3)."""
+        """Keep only the last rejection of an application (Rule 3)."""
         application_id, _ = name
         earlier = self._rejected.get(application_id)
         if earlier is not None:
@@ -495,7 +495,7 @@ class Projection:
         return view
 
     def _known(self, view: ApplicationView) -> ApplicationView:
-        """Return what was known of an application before the snapshot that is coming in, if any."""
+        """Return what was known of an application before the current snapshot, if anything."""
         last = self._last.applications.get(view.summary.application_id) if self._last else None
         return last or view
 
@@ -616,7 +616,7 @@ def _asks_in(delta: StateDelta) -> Iterator[_ToldAsk]:
 
 
 def _due(line: Mapping[Key, int], now_ns: int) -> list[Key]:
-    """Return those at the head of a line whose time has come."""
+    """Return the entries at the head of a line that are due."""
     return [name for name, _ in takewhile(lambda item: item[1] <= now_ns, line.items())]
 
 
@@ -625,5 +625,5 @@ def _was(summary: ApplicationSummary, state: ApplicationState) -> bool:
 
 
 def _shelf(node: NodeView, allocation: AllocationState) -> dict[str, AllocationState]:
-    """Return where a node keeps an allocation: those of other schedulers apart."""
+    """Return the table of a node for an allocation: foreign ones have their own."""
     return node.foreign if allocation.is_foreign else node.allocations

@@ -1,7 +1,7 @@
 """How a gang came to run: how many of its members stood where, each time that changed.
 
-Steps are kept with the application, and go with it. A gang has MAX_STEPS of them: of more, every
-second one goes, not the first and not the last, so that the picture becomes coarser and keeps
+Steps are stored and dropped with the application. A gang has at most MAX_STEPS: beyond that every
+second one is dropped, except the first and the last, so that the picture becomes coarser but keeps
 its ends.
 """
 

@@ -1,8 +1,8 @@
-"""Who works: the one answer to it, from what active instances send with each heartbeat.
+"""Which instances work, from what active instances send with each heartbeat.
 
-Rule 1: an instance works that has handled a heartbeat of its own, or decided something, within
+Rule 1: an instance works if it has handled one of its own heartbeats, or decided something, within
         the last ``silence_ns``: three heartbeats and their way.
-Rule 2: what comes of a lower epoch than the latest is not heard: another core works since.
+Rule 2: messages of a lower epoch than the latest are ignored: another core has taken over.
 Rule 3: no service is called silent before the replica has listened for so long itself.
 Source of readiness, the healthcheck, metrics, the page's header and what commands print.
 """
@@ -43,7 +43,7 @@ class Silence:
     is_recovering: bool = False
 
     def sentence(self, now_ns: int) -> str:
-        """Return what is said of it: "no core has been at work for 12 s"."""
+        """Return it as a sentence: "no core has been at work for 12 s"."""
         seconds = max(0, now_ns - self.since_ns) // NANOS_PER_SECOND
         name = _NAMES[self.service]
         if self.partition != DEFAULT_PARTITION:

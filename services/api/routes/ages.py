@@ -1,4 +1,4 @@
-"""Headers that say what does not work while an answer is made, and how old its state may be.
+"""Headers with the services that do not work, and the age of the state shown.
 
 ``Muster-Away``: sentences, as ``/health/ready`` has them. ``Muster-State-Age``: seconds since when
 nothing may have been heard. While all works there is neither.

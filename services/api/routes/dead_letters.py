@@ -1,10 +1,10 @@
-"""The routes on dead letters: which there are, what one holds, and what becomes of them.
+"""The routes of dead letters: list, show, replay, drop.
 
-Rule 1: a letter is handled after all by the service that dead-lettered it
-        (``ReplayDeadLetters``): the API may not send what others send, and need not, for the
-        letter waits at the service's own.
-Rule 2: what an inbox held that ended with its reader, a replica's say, is not replayed: its next
-        reader got all of it again.
+Rule 1: a letter is replayed by the service that dead-lettered it (``ReplayDeadLetters``):
+        the API may not send the messages of others, and need not, because the letter is in the
+        service's own queue.
+Rule 2: messages of an inbox that ended with its reader, such as a replica's, are not replayed: the
+        next reader got a snapshot.
 Rule 3: of several letters with one identity, all are meant.
 """
 

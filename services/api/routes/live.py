@@ -1,9 +1,9 @@
 """The stream behind the live page: one server-sent event for a snapshot, then one a difference.
 
-Frames are made once for all who follow, at most one each FRAME_SECONDS; while nothing changes a
-beat says that the stream lives, and whether the read model follows the core. Who does not read as
-fast gets no differences: after MAX_WAITING_FRAMES all that waits is dropped, and when it reads
-again, a snapshot of that moment is next; after STUCK_SECONDS its stream ends.
+Frames are made once for all clients, at most one each FRAME_SECONDS; while nothing changes a
+heartbeat shows that the stream lives, and whether the read model follows the core. A slow client
+gets no differences: after MAX_WAITING_FRAMES its waiting frames are dropped, and when it reads again, it
+gets a snapshot of that moment; after STUCK_SECONDS its stream ends.
 
 Limits: MAX_CLIENTS streams (503 beyond), MAX_WAITING_FRAMES frames for each.
 """

@@ -21,7 +21,7 @@ _AGE = Gauge("muster_state_age_seconds", "How old the state is that this replica
 
 
 def note_works(replica: Replica) -> None:
-    """Set what the metrics say of who works: of each service of a partition one at most."""
+    """Set the metrics of working instances: at most one per service and partition."""
     _AT_WORK.clear()
     for (service, partition), works in replica.works().items():
         _AT_WORK.labels(service, partition).set(works)

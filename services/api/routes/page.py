@@ -1,7 +1,7 @@
 """The live page at ``/``: its files, and the stream that it follows.
 
-The files stand in the folder ``page`` as they are sent: no build step, nothing from another host.
-Headers let the page load and call only what comes from here.
+The files in the folder ``page`` are sent as they are: no build step, nothing from another host.
+Headers restrict the page to this origin.
 """
 
 import gzip

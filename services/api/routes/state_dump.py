@@ -1,6 +1,6 @@
 """``/debug/fullstatedump``: everything in one answer.
 
-The resource manager's own state is not kept here, as that of a shim that registers no callback.
+The resource manager's own state is not included, as for a shim that registers no callback.
 
 Source: docs/rules/rest.md#state-dump, AggregatedStateInfo.
 """

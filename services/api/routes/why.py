@@ -33,7 +33,7 @@ class _Turns:
 
     @asynccontextmanager
     async def next(self) -> AsyncIterator[None]:
-        """Wait for the turn. Raises AnswerError 503 where too many wait, or it does not come."""
+        """Wait for the turn. Raises AnswerError 503 if too many wait, or after a timeout."""
         if self._waiting >= MAX_WAITING:
             raise AnswerError(503, f"{MAX_WAITING} what-ifs wait already; try again in a moment")
         self._waiting += 1
@@ -123,7 +123,7 @@ def _add_forecasts(router: APIRouter, replica: Replica) -> None:
 
 
 def _at_the_broker(replica: Replica) -> str:
-    """Return what keeps all pods waiting at the broker, in brackets; "" where nothing does."""
+    """Return why the broker blocks all pods, in brackets; "" if it does not."""
     return "".join(f" ({item.sentence})" for item in replica.away() if item.part == BROKER)
 
 
@@ -154,9 +154,9 @@ async def _asked_for(
 
 
 def _asked_of(replica: Replica, question: WhatIf, partition: str) -> str:
-    """Return the partition that a question is about: the one said, else of its node or application.
+    """Return the partition of a question: the one given, else that of its node or application.
 
-    Manifests say theirs themselves, as they do when they are submitted.
+    Manifests name theirs, as when they are submitted.
     """
     if partition:
         return replica.model(partition).name

@@ -48,7 +48,7 @@ def _of(view: ApplicationView, node: str) -> Iterator[AllocationState | AskState
 
 
 def _devices(item: AllocationState | AskState) -> dict[str, str]:
-    """Return which GPU devices a pod was given, as its annotation says it, if any."""
+    """Return the GPU devices of a pod, as in its annotation, if any."""
     given = item.devices if isinstance(item, AllocationState) else ()
     return {"devices": text_of(given)} if given else {}
 

@@ -17,8 +17,8 @@ _STEP = (
 def timeline(model: Model, view: ApplicationView) -> dict[str, Any]:
     """Return the timeline of an application; one that is no gang has no steps.
 
-    ``knownSince`` is 0, or since when the replica knows an application that was there before: what
-    became of its placeholders until then is not told.
+    ``knownSince`` is 0, or the time from which the replica knows an older application; there are no
+    steps for its placeholders before that.
     """
     summary = view.summary
     steps = [Step(*step) for step in view.steps]

@@ -1,4 +1,4 @@
-"""The cluster's topology as people see it: its domains with what is used and free in each."""
+"""The cluster's topology for users: its domains, with what is used and free in each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""How an answer looks on the wire: as Go's encoder writes it, with YuniKorn's headers and errors.
+"""The format of answers: JSON as Go's encoder writes it, with YuniKorn's headers and errors.
 
 Source: docs/rules/rest.md#every-answer.
 """
@@ -74,7 +74,7 @@ def written(
 
 
 def gzip_headers() -> dict[str, str]:
-    """Return what is said of a body that is compressed."""
+    """Return the headers of a compressed body."""
     return {"Content-Encoding": "gzip", "Vary": "Accept-Encoding"}
 
 

@@ -1,17 +1,17 @@
 """Cross-site requests: a foreign page in a user's browser may neither read nor change anything.
 
-A browser sends a request to any address that a page names, with the rights of the network that it
-stands in. So a request is taken only if
+A browser sends requests to any address that a page names, from inside the user's network. So a
+request is accepted only if
 
 Rule 1: its ``Host`` is an address, a name without a dot, a cluster's (``.svc``), or one that the
         operator names (MUSTER_HTTP_NAMES): any other may be a name of another site that leads here.
-Rule 2: it comes from no page, or from one of the same origin; what only reads may come from a page
-        of a host that the operator names, too: YuniKorn's web client at its own address.
+Rule 2: it is sent by no page, or by one of the same origin. Read requests may also be sent by pages
+        of a host that the operator names: YuniKorn's web client at its own address.
 
-and what changes something only if, besides,
+and a request that changes something only if, in addition,
 
-Rule 3: it comes from no page or one of the same origin by ``Sec-Fetch-Site``, too.
-Rule 4: its body is of no type that a form sends without asking first.
+Rule 3: by ``Sec-Fetch-Site``, too, it is sent by no page or by one of the same origin.
+Rule 4: the type of its body is none that browser forms can send.
 Rule 5: the answer lets no page of another origin read it.
 
 Health checks answer under any name: they have nothing to hide. YuniKorn's validation changes

@@ -1,11 +1,11 @@
-"""Which connections stay: those that ask, are answered and read; the others are ended in time.
+"""Closes idle and stuck connections; those that request, get answers and read them stay open.
 
-Rule 1: a request's head comes within HEAD_SECONDS, its body without a pause of PAUSE_SECONDS and
+Rule 1: a request's head arrives within HEAD_SECONDS, its body without a pause of PAUSE_SECONDS and
         within BODY_SECONDS.
-Rule 2: of an answer something is read every WRITE_SECONDS, or the connection is cut: an
+Rule 2: part of an answer is read every WRITE_SECONDS, or the connection is closed: an
         unread answer costs memory.
-Rule 3: at MAX_CONNECTIONS, or MAX_OF_AN_ADDRESS of one client's address, one that asks nothing for
-        the longest time makes room for who comes. While all ask, who comes is turned away.
+Rule 3: at MAX_CONNECTIONS, or MAX_OF_AN_ADDRESS of one client's address, the one idle for the
+        longest time is closed for a new one. If none is idle, the new one is refused.
 So a thousand idle connections keep no client out, health checks least of all.
 """
 
@@ -25,7 +25,7 @@ SWEEP_SECONDS = 1.0
 
 
 class Connection(H11Protocol):
-    """A connection that knows since when it says nothing. Times are the loop's, in seconds."""
+    """A connection with the time of its last activity, in seconds of the loop's clock."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Accept a connection, if there is room or an idle one can be ended."""
@@ -37,14 +37,14 @@ class Connection(H11Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Note that something came."""
+        """Note that data arrived."""
         self._heard = self.loop.time()
         super().data_received(data)
         if self.cycle is not self._asked:
             self._asked, self._began = self.cycle, self._heard
 
     def on_response_complete(self) -> None:
-        """Note that the next request may come."""
+        """Note that the next request may arrive."""
         self._began = self.loop.time()
         super().on_response_complete()
         if self.cycle is not self._asked:  # it was there already
@@ -57,7 +57,7 @@ class Connection(H11Protocol):
         return is_over and not self.transport.get_write_buffer_size()
 
     def is_late(self, now: float) -> bool:
-        """Return whether the client keeps to none of the times; called once a sweep."""
+        """Return whether the client exceeds a time limit; called once per sweep."""
         unread = self.transport.get_write_buffer_size()
         if not unread or unread < self._unread:
             self._wrote = now

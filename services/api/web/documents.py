@@ -1,4 +1,4 @@
-"""From a request's body to manifest documents: YAML with limits, every refusal says where.
+"""From a request's body to manifest documents: YAML with limits; errors have their position.
 
 Limits: MAX_BODY_BYTES, MAX_DOCUMENTS, MAX_DEPTH and MAX_NODES values, aliases as what they stand
 for, before anything is built of them, so that a small file cannot grow into a large one; and
@@ -38,7 +38,7 @@ _TIMESTAMP = yaml.SafeLoader.timestamp_regexp
 
 
 class DocumentsError(ValueError):
-    """A body is not a list of manifests; the message says where and why. Lines count from 1."""
+    """A body is not a list of manifests; the message has line (from 1) and cause."""
 
     def __init__(self, message: str, index: int = 0, line: int = 0) -> None:
         super().__init__(message)
@@ -163,9 +163,9 @@ def _built(node: yaml.Node, made: _Made) -> Any:
 
 
 def _map(node: yaml.MappingNode, made: _Made) -> dict[Any, Any]:
-    """Return a map; its own keys come before merged ones, and of several merged the first.
+    """Return a map; its own keys override merged ones, and earlier merges override later ones.
 
-    A key that it has already is refused: one of the two values would go without a word.
+    A repeated key is refused: otherwise one of the two values would be lost silently.
     """
     own: dict[Any, Any] = {}
     merged: dict[Any, Any] = {}

@@ -22,7 +22,7 @@ class _Server(uvicorn.Server):
 
 
 class ListenError(OSError):
-    """The address cannot be listened on; the message says which, and why not."""
+    """Listening on an address failed; the message has the address and the cause."""
 
 
 def listen(host: str, port: int) -> socket.socket:

@@ -17,7 +17,7 @@ log = structlog.get_logger("muster.api")
 
 
 class CertificateError(OSError):
-    """A certificate does not hold at the start; the message says where and why."""
+    """A certificate is invalid at the start; the message has the file and the cause."""
 
 
 class Certificate:

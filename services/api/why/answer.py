@@ -1,4 +1,4 @@
-"""The answer to why an application or a pod is where it is, as it goes over HTTP.
+"""The answer to why an application or a pod waits or runs, as sent over HTTP.
 
 Times are nanoseconds of Unix time, 0 where they are not known; amounts are in the interface's own
 units, as everywhere: vcore in milli, memory in bytes.

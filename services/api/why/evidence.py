@@ -158,9 +158,9 @@ def _gang_ahead(model: Model, view: ApplicationView) -> list[WaitsFor]:
 
 
 def overtaken(model: Model, view: ApplicationView) -> str:
-    """Say which application that came later has started before a gang, and what lets it.
+    """Name a later application that has started before a gang, and the rule that allows it.
 
-    "" where none has, or the gang is not passed any more.
+    "" if there is none, or no application can overtake the gang any more.
     """
     own = view.summary
     patience_ns = own.may_be_passed_until_ns - own.submission_time_ns
@@ -183,10 +183,10 @@ def overtaken(model: Model, view: ApplicationView) -> str:
 
 
 def over_time(model: Model, view: ApplicationView) -> str:
-    """Say what the queue of an application has used over time, beside a sibling that used less.
+    """Compare the past usage of an application's queue with that of a sibling that used less.
 
-    Of the level nearest to the root where there is such a one that uses or wants something. "":
-    there is none, or it is not counted.
+    At the level nearest to the root with such a sibling that uses or wants something. "" if there
+    is none, or usage is not counted.
     """
     path, found = view.summary.queue_name, ""
     while path in model.queues and path.rpartition(".")[0]:
@@ -210,9 +210,9 @@ def over_time(model: Model, view: ApplicationView) -> str:
 
 
 def windows(model: Model, view: ApplicationView) -> str:
-    """Say which pods make way for an application next, and from when on: their first time is over.
+    """Name the pods that may be evicted for an application once their minimum runtime is over.
 
-    "" where none is left any, or under another policy than kai.
+    "" if there are none, or under another policy than kai.
     """
     extra = model.configuration.extra if model.configuration is not None else {}
     own = view.summary

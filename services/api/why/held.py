@@ -1,4 +1,4 @@
-"""Why pods were not asked for yet: what the resource manager has said that it holds them back for.
+"""Why there are no asks for pods yet: the reasons for which the resource manager holds them back.
 
 The core may know nothing of their application, or of an earlier submission that has ended.
 """

@@ -1,7 +1,7 @@
-"""Why an application, or a pod, is where it is: from what the core has recorded, no more.
+"""Why an application or a pod waits or runs, from what the core has recorded.
 
-Nothing is asked of the core: a refusal comes with its numbers in the state events, and is there
-as soon as the cycle that made it is published.
+The core is not asked: a refusal with its numbers is in the state events, as soon as the cycle that
+made it is published.
 """
 
 from collections.abc import Iterable

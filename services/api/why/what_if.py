@@ -52,7 +52,7 @@ class Place(_Part):
 
 
 class Outcome(_Part):
-    """What would become of an application: of ``wanted`` pods ``placed`` would start at once.
+    """The outcome for an application: of ``wanted`` pods ``placed`` would start at once.
 
     ``afterEvictions`` more would once the victims have gone. ``expectedStart`` is when all of it
     would have started, in nanoseconds, at the median of what may come, ``latestStart`` in nine of
@@ -101,7 +101,7 @@ class QueueOutcome(_Part):
 
 
 class Refused(_Part):
-    """A document that says nothing that could be scheduled."""
+    """A document that contains nothing to schedule."""
 
     document: int
     field: str
@@ -109,9 +109,9 @@ class Refused(_Part):
 
 
 class Answer(_Part):
-    """A forecast; without ``done`` there is none, and the sentence says why.
+    """A forecast; without ``done`` there is none, and the sentence has the reason.
 
-    ``like`` is the node that added ones are like.
+    ``like`` is the node that added ones copy.
     """
 
     done: bool
@@ -222,7 +222,7 @@ def _outcome(item: ForecastApplication) -> Outcome:
 
 
 def _sentence(question: WhatIf, answer: Answer, forecast: Forecast) -> str:
-    """Say in one sentence what would be; first what is supposed, where that is several things."""
+    """Return the outcome in one sentence; first the assumptions, if there are several."""
     drained = forecast.drained
     left = drained - forecast.moved
     moves = f"{forecast.moved} would find a place elsewhere and {left} would wait"
@@ -278,7 +278,7 @@ def _outcomes(answer: Answer, moved: int) -> list[str]:
 
 
 def _of_queues(answer: Answer) -> list[str]:
-    """Say how many queues would come, go and change."""
+    """Return how many queues would be added, removed and changed."""
     named = Counter(queue.change for queue in answer.queues if queue.queue_name)
     return [
         f"{named[kind]} {'queue' if named[kind] == 1 else 'queues'} would {verb}"
@@ -292,5 +292,5 @@ def _count(outcomes: list[Outcome]) -> str:
 
 
 def dump(answer: Answer) -> dict[str, Any]:
-    """Return an answer as it goes over HTTP."""
+    """Return an answer as sent over HTTP."""
     return answer.model_dump(by_alias=True)

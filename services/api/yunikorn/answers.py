@@ -289,7 +289,7 @@ def ask_info(model: Model, application: ApplicationView, ask: AskState) -> Answe
 def _allocation_log(ask: AskState, waiting: Waiting | None) -> list[Answer]:
     """Return an ask's log, and why it waits now where an earlier ask has that sentence.
 
-    What nodes keep it out by has a line for each cause, with the number of nodes as its count.
+    Each cause for which nodes refuse it has a line, with the number of nodes as its count.
     """
     lines = [(item.last_occurrence_ns, item.message, item.count) for item in ask.log]
     if waiting is not None:

@@ -1,4 +1,4 @@
-"""What is running: the version, when it was installed, and of which commit where an image says so.
+"""What is running: the version, when it was installed, and of which commit, if the image has it.
 
 Source: docs/rules/rest.md#fields, rmBuildInformation. The names are the Kubernetes shim's own;
 core, interface and shim are one tree here, so they are of one commit.

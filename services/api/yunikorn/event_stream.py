@@ -1,12 +1,12 @@
-"""``/ws/v1/events/stream``: the events as they come, a line each.
+"""``/ws/v1/events/stream``: events as they happen, one per line.
 
 Rule 1: the first line names the replica; after it come at most ``count`` events of the past, then
         every one that is new, in the order of their numbers.
 Rule 2: so many at once, and so many of those that asked for the same ``Host``, as is configured
         (``EventSettings``); one more is refused with 503.
 Rule 3: a reader that has taken nothing for STALL_SECONDS, and is more than MAX_BEHIND events
-        behind, or so far that they are not held any more, gets a last line that says so, and is
-        dropped. A stream keeps nothing but its place in the ring of events.
+        behind, or so far that they are no longer in the ring, gets a last line that says so, and is
+        dropped. A stream stores nothing but its position in the ring of events.
 
 Source: docs/rules/rest.md#event-streams.
 """

@@ -19,7 +19,7 @@ MOST_NAMED = 100  # of what is wrong; a list of everything would help no one
 def health(models: Sequence[Model], away: Sequence[str] = ()) -> Answer:
     """Return SchedulerHealthDAOInfo: each check is of all partitions together.
 
-    YuniKorn has no services that can be away: while some are, a tenth check says which.
+    YuniKorn has no services that can be away; while some are, a tenth check names them.
     """
     checks = [*_counts(models), *_sums(models), _reservations(models), *_orphans(models)]
     if away:

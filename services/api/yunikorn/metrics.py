@@ -139,7 +139,7 @@ class _Metrics(Collector):
         yield resources
 
     def _changing(self, queue: QueueState) -> dict[str, dict[str, int]]:
-        """Return what comes and goes with pods; a type that there was once is 0 from then on."""
+        """Return amounts that change with pods; a type that once existed stays, as 0."""
         seen = self._model.types_seen.get(queue.path, {})
         return {
             what: {**dict.fromkeys(seen.get(what, ()), 0), **amount}
@@ -147,7 +147,7 @@ class _Metrics(Collector):
         }
 
     def _ended(self) -> CounterMetricFamily:
-        """Return how many ended in every queue; a queue that has gone keeps its count."""
+        """Return how many ended in every queue; a removed queue keeps its count."""
         family = CounterMetricFamily(
             "yunikorn_queue_app_total",
             "Applications of a queue that ended, by state, since this replica started",
@@ -162,7 +162,7 @@ class _Metrics(Collector):
         return family
 
     def _containers(self) -> Iterator[GaugeMetricFamily]:
-        """Yield a family for every leaf, whose path is in its name; it goes with its queue.
+        """Yield a family for every leaf, with its path in the name; it is removed with its queue.
 
         Two paths that come to one name are one family, as they are one metric in YuniKorn. They
         only grow; a counter's name would have to end in ``_total``, which YuniKorn's does not.

@@ -1,12 +1,12 @@
-"""Long lists, row by row: what has not changed since it was asked for last is not written again.
+"""Long lists, row by row: unchanged rows are not encoded again.
 
-Rule 1: a row is kept with its source (``written``), and dropped when that changes; that of an
+Rule 1: a row is cached with its source (``written``), and dropped when that changes; that of an
         application with asks also depends on why its queue refuses them.
 Rule 2: a list is written in pieces of PIECE_BYTES, a row of the next one more, compressed piece by
-        piece where that is asked for, and sent as it is written; others have their turn in between.
-        So a row says what is so when it is written, and the list is of no single moment; YuniKorn's
-        is neither. A list of one piece has a length, a longer one is sent without.
-Memory: what was asked for once is kept, about 500 bytes an allocation.
+        piece if requested, and sent as it is written; other tasks run in between. So a row has the
+        state at its own moment, and the list is of no single moment, as in YuniKorn. A list of one
+        piece has a length, a longer one is sent without.
+Memory: rows requested once stay cached, about 500 bytes per allocation.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """YuniKorn's answers about users, groups and placement rules (docs/rules/rest.md#usage-and-rules).
 
-Whose an application is, and where it runs, is read off the applications: a user's state does not
-say it, for that would be all of them again with each pod of one.
+The user and queue of an application are read from the applications: a user's state does not contain
+them, because it would then repeat all of them with each pod.
 """
 
 from collections.abc import Iterable, Sequence
