@@ -2,8 +2,8 @@
 
 Frames are made once for all clients, at most one each FRAME_SECONDS; while nothing changes a
 heartbeat shows that the stream lives, and whether the read model follows the core. A slow client
-gets no differences: after MAX_WAITING_FRAMES its waiting frames are dropped, and when it reads again, it
-gets a snapshot of that moment; after STUCK_SECONDS its stream ends.
+gets no differences: after MAX_WAITING_FRAMES its waiting frames are dropped, and when it reads
+again, it gets a snapshot of that moment; after STUCK_SECONDS its stream ends.
 
 Limits: MAX_CLIENTS streams (503 beyond), MAX_WAITING_FRAMES frames for each.
 """
