@@ -101,7 +101,7 @@ class _Reading:
             always = "a nodesortpolicy may always name gpu-binpacking and fgd"
             self.warnings.append(f"nodeScores: {old['nodeScores']} is ignored: {always}")
         self.warnings += [
-            f"{name}: {_short(self.stated[name])} holds, but is no longer a setting: {why}"
+            f"{name}: {_short(self.stated[name])} is used, but is no longer a setting: {why}"
             for name, why in RETIRED.items()
             if self.stated.get(name)
         ]
@@ -165,7 +165,7 @@ class _Reading:
             self._rename("backfill", old, ("backfillOrder",), SHORTEST_FIRST)
         else:
             self.warnings.append(
-                f"backfillOrder: {order} is ignored: backfill: {_short(stated)} holds"
+                f"backfillOrder: {order} is ignored: backfill: {_short(stated)} is used"
             )
 
 

@@ -8,8 +8,8 @@ Rule 2: events of a lower epoch, or repeated ones, are refused; a higher epoch s
         snapshot. Their sender may still be the real core, and the snapshot in use a false one: so a
         snapshot is requested, and the next one is used whatever its epoch is.
 Rule 3: ended applications outlive a snapshot: the core forgets them, users do not. They expire
-        after RETENTION_NS, and are dropped by the next sweep, at every whole SWEEP_NS of Unix time. A
-        rejected application replaces an earlier rejected one of the same id.
+        after RETENTION_NS, and are dropped by the next sweep, at every whole SWEEP_NS of Unix time.
+        A rejected application replaces an earlier rejected one of the same id.
 Rule 4: a change of the state becomes events (``news``) once it is complete; a snapshot becomes
         events for what is new since the last one, the first one for everything.
 

@@ -449,7 +449,7 @@ class Scheduler:
         error = self._configure(begin.config)
         falls_back = error and begin.last_good and not self._configure(begin.last_good)
         if falls_back:
-            error = f"{error} (the last good configuration holds in its place)"
+            error = f"{error} (the last good configuration stays in use)"
             self._refuse_configuration(error)
         self._judged(begin.config, error)
         if falls_back:

@@ -238,7 +238,7 @@ async def test_a_restart_with_a_bad_config_map_has_the_last_good_queues_and_says
     await until(muster.is_ready, "it is back")
     assert "root.b" in muster.cluster.core.partition.queues
     if victim == "shim":
-        await until(lambda: "holds in its place" in muster.model.partition.config_error, "its text")
+        await until(lambda: "stays in use" in muster.model.partition.config_error, "its text")
     await muster.kubectl.pod(a_pod("p", labels={"applicationId": "app", "queue": "root.b"}))
     await until(lambda: "p" in muster.kubelets.ran, "it runs in the queue that held")
     await muster.kubectl.config(QUEUES.replace("{name: a}", "{name: c}"))

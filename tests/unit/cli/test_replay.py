@@ -597,7 +597,7 @@ def test_any_table_is_read_where_it_is_said_which_column_is_which(tmp_path):
 @pytest.mark.parametrize(
     ("ours", "said"),
     [
-        ({"when": "a"}, "'when' is no column of ours"),
+        ({"when": "a"}, "'when' is not a column of Muster"),
         ({"submit": "x"}, "there is no column 'x'"),
         ({"submit": "a"}, "must say which column is run"),
     ],

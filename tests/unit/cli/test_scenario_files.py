@@ -146,7 +146,9 @@ def test_durations():
     assert parse_duration_ns("0.5s") == 500_000_000
 
 
-HOLDS = "holds, but is no longer a setting: application.sort.policy: stateaware is fifo without it"
+HOLDS = (
+    "is used, but is no longer a setting: application.sort.policy: stateaware is fifo without it"
+)
 
 
 def test_old_names_of_settings_are_read_and_warned_of(tmp_path, capsys):

@@ -406,7 +406,7 @@ def test_a_leaf_that_goes_by_shares_goes_on_doing_so():
 def test_the_order_is_refused_where_nobody_backfills_a_lane(others):
     settings = settings_from((*others, SHORTEST[-1]))
     assert settings.refused[-1] == (
-        "backfill: shortestFirst needs reservations: gang and gangAdmission: cluster; enabled holds"
+        "backfill: shortestFirst needs reservations: gang and gangAdmission: cluster; enabled is used"
     )
     assert len(settings.refused) == (2 if others == LANE[1:] else 1)
     assert (settings.backfill, settings.shortest_first) == (True, False)
@@ -518,7 +518,7 @@ def test_presets_are_defaults_and_a_lane_needs_gangs_with_places():
     alone = settings_from([("reservations", "gang")])
     assert (alone.reservations, alone.refused) == (
         "heads",
-        ("reservations: gang needs gangAdmission: cluster, found 'queue'; heads holds",),
+        ("reservations: gang needs gangAdmission: cluster, found 'queue'; heads is used",),
     )
     assert settings_from([]) == settings_from([("preset", "design")])
     assert "preset: one of" in settings_from([("preset", "none")]).refused[0]

@@ -91,7 +91,7 @@ SENTENCES = [
     ),
     (
         {"backfillOrder": "shortestFirst"},
-        ["backfillOrder: shortestFirst is ignored: backfill: disabled holds"],
+        ["backfillOrder: shortestFirst is ignored: backfill: disabled is used"],
     ),
     (
         {"nodeScores": "disabled"},
@@ -99,7 +99,7 @@ SENTENCES = [
     ),
     (
         {"fairLeafGangs": "enabled"},
-        ["fairLeafGangs: enabled holds, but is no longer a setting: preset: muster enables it"],
+        ["fairLeafGangs: enabled is used, but is no longer a setting: preset: muster enables it"],
     ),
     ({"reservations": "gang", "backfill": "enabled"}, []),
     (

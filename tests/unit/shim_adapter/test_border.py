@@ -107,7 +107,7 @@ def test_a_placeholder_timeout_is_an_int64_of_at_most_100_years(stated, seconds,
     told = policy_error(f"{TIMEOUT}={stated}")
     assert bool(told) is is_told
     sentences = {
-        MAX_SECONDS: "is longer than 100 years: it is taken for 3153600000 seconds",
+        MAX_SECONDS: "is longer than 100 years: it is reduced to 3153600000 seconds",
         0: "overflows a duration: it is the default, 900 seconds",
     }
     assert not told or sentences[seconds] in told
@@ -217,7 +217,7 @@ def test_the_timeouts_of_a_command_are_bounded_and_said_on_the_application():
         assert shim.answer(command) == CommandResult(done=True)
     messages = [app.message for app in shim.machine.world.applications.values()]
     assert [text.partition(": ")[2] for text in messages] == [
-        "it is taken for 3153600000 seconds",
+        "it is reduced to 3153600000 seconds",
         *["it is the default, 900 seconds"] * 2,
         "",
     ]
@@ -233,7 +233,7 @@ def test_the_timeouts_of_a_command_are_bounded_and_said_on_the_application():
 def test_half_a_character_in_a_document_is_refused_with_its_place(name):
     body = json.dumps(pod_body()).replace('"p"', f'"{name}"')
     (refused,) = translate([ManifestDocument("f", 1, body)], 0).refused
-    assert "metadata.name: the text holds half a character" in str(refused[1])
+    assert "metadata.name: the text contains half a character" in str(refused[1])
     key = json.dumps({"kind": "Pod", "metadata": {"x": 1}}).replace('"x"', f'"{name}"')
     (refused,) = translate([ManifestDocument("f", 1, key)], 0).refused
     assert "half a character" in str(refused[1])
@@ -571,8 +571,8 @@ POLICY = "yunikorn.apache.org/schedulingPolicyParameters"
         ({POLICY: "Hard"}, "'Hard' is not one key=value"),
         ({POLICY: "a=b=c"}, "'a=b=c' is not one key=value"),
         ({POLICY: "gangSchedulingStyle=hard"}, "gangSchedulingStyle 'hard' is neither Soft nor Hard"),
-        ({POLICY: f"{TIMEOUT}=1m"}, f"{TIMEOUT} '1m' is no number of seconds"),
-        ({POLICY: f"{TIMEOUT}=-1"}, f"{TIMEOUT} '-1' is no number of seconds"),
+        ({POLICY: f"{TIMEOUT}=1m"}, f"{TIMEOUT} '1m' is not a number of seconds"),
+        ({POLICY: f"{TIMEOUT}=-1"}, f"{TIMEOUT} '-1' is not a number of seconds"),
         ({POLICY: "placeholderTimeout=1"}, "there is no 'placeholderTimeout'"),
         ({"yunikorn.apache.org/allow-preemption": "False"}, "'False' is neither true nor false"),
         ({"yunikorn.apache.org/user.info": "{"}, "the pod is nobody's"),

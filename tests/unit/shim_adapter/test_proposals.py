@@ -156,12 +156,12 @@ def test_a_recovery_with_a_bad_configuration_falls_back_to_the_last_good_one_and
     core.epoch = 2
     core.send(SyncBegin(BAD, (), GOOD))
     assert "root.a" in core.partition.queues
-    assert "the last good configuration holds in its place" in core.partition.config_error
+    assert "the last good configuration stays in use" in core.partition.config_error
     refused, holds = verdicts(core)[-2:]
     assert (refused.accepted, refused.checksum) == (False, checksum_of(BAD))
     assert "invalid queue name" in refused.error
     assert holds == verdict(GOOD)
-    assert "the last good configuration holds in its place" in core.partition.config_error
+    assert "the last good configuration stays in use" in core.partition.config_error
 
 
 def test_a_stored_text_that_is_refused_stays_beside_the_good_one_until_a_better_one_comes():

@@ -354,7 +354,7 @@ def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
             there_are = ", ".join(sorted(_RULES))
             found.append(f"there is no setting {name[:_SHOWN]!r}; there are {there_are}")
         elif refused := refused_value(name, text):
-            found.append(f"{refused}; the default holds")
+            found.append(f"{refused}; the default is used")
     return tuple(found)
 
 
@@ -393,7 +393,7 @@ def _refused_reservations(values: Mapping[str, str], admission: str) -> tuple[st
     if values.get("reservations") != GANG or admission == CLUSTER_GANG:
         return ()
     held = _reservations(values, admission)
-    needs = f"needs gangAdmission: {CLUSTER_GANG}, found {admission!r}; {held} holds"
+    needs = f"needs gangAdmission: {CLUSTER_GANG}, found {admission!r}; {held} is used"
     return (f"reservations: {GANG} {needs}",)
 
 
@@ -403,7 +403,7 @@ def _refused_order(values: Mapping[str, str], admission: str) -> tuple[str, ...]
     if not is_by_length or _reservations(values, admission) == GANG:
         return ()
     needs = f"reservations: {GANG} and gangAdmission: {CLUSTER_GANG}"
-    return (f"backfill: {SHORTEST_FIRST} needs {needs}; {ENABLED} holds",)
+    return (f"backfill: {SHORTEST_FIRST} needs {needs}; {ENABLED} is used",)
 
 
 def _refused_k(values: Mapping[str, str], policy: str) -> tuple[str, ...]:
