@@ -261,7 +261,7 @@ def _ignored(annotations: dict[str, str]) -> str:
         shown = allowed[:MAX_TEXT]
         found.append(f"{ALLOW_PREEMPTION}: {shown!r} is neither true nor false, and is ignored")
     if annotations.get(USER_INFO) and _user_stated(annotations) is None:
-        found.append(f"{USER_INFO}: no user and groups are read of it: the pod is {NOBODY}'s")
+        found.append(f"{USER_INFO}: it has no valid user and groups: the user is '{NOBODY}'")
     for name in (PREEMPTION_DELAY, STALENESS_GRACE):
         text = annotations.get(name, "")
         if text and duration_ns(text) is None:

@@ -575,8 +575,8 @@ POLICY = "yunikorn.apache.org/schedulingPolicyParameters"
         ({POLICY: f"{TIMEOUT}=-1"}, f"{TIMEOUT} '-1' is not a number of seconds"),
         ({POLICY: "placeholderTimeout=1"}, "there is no 'placeholderTimeout'"),
         ({"yunikorn.apache.org/allow-preemption": "False"}, "'False' is neither true nor false"),
-        ({"yunikorn.apache.org/user.info": "{"}, "the pod is nobody's"),
-        ({"yunikorn.apache.org/user.info": '{"user": 5}'}, "the pod is nobody's"),
+        ({"yunikorn.apache.org/user.info": "{"}, "the user is 'nobody'"),
+        ({"yunikorn.apache.org/user.info": '{"user": 5}'}, "the user is 'nobody'"),
     ],
 )  # fmt: skip
 def test_an_annotation_that_does_not_hold_is_said_to(annotations, part):
