@@ -1,13 +1,13 @@
-"""A copy of the process that works one answer out while the process itself goes on deciding.
+"""A copy of the process that computes one answer while the process itself continues deciding.
 
 Rule 1: the copy is made by ``fork``: it has everything as it is at that moment, at the cost of the
         page tables. A page is copied when one of the two writes to it.
 Rule 2: it closes at once every file and connection that it inherited, but its pipe: else the broker
-        would take a core that died for alive for as long as its copy lives. It hears no signal,
-        starts no thread, yields to the process (``NICE``), and is the first to go where memory
-        runs out. It is not made where its container has no room for all that it may write to: a
+        would consider a dead core alive for as long as its copy lives. It ignores signals,
+        starts no thread, yields to the process (``NICE``), and is killed first if memory
+        runs out. It is not made if its container lacks memory for all pages that it may copy: a
         container that runs out of memory may be killed as a whole.
-Rule 3: it ends with its answer, after MOST_SECONDS, or when it is stopped; what it did is gone.
+Rule 3: it ends with its answer, after MOST_SECONDS, or when it is stopped; its changes are lost.
 """
 
 import gc
@@ -88,7 +88,7 @@ class Copy:
         return answer
 
     def stop(self) -> None:
-        """End the copy that there is, and forget what it said."""
+        """End the current copy, and drop its answer."""
         if not self._pid:
             return
         pid, self._pid = self._pid, 0
@@ -137,7 +137,7 @@ def _work(pipe: int, work: Callable[[], Forecast]) -> NoReturn:
 
 
 def _set_apart(pipe: int) -> None:
-    """Keep nothing that is the process's own (rule 2)."""
+    """Close everything that belongs to the process (rule 2)."""
     os.closerange(_FIRST_FILE, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
     signal.set_wakeup_fd(-1)

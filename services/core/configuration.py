@@ -162,7 +162,7 @@ def _limit(spec: LimitSpec) -> Limit:
 
 
 def _template(spec: ChildTemplateSpec) -> Template | None:
-    """Return a template, None where it says nothing; empty names and values are dropped."""
+    """Return a template, None if it is empty; empty names and values are dropped."""
     template = Template(
         max_resource=_resource(spec.resources, "max"),
         guaranteed_resource=_resource(spec.resources, "guaranteed"),

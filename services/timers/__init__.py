@@ -1,1 +1,1 @@
-"""The timer service: says when a time that the core asked for has come. ``wheel`` is pure."""
+"""The timer service: fires the timers that the core orders. ``wheel`` is pure."""

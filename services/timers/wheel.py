@@ -1,11 +1,11 @@
-"""The timer wheel: a pure machine that holds the armed timers and says which are due.
+"""The timer wheel: a pure machine with the armed timers, which fires those that are due.
 
-Rule 1: orders are idempotent by timer id and generation; the core is the truth, so a wheel that
-        starts asks for everything and keeps no store (architecture section 5).
-Rule 2: a firing may come late or twice; the core checks the generation.
-Rule 3: an order's due moment is the core's clock; what counts is how long after the order it is,
-        so that two clocks that differ fire nothing early.
-Limit: MAX_TIMERS; beyond it the timers due last are left out and counted, and asked for again
+Rule 1: orders are idempotent by timer id and generation; the core is the truth, so a new
+        wheel requests all of them and needs no storage.
+Rule 2: a firing may be late or repeated; the core checks the generation.
+Rule 3: an order's due moment is the core's clock; the wheel uses the time from order to due
+        moment, so that no timer fires early when clocks differ.
+Limit: MAX_TIMERS; beyond it the timers due last are dropped and counted, and requested again
        when there is room.
 """
 

@@ -1,6 +1,6 @@
-"""What a host does with a batch: handle it, publish what is said, and only then acknowledge.
+"""How a host handles a batch: handle it, publish the answers, and only then acknowledge.
 
-The rules are those of ``shared/runtime/host.py``: 1, 2, 4 to 8 and 12 are kept here.
+The rules are those of ``shared/runtime/host.py``; 1, 2, 4 to 8 and 12 are implemented here.
 """
 
 import asyncio
@@ -69,7 +69,7 @@ class Batches:
     async def handle(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
-        """Handle what came as one batch, if it is not too much; what came before, one by one.
+        """Handle new messages as one batch, unless they are too many; repeated ones one by one.
 
         So a message that crashes its reader is distinguished from those read beside it.
         """
@@ -145,9 +145,9 @@ class Batches:
         said: list[_Said],
         now_ns: int,
     ) -> dict[str, Envelope]:
-        """Handle what has not been handled, adding to what is ``said``; return it by identity.
+        """Handle messages not handled before, add answers to ``said``; return them by identity.
 
-        Whatever else the loop has to do comes in between after MAX_SLICE_ITEMS.
+        After MAX_SLICE_ITEMS items other tasks of the loop run.
         """
         handled: dict[str, Envelope] = {}
         items = 0
@@ -179,7 +179,7 @@ class Batches:
     async def _replay(
         self, replays: Replays, request: Envelope, handled: dict[str, Envelope], now_ns: int
     ) -> list[_Said]:
-        """Handle dead letters, adding them to what is ``handled``; return what is said of it."""
+        """Handle dead letters, add them to ``handled``; return the answers."""
         assert isinstance(request.message, ReplayDeadLetters)
         said: list[_Said] = []
         replayed: list[str] = []
@@ -227,7 +227,7 @@ class Batches:
     def _answers(
         self, said: list[_Said], last: Envelope, now_ns: int, step: str = ""
     ) -> list[Envelope]:
-        """Return what is to be sent. What answers several messages of a batch goes as one.
+        """Return the messages to send. An answer to several messages of a batch is one message.
 
         Such a one was led to by the decision of the batch that ends with ``last``, and has an
         identity that no answer to one of them alone has: read again, a message is handled by

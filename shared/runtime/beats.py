@@ -1,8 +1,8 @@
 """The heartbeats of a host, by which it learns that it is active, or that its place is lost.
 
-It puts them into its own inbox: who handles one is the active reader, and works. Beside the next it
-tells the API so. Those that are confirmed and do not come back say that the broker delivers nothing
-to this reader (rule 11 of ``shared/runtime/host.py``).
+It publishes them to its own inbox: an instance that handles one is the active reader, and works;
+with the next one it reports this to the API. If heartbeats are confirmed but not delivered, the
+broker delivers nothing to this reader (rule 11 of ``shared/runtime/host.py``).
 """
 
 import asyncio
@@ -64,12 +64,12 @@ class Beats:
         )
 
     def arrived(self) -> None:
-        """Note that something came, or that the place is a new one."""
+        """Note that a message arrived, or that the place is a new one."""
         self._unheard = 0
         self._unread.forget()
 
     def handled(self, message: object) -> None:
-        """Note a message whose answers are published; a heartbeat of its own says that it works."""
+        """Note a message whose answers are published; an own heartbeat shows the host works."""
         if isinstance(message, Heartbeat) and message.instance == self._place.instance:
             self._beaten_ns, self._is_beaten = self._place.now_ns, True
 
@@ -120,10 +120,10 @@ class Beats:
     async def _check_place(self) -> None:
         """Count a heartbeat that was confirmed, or refused by a full inbox.
 
-        Raises BusUnavailableError where none comes back.
+        Raises BusUnavailableError if none is delivered.
 
-        What is handled meanwhile takes its time, and a process that was stopped finds what came: so
-        heartbeats are counted, and only while it waits.
+        Handling takes time, and a resumed process finds messages waiting: so heartbeats are
+        counted, and only while the host waits.
         """
         where = self._inbox.routing_key
         if not self._place.is_active:
@@ -138,7 +138,7 @@ class Beats:
             raise BusUnavailableError(f"the broker delivers nothing to the reader of {where}")
 
     async def _check(self, where: str) -> None:
-        """Count a standby's heartbeat. Raises BusUnavailableError where nobody reads the inbox."""
+        """Count a standby's heartbeat. Raises BusUnavailableError if none reads the inbox."""
         if not (self._unread.put_in() and self._inbox.is_durable):
             return
         waiting = (await self._bus.fill(self._inbox)).waiting

@@ -1,4 +1,4 @@
-"""Clocks: where "now" comes from. Machines never see one; hosts and the scenario runner do."""
+"""Clocks: the source of "now". Machines never see one; hosts and the scenario runner do."""
 
 import asyncio
 import time
@@ -16,11 +16,11 @@ class Clock(Protocol):
         """Return nanoseconds since the epoch."""
 
     async def sleep_until(self, due_ns: int) -> None:
-        """Return once that moment has come."""
+        """Return at that moment."""
 
 
 def _running_ns() -> int:
-    """Return how long the machine has been up, or what comes nearest where it does not say."""
+    """Return the machine's uptime, or the closest approximation, in nanoseconds."""
     boot = getattr(time, "CLOCK_BOOTTIME", None)
     return time.monotonic_ns() if boot is None else time.clock_gettime_ns(boot)
 

@@ -1,39 +1,39 @@
-"""The host: read an inbox, let a machine handle what comes, publish the answers, acknowledge.
+"""The host: read an inbox, let a machine handle the messages, publish the answers, acknowledge.
 
-It is the one loop that every service runs. What comes is handled in ``batches.py``, with the
-``machine.py`` that it drives; what is said goes out by ``outbox.py``; ``beats.py`` says whether the
-place is still its own; what the instance sends to itself is made in ``own_messages.py``.
+Every service runs this loop. Messages are handled in ``batches.py`` by a machine (``machine.py``);
+``outbox.py`` publishes the answers; ``beats.py`` detects a lost place; messages of the instance to
+itself are made in ``own_messages.py``.
 
 Rule 1: every answer is published and confirmed before the message that caused it is acknowledged.
 Rule 2: a message that has been handled is not handled again; it is acknowledged.
 Rule 3: an instance that lost its connection has lost its place: it starts over with a new machine,
-        which recovers like any other (architecture section 4).
+        which recovers like any other (ARCHITECTURE.md, Recovery).
 Rule 4: an exception from a machine is a bug, and stops the host, which starts over. A message that
         did so MAX_CRASHES times, in handling, in the cycle after it, or by an answer of one piece
         that cannot be sent, is dead-lettered with the reason: one message cannot keep a service
         down.
-Rule 5: what is said in answer to the messages of one batch is said together where it can be.
-Rule 6: an item that cannot be sent is left out, and what was to be sent beside it is sent. The
-        machine is informed (``on_unsendable``) and reports to the item's sender. So it does of a
-        command, or an answer that a request waits for.
-Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them the loop does what else
-        there is: a connection whose heartbeats stop has lost its place. So it does between the
-        slices that a machine cuts one message into. For the same reason a
-        flush that is long by its machine's own word runs in a thread, and is waited for; and a
-        batch ends after MAX_BATCH_ITEMS items, so that what follows from them is bounded.
-Rule 8: what a machine cannot keep now (NotNowError from ``flush``) is tried again until it can be:
-        until then nothing is answered or acknowledged, and no message is to blame.
-Rule 9: two whose inboxes are full, and who both publish to the other, would wait for ever. One
-        whose machine ``recovers`` puts down what it would say, and what waits for it, and starts
-        over; so the other goes on.
+Rule 5: answers to the messages of one batch are merged where possible.
+Rule 6: an item that cannot be sent is left out; the rest of its message is sent. The machine is
+        informed (``on_unsendable``) and notifies the item's sender, as it does for a command, or
+        an answer that a request waits for.
+Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them, and between slices of
+        one message, the loop runs other tasks, because a connection without heartbeats loses its
+        place. For the same reason a flush that its machine declares long runs in a thread, and is
+        awaited; and a batch ends after MAX_BATCH_ITEMS items, so that their effects are bounded.
+Rule 8: a state that a machine cannot save now (NotNowError from ``flush``) is retried until it
+        succeeds: until then nothing is answered or acknowledged, and no message is blamed.
+Rule 9: two hosts with full inboxes that publish to each other would wait for ever. One whose
+        machine ``recovers`` acknowledges its waiting messages unhandled, drops its answers, and
+        starts over; so the other can continue.
 Rule 10: a place may be given up, or not taken when its turn comes (``shared/runtime/members.py``):
-        what is not acknowledged goes to the next in line, and who gave it up stands last in it.
-Rule 11: a broker may take a reader for alive and deliver nothing to it. One that reads, and whose
-        own heartbeats, confirmed, do not come for ``silent_ns`` while it waits, has lost its place;
-        so has a standby while messages wait that none takes, for as long at most
-        (``shared/runtime/unread.py``). It says so, lets go of its place and takes one again.
-Rule 12: a dead letter is handled after all where that is asked for (``ReplayDeadLetters``), as if
-        it had come now (``shared/runtime/replaying.py``): its machine sees no difference.
+        unacknowledged messages go to the next in line, and the host that gave up its place
+        becomes the last.
+Rule 11: a broker may consider a reader alive and deliver nothing to it. A reader whose confirmed
+        heartbeats are not delivered for ``silent_ns`` while it waits has lost its place; so has a
+        standby if messages wait for as long and no reader takes them
+        (``shared/runtime/unread.py``). It logs this, leaves its place and takes a new one.
+Rule 12: a dead letter is replayed on request (``ReplayDeadLetters``) as if it had just arrived
+        (``shared/runtime/replaying.py``): its machine sees no difference.
 """
 
 import asyncio
@@ -77,7 +77,7 @@ class HostOptions:
     """How a host runs. ``heartbeat_ns`` 0: one at the start and no more (scenarios).
 
     ``hold_tap_ns`` is how long its trace may wait to be sent; decisions never wait.
-    ``max_pause_ns`` is how long messages may gather while more come than are handled.
+    ``max_pause_ns`` is how long messages may gather while more arrive than are handled.
     ``silent_ns`` is how long one's own heartbeats may stay away until the place is lost (rule 11):
     as long as a broker takes to miss a client.
     """
@@ -153,7 +153,7 @@ class Host:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether it waits for something to come."""
+        """Return whether it waits for a message."""
         return self._place.is_waiting
 
     @property
@@ -240,9 +240,9 @@ class Host:
         return await self._bus.dead_letters(most, wanted)
 
     async def drop_letters(self, wanted: Wanted) -> list[str]:
-        """Have dead letters of any service go for good; return which. Raises BusUnavailableError.
+        """Delete dead letters of any service; return which. Raises BusUnavailableError.
 
-        What comes before one that cannot be dropped now has gone.
+        Those before one that cannot be dropped now are deleted.
         """
         dropped: list[str] = []
         for service in SERVICES:
@@ -272,7 +272,7 @@ class Host:
             self._driven.renew()
 
     async def _read_inbox(self) -> None:
-        """Read until the place is given up: nothing of what came since is acknowledged."""
+        """Read until the place is given up: later messages stay unacknowledged."""
         subscription = await self._bus.subscribe(self.inbox)
         self._is_connected = self._has_read = True
         self.away_since_ns, self.connected_ns = 0, self._clock.now_ns()
@@ -323,7 +323,7 @@ class Host:
                     task.cancel()
 
     async def _receive(self, subscription: Subscription) -> list[Delivery]:
-        """Return what comes, after a pause where that makes one batch of several."""
+        """Return new messages, after a pause if that merges several batches."""
         pause_ns = self._spacing.pause_ns
         if pause_ns:
             await self._clock.sleep_until(self._clock.now_ns() + pause_ns)
@@ -333,7 +333,7 @@ class Host:
         return deliveries
 
     async def _wait(self, waiting: set["asyncio.Task[Any]"], beats: "asyncio.Task[None]") -> None:
-        """Wait for one of them, or for the heartbeats to say that the place is lost."""
+        """Wait for one of them, or until heartbeats show that the place is lost."""
         is_beating = self._options.heartbeat_ns > 0
         self._place.is_waiting = True
         await asyncio.wait(waiting | ({beats} if is_beating else set()), return_when=_FIRST)
@@ -342,7 +342,7 @@ class Host:
             beats.result()
 
     def _taken(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Return what is to be handled of what came: nothing, if the place is not to be taken."""
+        """Return the messages to handle: none if the place is not to be taken."""
         if not self.is_active and not self._may_take():
             self._gives_up = True
             return []
@@ -352,7 +352,7 @@ class Host:
         return deliveries
 
     def _note_epoch(self) -> None:
-        """Say in the log once that it has recovered, and speaks in another epoch."""
+        """Log once that it has recovered, and in which epoch it acts."""
         epoch = self._driven.epoch
         if epoch != self._shown_epoch and self._driven.is_synced and self.inbox.is_durable:
             self._shown_epoch = epoch
@@ -372,7 +372,7 @@ class Host:
     async def _handle_or_put_down(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
-        """Handle what came, unless it waited for a machine that could say nothing (rule 9)."""
+        """Handle messages, unless the machine could not send answers (rule 9)."""
         came_ns, count = self._clock.now_ns(), len(deliveries)
         if self._to_put_down > 0:
             self._to_put_down -= len(deliveries)

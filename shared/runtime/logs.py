@@ -1,4 +1,4 @@
-"""Logs: JSON lines in production, colour on a terminal, also for what libraries say."""
+"""Logs: JSON lines in production, colour on a terminal, also for messages of libraries."""
 
 import io
 import logging
@@ -24,7 +24,7 @@ class _Stderr(io.TextIOBase):
 
 
 class _Libraries(logging.Handler):
-    """Passes on what libraries say through the standard library's logging, in our own form."""
+    """Forwards messages that libraries log through the standard library, in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
         """Write a record as a line like all others."""

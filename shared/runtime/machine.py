@@ -17,7 +17,7 @@ log = structlog.get_logger("muster.host")
 
 
 class Machine(Protocol):
-    """What a host drives. ``handle`` takes a message in, ``flush`` ends a batch.
+    """A machine that a host drives. ``handle`` handles a message, ``flush`` ends a batch.
 
     One that ``recovers`` gets everything it knows from others: its messages may be lost.
 
@@ -83,7 +83,7 @@ class Driven:
         return due_ns
 
     async def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Have a message handled; between the slices of a long one the loop goes on."""
+        """Handle a message; between the slices of a long one other tasks run."""
         if not hasattr(type(self.machine), "slices"):  # a wrapper's own handle is never passed by
             return coalesced(self.machine.handle(envelope, now_ns))
         said: list[Outgoing] = []
@@ -104,7 +104,7 @@ class Driven:
         return hasattr(self.machine, "flush")
 
     async def flush(self, now_ns: int) -> list[Outgoing]:
-        """End a batch; what cannot be kept now is tried again until it can be (rule 8)."""
+        """End a batch; a state that cannot be saved now is retried (rule 8)."""
         try:
             return await self._flush(now_ns)
         except NotNowError as error:
@@ -117,7 +117,7 @@ class Driven:
             return await again(self._flush, now_ns)
 
     async def _flush(self, now_ns: int) -> list[Outgoing]:
-        """Return what a flush says, in a thread where it is long. Raises NotNowError."""
+        """Return the answers of a flush, run in a thread if it is long. Raises NotNowError."""
         flush = self.machine.flush
         is_long = getattr(self.machine, "is_flush_long", None)
         if is_long is not None and is_long():
@@ -137,6 +137,6 @@ class Driven:
     def on_unsendable(
         self, envelope: Envelope, item: object | None, reason: str, now_ns: int
     ) -> list[Outgoing]:
-        """Report to the machine what could not be sent; return what is to be said of it."""
+        """Report to the machine what could not be sent; return its messages about it."""
         hear = getattr(self.machine, "on_unsendable", None)
         return coalesced(hear(envelope, item, reason, now_ns)) if hear is not None else []

@@ -1,16 +1,16 @@
 """The hosts of one process of a service whose processes share the partitions: core, timers.
 
-Rule 1: every process takes a place at every partition's inbox. Who reads is the bus's to say: who
-        stands first in line. So a partition whose reader dies has the next one at once.
-Rule 2: while there are several partitions each process says every heartbeat which it is active for.
-        Of one that has said nothing for MISSED_BEATS nothing is expected any more.
+Rule 1: every process takes a place at every partition's inbox. The bus makes the first in line
+        the reader, so a partition whose reader dies gets the next one at once.
+Rule 2: while there are several partitions, each process publishes with every heartbeat which it is
+        active for. One that is silent for MISSED_BEATS no longer counts.
 Rule 3: the one with the most gives up half of what it has more than the one with the fewest, if
-        that is two at least: it goes to the end of the line, and knows nothing of them any more.
+        that is at least two: it goes to the end of their lines, and forgets their state.
 Rule 4: one whose turn it becomes, while another has fewer, does the same, once in PASS_BEATS: what
         it knows of others may be old.
 So every partition is read by one process, and who it is follows from nothing that has to agree: the
 bus has one reader an inbox, and the epoch fences the one before.
-Limit: MAX_MEMBERS others are known; of more nothing is heard.
+Limit: MAX_MEMBERS other processes; further ones are ignored.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ class Members:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether every host waits for something to come."""
+        """Return whether every host waits for messages."""
         return self._is_reading and all(host.is_waiting for host in self.hosts.values())
 
     @property
@@ -131,7 +131,7 @@ class Members:
         self._watch(f"/{partition}", task)
 
     def _watch(self, name: str, task: asyncio.Task[None]) -> None:
-        """Keep what runs under a name, and note when it ends, also if it began after the others."""
+        """Register a task under a name, and note its end, also if it started after the others."""
         self._tasks[name] = task
         task.add_done_callback(lambda _: self._has_ended.set())
 
@@ -195,7 +195,7 @@ class Members:
             self._others[name] = (asyncio.get_running_loop().time(), count)
 
     async def _announce(self) -> None:
-        """Say what this process is active for, and give up what is too much, each heartbeat."""
+        """Publish what this process is active for, and give up what is too much, each heartbeat."""
         while True:
             stop_if_cancelled()
             await asyncio.sleep(self._beat_seconds)

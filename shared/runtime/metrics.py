@@ -61,7 +61,7 @@ class HostMetrics:
         self.published_total += count
 
     def repeated(self) -> None:
-        """Count a message that came again."""
+        """Count a redelivered message."""
         _REPEATED.labels(self._service).inc()
 
     def on_unsendable(self) -> None:

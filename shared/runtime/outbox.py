@@ -1,4 +1,4 @@
-"""The outbox of a host: what it says is published until it is confirmed, or as far as it can be."""
+"""The outbox of a host: publishes messages until they are confirmed, or as far as possible."""
 
 import asyncio
 

@@ -51,7 +51,7 @@ class OwnMessages:
 class Injected:
     """Messages from inside the service, in the order in which they were put in.
 
-    They are kept until they are answered: the place may be lost before. MAX_INJECTED wait to be
+    They are retained until they are answered: the place may be lost before. MAX_INJECTED wait to be
     taken; who puts in one more waits.
     """
 

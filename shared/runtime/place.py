@@ -9,10 +9,10 @@ from shared.runtime.clock import Clock
 
 @dataclass(slots=True)
 class Place:
-    """What every part of a host knows of it.
+    """The state of a host that all its parts share.
 
     ``is_active``: it is the active reader of its inbox, as far as it knows; ``is_waiting``: it
-    waits for something to come.
+    waits for a message.
     """
 
     inbox: Address

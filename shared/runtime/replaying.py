@@ -1,10 +1,10 @@
-"""Dead letters that are handled after all: taken, handled, and gone once what they led to is safe.
+"""Replay of dead letters: taken, handled, and deleted once their answers are confirmed.
 
 Rule 1: a letter is handled under an identity of its own, made of the request's and the letter's: it
-        is handled though the message was, or was dead-lettered, before; and a request that comes
-        again, for its acknowledgement was lost, gives the same identity, which is handled once.
-Rule 2: a letter goes only when every answer to it is published and confirmed: a host that ends
-        before that leaves it there.
+        is handled though the message was, or was dead-lettered, before; and a repeated
+        request, whose acknowledgement was lost, gives the same identity, which is handled once.
+Rule 2: a letter is deleted only when every answer to it is published and confirmed; if the host
+        ends before that, it stays.
 Rule 3: one that still cannot be read or handled stays, with the reason in the answer.
 """
 
@@ -75,7 +75,7 @@ def envelope_of_letter(letter: HeldLetter, request: Envelope) -> Envelope:
 
 
 def answer_to(request: Envelope, replayed: list[str], refused: dict[str, str]) -> list[Outgoing]:
-    """Return what is said of a request; what was neither replayed nor refused is not there."""
+    """Return the answer to a request; letters neither replayed nor refused were not found."""
     message, to = request.message, reply_address(request.reply_to)
     assert isinstance(message, ReplayDeadLetters)
     missing = [one for one in message.message_ids if one not in replayed and one not in refused]

@@ -1,7 +1,7 @@
 """A service as a process: settings, logs, bus, host, health, and an orderly end.
 
-Exit status: 0 after SIGTERM or SIGINT, 78 when the environment does not hold, 1 when it ended by
-itself, whatever the reason, or did not end when told to: who restarts services is to restart it.
+Exit status: 0 after SIGTERM or SIGINT, 78 for an invalid environment, 1 when it ended unexpectedly
+or did not end when asked to: the service manager should restart it.
 """
 
 import asyncio
@@ -87,7 +87,7 @@ def run_service(
     beside: Beside | None = None,
     is_ready: Callable[[Host], bool] = attrgetter("is_ready"),
 ) -> None:
-    """Run a service until it is stopped. ``beside`` runs next to the host (HTTP, say).
+    """Run a service until it is stopped. ``beside`` runs concurrently with the host (such as HTTP).
 
     ``is_ready`` is what its health port answers of a host.
     """

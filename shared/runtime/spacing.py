@@ -1,8 +1,8 @@
-"""How long a host lets messages gather before it takes the next batch. Pure.
+"""How long a host waits for more messages before it takes the next batch. Pure.
 
-At rest a message is handled at once. While messages come faster than a batch is done, each batch
-costs as much as a larger one: so the host pauses after it, twice as long each time, and half as
-long once they come more slowly. A pause is at most MAX_PAUSE_NS, and twice what a batch takes.
+At rest a message is handled at once. While messages arrive faster than batches are handled, a
+larger batch would cost no more: so the host pauses after each, twice as long each time, and half as
+long once they arrive more slowly. A pause is at most MAX_PAUSE_NS, and twice what a batch takes.
 """
 
 from shared.model.units import milliseconds

@@ -170,7 +170,7 @@ def _context(name: str, step: str, part: str = "") -> SpanContext:
 
 
 def _incoming(record: TraceRecord) -> SpanContext:
-    """Return the span that a message came with."""
+    """Return the span of an incoming message."""
     _, trace, span, _ = record.traceparent.split("-")
     return _made(trace, span)
 

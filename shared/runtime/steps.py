@@ -1,4 +1,4 @@
-"""Which step led to what: the causes of a host's answers, for the trace. Pure.
+"""The causes of a host's answers, for the trace. Pure.
 
 A step is a message that was handled, or what was made of several: answers said together, and what
 is decided at the end of a batch.
@@ -58,7 +58,7 @@ class Step:
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether it is recorded though nothing came of it."""
+        """Return whether it is recorded although it had no effect."""
         return not self.is_decision and not isinstance(self.envelope.message, UNTOLD)
 
 
@@ -182,7 +182,7 @@ class Steps:
         return tuple(islice(found, MAX_CAUSES))
 
     def _known(self, step: Step, name: str) -> dict[str, None]:
-        """Return what was heard last of what is said of an application, or else of itself."""
+        """Return the last step about the items of an answer's application, else about itself."""
         found: dict[str, None] = {}
         for outgoing in chain(step.said, step.shared):
             for names, keys in subjects_of(outgoing.message):
@@ -213,7 +213,7 @@ def _shared(step: Step) -> Iterator[str]:
 
 
 def _decisions(outgoing: Iterable[Outgoing]) -> tuple[dict[str, str], dict[str, str]]:
-    """Return what is said of each application, and why."""
+    """Return the decisions on each application, with their reasons."""
     phrases: dict[str, list[str]] = {}
     reasons: dict[str, list[str]] = {}
     for item in outgoing:
@@ -230,7 +230,7 @@ def _decisions(outgoing: Iterable[Outgoing]) -> tuple[dict[str, str], dict[str, 
 
 
 def _submitted(step: Step) -> Iterator[str]:
-    """Yield the applications that a step says for the first time."""
+    """Yield the applications that a step submits."""
     for outgoing in chain(step.said, step.shared):
         if isinstance(outgoing.message, UpdateRequest):
             for item in outgoing.message.new_applications:

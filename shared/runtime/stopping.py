@@ -6,9 +6,9 @@ import asyncio
 def stop_if_cancelled() -> None:
     """Raise CancelledError in a task that is asked to stop, and has not heard of it.
 
-    What it waited for came in the same moment: ``asyncio.wait_for`` (Python 3.11), and what a
-    client of a broker has of its own, then return that, and the request is lost. A loop that goes
-    on without end asks at each turn.
+    Its awaited result arrived at the same moment: ``asyncio.wait_for`` (Python 3.11), and what a
+    client of a broker has of its own, then return that, and the request is lost. An endless
+    loop calls this at each turn.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

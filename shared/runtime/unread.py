@@ -1,4 +1,4 @@
-"""Whether an inbox is read by nobody, as a standby sees it: by how many messages wait. Pure.
+"""Whether an inbox has no working reader, judged by a standby from the number of messages. Pure.
 
 A standby looks LOOKS times in ``silent_ns``. Between two looks nothing was taken if no fewer wait
 than before, and as many at least as it has put in itself meanwhile: of heartbeats that are on their
@@ -11,7 +11,7 @@ LOOKS = 3
 
 
 class Unread:
-    """What one standby has seen of its inbox since something came to it."""
+    """A standby's counts of its inbox since the last delivery."""
 
     def __init__(self, heartbeat_ns: int, silent_ns: int) -> None:
         self._heartbeat_ns = heartbeat_ns
@@ -19,18 +19,18 @@ class Unread:
         self.forget()
 
     def forget(self) -> None:
-        """Begin again: something came, or the place is a new one."""
+        """Start over: a message arrived, or the place is a new one."""
         self._own = 0  # heartbeats confirmed since the look before
         self._before = -1  # messages that waited then; none has been yet
         self._times = 0  # in a row that nothing was taken between two looks
 
     def put_in(self) -> bool:
-        """Count a heartbeat that was confirmed; return whether to look."""
+        """Count a confirmed heartbeat; return whether to check the inbox."""
         self._own += 1
         return LOOKS * self._own * self._heartbeat_ns >= self._silent_ns
 
     def saw(self, waiting: int) -> bool:
-        """Note how many messages wait now; return whether nobody reads."""
+        """Note how many messages wait now; return whether no instance reads."""
         is_untouched = 0 <= self._before <= waiting and waiting >= self._own
         self._times = self._times + 1 if is_untouched else 0
         self._before, self._own = waiting, 0

@@ -1,7 +1,8 @@
 """A file that users or controllers replace while a service runs: certificates, tokens, keys.
 
-It is checked when its value is asked for, at most every LOOK_SECONDS. What cannot be read, is too
-large or does not hold changes nothing: the last good value holds, and the log says why, once.
+It is checked when its value is asked for, at most every LOOK_SECONDS. An unreadable, too
+large or invalid file changes nothing: the last good value stays in use, and the cause is logged
+once.
 """
 
 import time
@@ -17,7 +18,7 @@ log = structlog.get_logger("muster.files")
 
 
 class WatchedFile(Generic[T]):
-    """What a file says. Raises what ``read`` raises (a ValueError), or OSError, at first."""
+    """The value of a file. Raises what ``read`` raises (a ValueError), or OSError, at first."""
 
     def __init__(self, path: Path, read: Callable[[bytes], T], max_bytes: int) -> None:
         self._path = path
@@ -29,7 +30,7 @@ class WatchedFile(Generic[T]):
 
     @property
     def value(self) -> T:
-        """Return what the file says now, or said when it last held."""
+        """Return the file's current value, or its last valid one."""
         now = time.monotonic()
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now
