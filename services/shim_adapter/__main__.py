@@ -1,8 +1,8 @@
 """Run the shim adapter alone: ``python -m services.shim_adapter``, configured by the environment.
 
-MUSTER_RESOURCE_MANAGER says whose pods it manages. ``kubernetes``: those of the cluster in
+MUSTER_RESOURCE_MANAGER selects the cluster that it manages. ``kubernetes``: those of the cluster in
 MUSTER_KUBECONFIG, or of the one that it runs in; its ConfigMaps hold queues.yaml. ``simulated``:
-MUSTER_SIMULATED_NODES nodes are there at the first start, MUSTER_STATE_DIR keeps its state, and
+MUSTER_SIMULATED_NODES nodes exist at the first start, MUSTER_STATE_DIR stores its state, and
 MUSTER_QUEUES_FILE is watched: a change takes effect.
 """
 
@@ -60,7 +60,7 @@ def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Ma
 
 
 def _queues(file: Path | None) -> str:
-    """Return the queues of a file; what is wrong with them the core says."""
+    """Return the queues of a file; the core reports errors in them."""
     if file is None:
         return ""
     text = file.read_text()

@@ -1,9 +1,9 @@
 """The queues.yaml that is watched: a change is proposed to the core, and its answer is reported.
 
-Every instance checks its file; what it finds twice running, so that no editor is in the middle of
-writing it, goes into the shim adapter's inbox as a message, so
-that the active one proposes it. A file that is as before changes nothing, one that is refused
-changes nothing either, and says so in the log, the metric, the API and an event.
+Every instance checks its file. A version found twice in a row, so that no editor is in the middle
+of writing it, is sent to the shim adapter's inbox, so that the active instance proposes it. An
+unchanged file has no effect; neither has a refused one, which is reported in the log, the metric,
+the API and an event.
 """
 
 import asyncio

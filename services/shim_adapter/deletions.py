@@ -1,7 +1,7 @@
-"""What the deletion of a manifest comes to: its pods that are there, by application.
+"""The effect of deleting a manifest: its existing pods, by application.
 
-An application of which nothing but these is left goes as a whole, with the placeholders that were
-made for it; of any other only these pods go.
+An application with no other pods is deleted as a whole, with its placeholders; of any other only
+these pods are deleted.
 """
 
 from services.shim_adapter.mirror.world import World

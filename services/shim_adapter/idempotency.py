@@ -39,7 +39,7 @@ class Repeatable:
         return SubmitResult(refused=(RefusedDocument("", 0, "", USED),))
 
     def remember(self, world: World, message_id: str, answer: Answer) -> None:
-        """Keep the answer: by its key, or by its message where it has none."""
+        """Store the answer by its key, or by its message if it has none."""
         world.remember(self.name or message_id, replace(answer, checksum=self.checksum))
 
 

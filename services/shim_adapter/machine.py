@@ -1,7 +1,7 @@
 """The shim adapter's machine: commands and decisions in, requests to the core and replies out.
 
 It drives the mirror and the backend against each other until neither has anything more to do, and
-saves the world before anything that follows from it is said (``flush``).
+saves the world before any message that follows from it is sent (``flush``).
 """
 
 from collections import deque
@@ -78,7 +78,7 @@ _Outcome = tuple[list[SubmittedObject], list[RefusedDocument], list[Outgoing]]
 
 
 class ShimMachine:
-    """The machine of one resource manager. ``save`` writes the world to where it is kept.
+    """The machine of one resource manager. ``save`` writes the world to its storage.
 
     ``playground`` is the cluster where users make pods and nodes through us; None: elsewhere.
     """
@@ -133,10 +133,10 @@ class ShimMachine:
         return said
 
     def slices(self, envelope: Envelope, now_ns: int, said: list[Outgoing]) -> Iterator[None]:
-        """Take a message in; yield where others may go on, after some SLICE_PODS pods.
+        """Handle a message; yield to other tasks after some SLICE_PODS pods.
 
-        Until it ends, nothing of what is ``said`` goes out, and nothing of what was made is saved:
-        a crash in between leaves nothing.
+        Until it ends, nothing of ``said`` is sent, and nothing new is saved: a crash in between
+        leaves nothing.
         """
         outgoing, is_answered = self._catch_up(envelope, now_ns)
         said += outgoing
@@ -155,9 +155,9 @@ class ShimMachine:
             said += self._obey(command, envelope, now_ns)
 
     def _catch_up(self, envelope: Envelope, now_ns: int) -> tuple[list[Outgoing], bool]:
-        """Let come what has come to pass since; return whether the message is answered with it.
+        """Apply what has happened since; return whether the message is answered with it.
 
-        The first message ever makes the machine say everything that exists.
+        The first message ever makes the machine send everything that exists.
         """
         outgoing: list[Outgoing] = []
         kind = type(envelope.message)
@@ -219,7 +219,7 @@ class ShimMachine:
         return {"epoch": dict(self.world.epochs), "binds_refused_total": refused}
 
     def next_due_ns(self) -> int | None:
-        """Return when there is something to do by itself, or None; 0 goes on with what was cut."""
+        """Return when the machine has work of its own, or None; 0 continues a cut slice."""
         if not self._has_announced:
             return None
         return 0 if self.mirror.has_more else self.cluster.next_due_ns()
@@ -242,7 +242,7 @@ class ShimMachine:
     # --- the core -------------------------------------------------------------------------------
 
     def _sync(self, partition: str, known_epoch: int = 0) -> list[Outgoing]:
-        """Say everything of a partition; one that is not known to be may be asked for again."""
+        """Send everything of a partition; an unknown one may be requested again."""
         if self.world.partition_for(partition) != partition:
             if not self.world.partitions:
                 self._to_sync[partition] = known_epoch
@@ -255,9 +255,9 @@ class ShimMachine:
     # --- the partitions -------------------------------------------------------------------------
 
     def _announce(self, asker: str) -> list[Outgoing]:
-        """Say everything that exists unasked, but to the core that has asked for it.
+        """Send everything that exists, except to the core that has requested it.
 
-        A core that has never asked does not know yet that there is its partition.
+        A core that has never asked does not know of its partition yet.
         """
         outgoing: list[Outgoing] = []
         for partition in {DEFAULT_PARTITION: 0, **self.world.epochs}:
@@ -339,7 +339,7 @@ class ShimMachine:
         return self._take_proposed()
 
     def _on_configuration_result(self, envelope: Envelope, _: int) -> list[Outgoing]:
-        """Keep a configuration that the core took; a refused one has changed nothing.
+        """Store a configuration that the core accepted; a refused one has changed nothing.
 
         The core of the default partition judges it as a whole. What another one says of its part
         is for users to read in its state.
@@ -387,7 +387,7 @@ class ShimMachine:
     def _answer(
         self, asker: str, message: CommandResult | SubmitResult, envelope: Envelope
     ) -> list[Outgoing]:
-        """Answer what waits, and remember it: a message that comes again is answered the same.
+        """Answer waiting commands, and remember the answers for repeated messages.
 
         What was made is saved before the answer is sent, so a crash in between brings the message
         once more, to a world in which it has been carried out.
@@ -578,7 +578,7 @@ class ShimMachine:
         return [Outgoing(to, question, reply_to=envelope.reply_to, partition=partition)]
 
     def _find_pod(self, envelope: Envelope, _: int) -> list[Outgoing]:
-        """Say what is known of a pod: the core knows none that it was not asked for."""
+        """Answer what is known of a pod: the core knows only pods with asks."""
         asked = envelope.message
         assert isinstance(asked, FindPod)
         found = self.cluster.find_held(asked.name) or self._in_the_world(asked.name)

@@ -1,10 +1,10 @@
-"""Queue configurations that were proposed to the core and are not judged yet.
+"""Queue configurations that were proposed to the core and wait for its verdict.
 
 Rule 1: each is judged by itself: a verdict finds its text by the checksum, and its client
         is answered.
 Rule 2: what a verdict accepts is what the next recovery brings, with the last good one before it
         beside it; what is refused is never stored.
-Rule 3: they are kept with the world until they are judged, so a crash of either side loses none:
+Rule 3: they are stored with the world until the verdict, so a crash of either side loses none:
         a recovery proposes them again, in order.
 
 Limits: MAX_PROPOSALS wait at a time. One that a client waits for is refused beyond that; of those
@@ -78,9 +78,9 @@ class Proposals:
         return proposal
 
     def _judge_recovered(self, result: ConfigurationResult) -> None:
-        """Take in whether the text holds that a recovery brought; a bad one stays beside the good.
+        """Apply the verdict on the text of a recovery; a bad one is stored beside the good one.
 
-        So every recovery tries it, falls back and says so, until a better one is proposed.
+        So every recovery tries it, falls back and reports it, until a better one is proposed.
         """
         world = self._world
         if result.checksum != checksum_of(world.config):

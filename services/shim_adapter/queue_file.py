@@ -1,9 +1,9 @@
-"""The queue configuration in the files that people have.
+"""The queue configuration in the files that users have.
 
 A file is a queues.yaml; YuniKorn's ConfigMaps, one or both, as manifests or as ``kubectl get -o
 yaml`` prints them; or the values of a Helm chart: YuniKorn's (``yunikornDefaults``) or Muster's
 (``queues``, ``config``). A manifest of another kind, and a map without partitions, are refused by
-name. Anything else is taken for a queues.yaml, and judged as one.
+name. Anything else is taken for a queues.yaml, and validated as one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -68,7 +68,7 @@ class _Map:
 def queue_file(text: str) -> QueueFile:
     """Return the queue configuration in a file's text.
 
-    Raises QueueConfigError where ConfigMaps or values have none, or do not say which it is.
+    Raises QueueConfigError if ConfigMaps or values have none, or it is ambiguous.
     """
     try:
         roots = list(compose_bounded(text, depth=MAX_DEPTH, values=MAX_VALUES))
@@ -99,7 +99,7 @@ def _refuse_others(roots: Sequence[_Node]) -> None:
 
 
 def _chosen(maps: list[_Map]) -> QueueFile:
-    """Return the configuration that several ConfigMaps say together; the later ones win."""
+    """Return the merged configuration of several ConfigMaps; later ones override earlier ones."""
     together = Configuration()
     for name in (DEFAULTS, CONFIGS):
         data = [item.data for item in maps if item.name == name]

@@ -111,7 +111,7 @@ class Answer:
 class NodeRecord:
     """A node of the cluster; ``is_cordoned``: new pods stay away.
 
-    It is in the partition that its label named when it came, for as long as it is there.
+    Its partition is the one its label named when it was added, and never changes.
     """
 
     name: str
@@ -164,7 +164,7 @@ class PodRecord:
 
 @dataclass(slots=True)
 class ApplicationRecord:
-    """An application as the resource manager keeps it, with what the mirror must not forget.
+    """An application as the resource manager stores it, with the state of the mirror.
 
     ``execution_timeout_seconds`` is how long the application itself may run (0: for ever); a pod's
     own, and how long placeholders may wait, are other facts.
@@ -210,7 +210,7 @@ class ApplicationRecord:
 
     @property
     def may_reserve(self) -> bool:
-        """Return whether its gang reserves, or is to: a placeholder that comes later is in the way.
+        """Return whether its gang reserves, or will; a later placeholder is not needed.
 
         One may: it was on its way to the resource manager when another one was made in its place.
         """

@@ -1,7 +1,7 @@
-"""What a command may not ask for: judged before anything of it is done, size before meaning.
+"""Limits of commands: checked before anything is carried out, size before meaning.
 
-A command came over a bus, so that its numbers are int64 and its texts can be written. What is
-judged here is what the interface bounds further, and what would be too large to be sent.
+A command arrives over the bus, so its numbers are int64 and its texts can be written. Checked here
+are tighter limits of the interface, and what would be too large to be sent.
 """
 
 from services.shim_adapter.backends.base import CommandRefusedError

@@ -1,4 +1,4 @@
-"""The shim adapter as a service: its world, where it is kept, and the machine over it."""
+"""The shim adapter as a service: its world, the world's storage, and its machine."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -50,7 +50,7 @@ class ShimService:
         self._store: ClusterStore | None = None
 
     def make_machine(self) -> ShimMachine:
-        """Return a machine over the world as it is kept."""
+        """Return a machine over the stored world."""
         options = self.options
         if self._store is not None:
             self._store.close()

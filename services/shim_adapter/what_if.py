@@ -1,4 +1,4 @@
-"""What manifests would come to, as the core understands it: nothing is made, nothing remembered."""
+"""The asks that manifests would become: nothing is created, nothing remembered."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""Whether the ConfigMaps may say what they are to say.
+"""Validates changes of the ConfigMaps.
 
 YuniKorn asks its scheduler and lets everything pass when that is away. The rules are ours to read
 wherever we are (`shared.queueconfig`), so no service is asked and nothing passes unseen.

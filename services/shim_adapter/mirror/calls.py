@@ -58,7 +58,7 @@ class FailPod:
 
 @dataclass(frozen=True, slots=True)
 class WriteEvent:
-    """Say something about a pod to its users; it may be left out where there is too much.
+    """Write an event about a pod for its users; it may be dropped if there are too many.
 
     ``action`` "" is the reason.
     """
@@ -80,7 +80,7 @@ class MarkUnschedulable:
 
 @dataclass(frozen=True, slots=True)
 class NominatePod:
-    """Say of a pod that others make way for it on a node; with "" that they do so no more."""
+    """Set the node on which victims are evicted for a pod; "" clears it."""
 
     uid: str
     node: str
@@ -151,7 +151,7 @@ class BindRefused:
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderFailed:
-    """A placeholder could not be created: its application goes on without its gang."""
+    """A placeholder could not be created: its application continues without gang scheduling."""
 
     application_id: str
     reason: str

@@ -82,8 +82,8 @@ class BoundPlaceholders:
 class PlaceholdersToMake:
     """The gangs whose placeholders are being made, MAX_MADE_AT_ONCE at a time, in turn.
 
-    Who starts over makes what is missing of every gang that reserves: what was on its way to the
-    resource manager may never have come there.
+    After a restart the missing placeholders of every reserving gang are created again: those in
+    transit to the resource manager may never have arrived.
     """
 
     def __init__(self, world: World) -> None:
@@ -138,10 +138,10 @@ def missing_placeholders(world: World, application: ApplicationRecord) -> Iterat
 
 
 def in_place_of(world: World, application: ApplicationRecord, lost: PodRecord) -> list[CreatePod]:
-    """Return what is to be made for a placeholder that was lost while its gang reserves.
+    """Return the placeholder to create for one that was lost while its gang reserves.
 
-    Nothing, if the core let it go because its time was up, or for a real pod, or where the settings
-    say, as YuniKorn does, that what is lost stays lost: the gang then waits for its timeout.
+    None, if the core released it for its timeout or for a real pod, or if the settings say, as
+    YuniKorn does, that lost placeholders are not replaced: the gang then waits for its timeout.
     """
     groups = {group.name: group for group in application.task_groups}
     group = groups.get(lost.spec.task_group_name)

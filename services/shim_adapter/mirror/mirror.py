@@ -1,14 +1,14 @@
-"""The mirror: what the resource manager reports becomes asks, what the core decides becomes calls.
+"""The mirror: reports of the resource manager become asks, decisions of the core become calls.
 
 Rule 1: an application with task groups gets its placeholders first; its real pods are held back
         until every group's placeholders are bound (docs/rules/gangs.md#the-course).
 Rule 2: a pod whose deletion the core decided is confirmed with the core's own termination type
         once it is gone, be it an allocation or an ask; a confirmation is never confirmed.
-Rule 3: an application that came with its pods ends with them. Deleted before they were asked for it
-        is removed from the core, once nothing that was made for it holds a place; a pod that comes
-        while its application is on its way out says so, and starts it again after its end.
-Rule 4: the resource manager is the truth: ``sync`` says all of it under a new epoch, and decisions
-        of a lower epoch are refused.
+Rule 3: an application that was created by its pods ends with them. If they are deleted before
+        they became asks, it is removed from the core once none of its placeholders holds a place; a
+        pod that arrives while its application ends gets a note, and starts it again afterwards.
+Rule 4: the resource manager is the truth: ``sync`` sends all of it under a new epoch, and
+        decisions of a lower epoch are refused.
 Rule 5: a decision about a node that the core has not answered yet is about an earlier one of that
         name, which has gone: the pod is not bound, as on a node that is not there.
 """
@@ -137,7 +137,7 @@ class ClusterMirror(Moves):
         return self.hear(news), self.outgoing()
 
     def hear(self, news: News) -> list[Call]:
-        """Take in what the resource manager reports; what there is to say waits for ``said``."""
+        """Apply a report of the resource manager; its messages are returned by ``said``."""
         self._reports[type(news)](news)
         return self._called()
 
@@ -196,9 +196,9 @@ class ClusterMirror(Moves):
         return self._taken()
 
     def sync(self, known_epoch: int = 0, partition: str = DEFAULT_PARTITION) -> list[Outgoing]:
-        """Say everything that exists of a partition, under its next epoch.
+        """Send everything that exists in a partition, under its next epoch.
 
-        What there is to do is done with the core's answer. Source: architecture section 4, step 2.
+        Pending work is done after the core's answer. Source: ARCHITECTURE.md, Recovery.
         """
         world = self.world
         world.next_epoch(known_epoch, partition)
@@ -231,7 +231,7 @@ class ClusterMirror(Moves):
         return [self._to_core(partition, message) for message in messages]
 
     def reject_unknown_partitions(self) -> list[Outgoing]:
-        """Say what names a partition that there is not, now that this is known."""
+        """Reject what names an unknown partition, once the partitions are known."""
         for node in self.world.nodes.values():
             if self.world.partition_for(node.partition) != node.partition:
                 self._on_node(NodeNews(node, "add"))
@@ -249,7 +249,7 @@ class ClusterMirror(Moves):
         self._send(application.partition, remove_applications=(removed,))
 
     def leave_out(self, item: NodeInfo | Allocation, partition: str) -> None:
-        """Say an item no more at a recovery: a core waits for as many as SyncEnd counts."""
+        """Leave an item out of recoveries: a core waits for as many as SyncEnd counts."""
         self._decided_in = partition
         name = item.node_id if isinstance(item, NodeInfo) else item.allocation_key
         if isinstance(item, NodeInfo):
@@ -504,7 +504,7 @@ class ClusterMirror(Moves):
                 self._start_if_whole(application)
 
     def _count_placeholders_on(self, node: str) -> None:
-        """Count what holds a place on a node that has come, or has gone."""
+        """Count the allocations on a node that was added or removed."""
         for pod in self.world.pods_on(node):
             self._bound.forget(pod)
             self._bound.note(pod)
@@ -522,7 +522,7 @@ class ClusterMirror(Moves):
             self._ask_for_pods(application)
 
     def _report_reserved(self, application: ApplicationRecord, name: str) -> None:
-        """Say that all members of a task group have a place, when the last has got its own."""
+        """Report that all members of a task group have a place, with the last one."""
         bound = self._bound.count(application, name)
         if any(
             group.name == name and group.min_member == bound for group in application.task_groups
@@ -641,9 +641,9 @@ class ClusterMirror(Moves):
         self._report(application, "PlaceholderTimeOut", text, is_warning=True)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
-        """Say of a pod that it waits for nodes, for an autoscaler, or what befell it, for users.
+        """Write a pod's condition: unschedulable, for autoscalers, or an event for users.
 
-        Or which node others leave for it. What befell it is said of one that runs, too.
+        Or its nominated node. Events are written for running pods, too.
         """
         key, pod = state.allocation_key, self.world.pods.get(state.allocation_key)
         if state.state is SchedulingState.SKIPPED and pod is not None and not pod.has_ended:
@@ -656,14 +656,14 @@ class ClusterMirror(Moves):
             self._calls.append(MarkUnschedulable(key, state.reason))
 
     def _nominate(self, uid: str, node: str) -> None:
-        """Say of a pod on which node others make way for it, or, once that was said, on none."""
+        """Set the nominated node of a pod, or clear it once it was set."""
         if self._nominated.pop(uid, "") != node:
             self._calls.append(NominatePod(uid, node))
         if node:
             self._nominated[uid] = node
 
     def _on_core_ended(self, application: ApplicationRecord) -> None:
-        """End an application, unless a pod has come since: then it is submitted again."""
+        """End an application, unless it has a new pod: then it is submitted again."""
         application.phase = ApplicationPhase.ENDED
         left = [
             pod
@@ -687,7 +687,7 @@ class ClusterMirror(Moves):
         return application
 
     def _is_deserted(self, application: ApplicationRecord) -> bool:
-        """Return whether every real pod that an application came with has gone."""
+        """Return whether every real pod that created an application is gone."""
         name = application.application_id
         return not (application.is_announced or self.world.has_waiting_pod(name))
 
@@ -746,7 +746,7 @@ class ClusterMirror(Moves):
 
 
 def _unwanted(application: ApplicationRecord | None) -> str:
-    """Return why a placeholder of an application that comes now is not wanted, "" where it is."""
+    """Return why a new placeholder of an application is not wanted, "" if it is."""
     if application is None or application.phase is ApplicationPhase.ENDING:
         return "its application is gone"
     return "" if application.may_reserve else IN_THE_WAY

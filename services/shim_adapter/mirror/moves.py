@@ -36,7 +36,7 @@ Reaction = tuple[list[Call], list[Outgoing]]
 
 
 class _Open:
-    """The sections of a message that is being said, and the last of them that has any."""
+    """The sections of a message being built, and the last one with items."""
 
     __slots__ = ("last", "sections")
 
@@ -49,7 +49,7 @@ _ORDER = {item.name: at for at, item in enumerate(fields(UpdateRequest))}
 
 
 class Moves:
-    """The world, what the core has been asked for, and what is to be said and done."""
+    """The world, the open asks, and pending messages and calls."""
 
     def __init__(self, world: World, rm_id: str) -> None:
         self.world = world
@@ -86,7 +86,7 @@ class Moves:
         return ask_of(pod, originator=self.world.is_originator(pod))
 
     def _report_member(self, pod: PodRecord) -> None:
-        """Say at a pod that it is one of its application's gang, if it is."""
+        """Write an event at a pod that it is a member of its application's gang, if it is."""
         application = self.world.applications.get(pod.spec.application_id)
         name = pod.spec.task_group_name
         if application is None or application.is_gang_over or not name:
@@ -154,13 +154,13 @@ class Moves:
     def _report(
         self, application: ApplicationRecord, reason: str, text: str, *, is_warning: bool = False
     ) -> None:
-        """Say something about an application at its first real pod."""
+        """Write an event about an application at its first real pod."""
         pod = self.world.originator(application.application_id)
         if pod is not None:
             self._calls.append(WriteEvent(pod.uid, reason, text, is_warning))
 
     def _note(self, application: ApplicationRecord, pod: PodRecord) -> None:
-        """Say what is wrong with a pod, or why it waits, at the pod and to the core, once."""
+        """Report a problem of a pod, or why it waits, at the pod and to the core, once."""
         notes = () if pod.uid in self._noted else tuple(notes_of(application, pod))
         if not notes:
             return
@@ -183,10 +183,10 @@ class Moves:
         return Outgoing(core_of(partition), message, epoch=epoch, partition=partition)
 
     def _send(self, named: str, **sections: Sequence[Any]) -> None:
-        """Say items to the core of a partition, as it is named.
+        """Send items to the core of a named partition.
 
-        With what was said before where no section begins before the last one ends. While nobody
-        knows whether there is such a partition nothing is said: a recovery says it.
+        In the same message as earlier items, if no section begins before the last one ends. While
+        it is unknown whether the partition exists nothing is sent: a recovery sends it.
         """
         partition = self.world.partition_for(named)
         if partition is None:
@@ -207,7 +207,7 @@ class Moves:
             self._outgoing.append(self._to_core(partition, request))
 
     def outgoing(self) -> list[Outgoing]:
-        """Return what is to be said to the cores since the last call."""
+        """Return the messages to the cores since the last call."""
         for partition in list(self._open):
             self._close(partition)
         outgoing, self._outgoing = self._outgoing, []

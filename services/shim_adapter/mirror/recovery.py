@@ -1,6 +1,6 @@
-"""Everything that exists, said from the start: what a core rebuilds itself from.
+"""Everything that exists, from the start: the messages from which a core rebuilds its state.
 
-Source: architecture section 4. The order is nodes and applications, then what is allocated, then
+Source: ARCHITECTURE.md, Recovery. The order is nodes and applications, then what is allocated, then
 what waits, so that every item finds what it refers to.
 """
 
@@ -90,7 +90,7 @@ class Existing:
     ) -> Iterator[object]:
         """Yield SyncBegin, update requests, SyncEnd, and what users should know.
 
-        ``left_out`` are nodes by id and allocations by key that cannot be sent: they are not said.
+        ``left_out`` are nodes by id and allocations by key that cannot be sent: they are skipped.
         """
         world = self._world
         settings = tuple(sorted(world.scheduler_settings.items()))

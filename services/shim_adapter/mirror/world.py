@@ -176,7 +176,7 @@ class World:
         self.is_meta_changed = True
 
     def set_partitions(self, names: tuple[str, ...]) -> None:
-        """Take in which partitions there are; what runs in another one keeps it until it ends."""
+        """Set the partitions; pods running in a removed one keep it until they end."""
         self.partitions = dict.fromkeys(names)
         self.dropped = {
             application.partition: None
@@ -208,7 +208,7 @@ class World:
         self.is_meta_changed = True
 
     def accept_config(self, config: str) -> None:
-        """Keep a queue configuration that the core has accepted, the good one before beside it."""
+        """Store a queue configuration that the core has accepted, and the previous good one."""
         if config != self.config:
             if self.is_config_good:
                 self.last_good_config = self.config
@@ -217,7 +217,7 @@ class World:
         self.is_meta_changed = True
 
     def remember(self, message_id: str, answer: Answer) -> None:
-        """Keep what a message was answered, so that it is answered the same when it comes again."""
+        """Store the answer to a message, so that a repetition gets the same answer."""
         before = self.answers.pop(message_id, None)
         self.answers[message_id] = answer
         self.answered += answer.size - (before.size if before is not None else 0)
@@ -228,7 +228,7 @@ class World:
             self.changed_answers[oldest] = None
 
     def record_usage(self, partition: str, record: UsageRecord) -> None:
-        """Keep what a core has reported of usage over time, in place of what it did before."""
+        """Store a core's latest report of usage over time, in place of the previous one."""
         key = f"{partition}/{record.queue}/{record.user}"
         before = self.usage.pop(key, None)
         if before is not None and before.record.at_ns > record.at_ns:
@@ -241,7 +241,7 @@ class World:
             self.changed_usage[oldest] = None
 
     def usage_of(self, partition: str) -> tuple[UsageRecord, ...]:
-        """Return what is kept of a partition's usage over time."""
+        """Return the stored usage over time of a partition."""
         return tuple(kept.record for kept in self.usage.values() if kept.partition == partition)
 
     @property
@@ -298,12 +298,12 @@ class World:
         self.is_meta_changed = False
 
     def hold_confirmations(self, *, held: bool) -> None:
-        """Keep whether the releases of pods are confirmed when they are gone."""
+        """Set whether the releases of pods are confirmed when they are gone."""
         self.are_confirmations_held = held
         self.is_meta_changed = True
 
     def set_namespace(self, name: str, tags: Mapping[str, str]) -> None:
-        """Keep what a namespace says of the queues of its applications to come."""
+        """Store a namespace's settings for the queues of its future applications."""
         self.namespace_tags[name] = tags
         self.is_meta_changed = True
 
@@ -430,7 +430,7 @@ class World:
             self.touch_application(application)
 
     def application_of(self, pod: PodRecord) -> ApplicationRecord:
-        """Make the application that a pod announces: its first pod says what it is."""
+        """Create the application of a pod; its first pod defines it."""
         application = application_from_pod(pod.spec, self.next_submission(), pod.created_ns)
         tags = self.namespace_tags.get(application.namespace, {})
         secrets = {PULL_SECRETS: ",".join(pod.spec.pull_secrets)} if pod.spec.pull_secrets else {}
