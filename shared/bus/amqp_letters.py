@@ -25,7 +25,7 @@ _NO_REASON = "no reason was given"
 
 
 def letter_to_leave(message: Message, inbox: Address, reason: str, user: str) -> aio_pika.Message:
-    """Return what is dead-lettered of a message that came to an inbox."""
+    """Return the dead letter for a message of an inbox."""
     return aio_pika.Message(
         message.body,
         headers={
@@ -57,7 +57,7 @@ async def found_letters(
     """Return the oldest letters that are wanted, held by a channel, and how many there are in all.
 
     MAX_SEARCHED are searched; the bodies of those that are not wanted are left on the wire.
-    Raises TimeoutError where the broker says nothing of the queue in ANSWER_SECONDS.
+    Raises TimeoutError if the broker does not answer about the queue within ANSWER_SECONDS.
     """
 
     def listed(properties: Basic.Properties, length: int) -> int:
@@ -103,9 +103,9 @@ def letter_of(service: str, message: AbstractIncomingMessage) -> DeadLetter:
 
 
 def envelope_of(message: AbstractIncomingMessage, inbox: str, user: str) -> Envelope:
-    """Return what was dead-lettered, as it was. Raises PoisonError where it cannot be handled.
+    """Return the original of a dead letter. Raises PoisonError if it cannot be handled.
 
-    So it is for what another user left, or an older version, which said neither who nor where.
+    So for letters of another user, or of an older version, which lack sender and address.
     """
     if message.user_id != user:
         raise PoisonError(f"it was put aside by {message.user_id or 'nobody'}, and not by {user}")

@@ -40,7 +40,7 @@ def message_of(envelope: Envelope) -> aio_pika.Message:
 
 
 def routing_key(to: Address, kind: str) -> str:
-    """Return what a message is published with: where it goes, and what it says that it is."""
+    """Return the routing key of a message: its address and its kind."""
     return f"{to.routing_key}.{kind}"
 
 

@@ -1,7 +1,7 @@
-"""A message that has come to a reader, taken off its channel as it comes.
+"""A message that arrived at a reader, taken directly from its channel.
 
-The client makes a task and a whole message of its own for each; a reader that only puts it by
-until its host asks needs neither. They are most of what it costs to receive a small message.
+The client library makes a task and a message object for each, most of the cost of receiving a small
+message; a reader that only stores it until its host asks needs neither.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pamqp.header import ContentHeader
 
 
 class Arrived:
-    """A message as it came, under the names that the client's own has."""
+    """A message as it arrived, with the attribute names of the client library."""
 
     __slots__ = (
         "_channel", "app_id", "body", "content_type", "correlation_id", "delivery_tag", "headers",
@@ -45,7 +45,7 @@ Message = AbstractIncomingMessage | Arrived
 
 
 async def hand_over(channel: AbstractChannel, take: Callable[[Arrived], None]) -> None:
-    """Have what comes to a channel's readers handed over as it comes."""
+    """Hand messages of a channel directly to its readers."""
     wire: Any = await channel.get_underlay_channel()
 
     async def deliver(found: Basic.Deliver) -> None:

@@ -1,9 +1,9 @@
-"""What every bus can do, whatever carries it.
+"""The interface of every bus, independent of its transport.
 
 Rule 1: an inbox is ordered; what one publisher sends to it arrives in that order.
 Rule 2: an inbox has one active reader at a time; others stand by.
 Rule 3: a message is gone only once it is acknowledged; what an ended reader had not acknowledged
-        comes again, marked as redelivered.
+        is redelivered, and marked as such.
 Rule 4: ``publish`` returns when every message is safe, and raises when that is not known.
 """
 
@@ -114,12 +114,12 @@ class Subscription(Protocol):
     async def receive(self, max_items: int) -> list[Delivery]:
         """Wait for at least one message; return what is there, at most ``max_items``.
 
-        Raises BusUnavailableError when the connection is lost (what was in hand comes again) and
-        BusClosedError when the subscription was closed.
+        Raises BusUnavailableError when the connection is lost (unacknowledged messages come
+        again) and BusClosedError when the subscription was closed.
         """
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Say that these are done with. Raises BusUnavailableError when that cannot be said."""
+        """Acknowledge messages. Raises BusUnavailableError when the connection is lost."""
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
         """Dead-letter a message with the reason: it is handled."""
@@ -143,7 +143,7 @@ class Bus(Protocol):
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Send in order and return once all are confirmed. Raises BusUnavailableError.
 
-        InboxFullError among them, where an inbox stays full: what came before it may be there.
+        InboxFullError is one of them, if an inbox stays full: earlier messages may have arrived.
         """
 
     async def fill(self, inbox: Address) -> Fill:

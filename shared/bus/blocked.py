@@ -1,8 +1,8 @@
-"""A broker that is short of memory or disk takes nothing from publishers, and says so.
+"""A broker that is short of memory or disk blocks publishers, and notifies them.
 
-It says so on a connection as soon as one publishes there (``connection.blocked``), and again when
-it is over; readers go on. Nothing is lost by it, and no connection is: publishers wait. So
-what waits for a confirm has no limit for as long as the broker says that it is blocked.
+It notifies a connection as soon as it publishes (``connection.blocked``), and again when the alarm
+is over; readers continue. No message and no connection is lost: publishers wait. So waiting for a
+confirm has no time limit while the broker reports that it is blocked.
 """
 
 import asyncio

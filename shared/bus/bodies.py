@@ -22,7 +22,7 @@ _Kept = Callable[[Basic.Properties, int], int]
 
 
 async def read_at_most(channel: AbstractChannel, kept: _Kept) -> None:
-    """Have a channel keep so many bytes of each body, by its properties and its length.
+    """Limit how many bytes of each body a channel keeps, by its properties and length.
 
     The client has no such setting: its reading of a body is replaced, on this channel.
     """

@@ -12,11 +12,11 @@ section of what is said by the pod stays columns on both sides (``shared.message
 item is made on the way.
 Values are validated by pydantic, a column at a time, strictly: no text for a number, no float for
 an integer, no integer beyond 64 bits, no empty identity; texts, numbers and maps of them that are
-seen to hold at once are not put to it. How many there are is judged before what they are.
-A field or a column that the reader does not know is left out: a later version has added it, and
-does without it where it is not read. What may not be left out raises SCHEMA_VERSION (CONTRIBUTING).
-Everything wrong raises PoisonError, on the way out as on the way in: what the reader would refuse
-is not sent. Source: architecture section 3; measured there against row-by-row encoding.
+seen to hold at once are not put to it. Their number is checked before their content.
+A field or a column that the reader does not know is ignored: a later version has added it, and
+can do without it. What may not be left out raises SCHEMA_VERSION (CONTRIBUTING).
+Every error raises PoisonError, when encoding as well as when decoding: what the reader would refuse
+is not sent.
 """
 
 import dataclasses
@@ -202,7 +202,7 @@ def _plain_list(values: Sequence[Any]) -> list[Any]:
 
 
 def _table_of(values: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Return the distinct values, and which of them each one is.
+    """Return the distinct values, and the index of each item's value.
 
     Where the first _MOST_TRIED are all different, so are the others taken to be: what is said of
     pods is alike for nearly all of them or for none.
@@ -291,7 +291,7 @@ def _decode_section(where: str, item_class: type[Any], section: Any) -> Columns[
 
 
 def _judged_section(where: str, section: Any) -> tuple[int, dict[str, Any]]:
-    """Return how many items a section says that it has, and its columns."""
+    """Return a section's stated number of items, and its columns."""
     if not isinstance(section, dict) or set(section) != {"n", "cols"}:
         raise PoisonError(f"{where}: a section has 'n' and 'cols'")
     count, columns = section["n"], section["cols"]
@@ -311,7 +311,7 @@ _Reader = Callable[[str, list[Any]], list[Any]]
 
 
 def _decode_column(where: str, read: _Reader, column: Any, count: int) -> Column:
-    """Return a column. How many there are is judged before what they are."""
+    """Return a column. Their number is checked before their content."""
     if type(column) is list:
         _check_length(where, column, count)
         return read(where, column)
@@ -395,7 +395,7 @@ def _seen_to_hold(name: str, hint: Any) -> Callable[[list[Any]], bool] | None:
 
 
 def _share_texts(maps: list[dict[str, str]]) -> None:
-    """Have equal texts of a column's maps be one: thousands of pods are of a namespace, say."""
+    """Share equal texts of a column's maps: thousands of pods may have one namespace."""
     known: dict[str, str] = {}
     for found in maps:
         for name, text in found.items():

@@ -20,7 +20,7 @@ _LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError
 
 @contextmanager
 def away(what: str) -> Iterator[None]:
-    """Raise BusUnavailableError for whatever a lost connection throws at those who wait for it.
+    """Raise BusUnavailableError for any error that a lost connection causes.
 
     A connection that is closed cancels the confirms that are pending on it. The CancelledError
     that comes of it asks no task to stop: the task itself tells it from one that does.
@@ -43,7 +43,7 @@ def away(what: str) -> Iterator[None]:
 
 
 def _reason(error: BaseException) -> str:
-    """Return how a connection that is away says so, "" for an error that is none of its."""
+    """Return the reason of a lost connection, "" for any other error."""
     if isinstance(error, TimeoutError):
         return str(error) or "no answer in time"
     if isinstance(error, _LOST):
@@ -54,7 +54,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Wire(aiormq.Connection):
-    """A connection that is given up when nothing came of it for one and a half heartbeats and some.
+    """A connection that is given up after one and a half heartbeats and some of silence.
 
     At 3 s these are 6 s: the broker sends one every 1.5 s. The library's own 12 s are more than
     a broker's node that stands still may cost.
@@ -113,7 +113,7 @@ async def close(what: AbstractConnection | AbstractChannel) -> None:
 
 
 class Closing:
-    """Closes connections and channels beside other work: what stands still holds nobody up."""
+    """Closes connections and channels in the background, so that one that hangs delays nothing."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], None] = {}  # each takes CLOSE_SECONDS at most

@@ -10,7 +10,7 @@ class PoisonError(ValueError):
 
 
 class TooLargeError(PoisonError):
-    """A message is larger than any broker takes; ``size`` says by how much to split it."""
+    """A message is larger than any broker accepts; ``size`` is its size in bytes."""
 
     def __init__(self, kind: str, size: int, most: int) -> None:
         super().__init__(f"{kind} has {size} bytes, at most {most}")
@@ -22,7 +22,7 @@ class BusUnavailableError(ConnectionError):
 
 
 class InboxFullError(BusUnavailableError):
-    """An inbox has taken nothing for as long as a publisher waits: its reader does not come by."""
+    """An inbox has accepted nothing for as long as a publisher waits: its reader does not read."""
 
 
 class BusClosedError(ConnectionError):
@@ -30,4 +30,4 @@ class BusClosedError(ConnectionError):
 
 
 class NotNowError(RuntimeError):
-    """What was done cannot be kept now, a full disk say: nothing is lost, flush again later."""
+    """The state cannot be saved now (such as a full disk): nothing is lost, flush again later."""

@@ -1,9 +1,9 @@
 """Messages that cannot be sent as they are: in parts that can be, without the items that cannot.
 
-Rule 1: a message that is too large goes in parts, by its encoded size, in the order of its items.
-Rule 2: an item that cannot be written, or is too large by itself, is not sent; those beside it are.
-Rule 3: what is not made of items (commands, answers, a message whose own fields do not hold) cannot
-        be taken apart: none of it is sent.
+Rule 1: a message that is too large is split by its encoded size, in the order of its items.
+Rule 2: an item that cannot be written, or is too large by itself, is not sent; the others are.
+Rule 3: what has no items (commands, answers, a message with invalid fields) cannot be split: none
+        of it is sent.
 All is derived from the message, so that a redelivery makes the same parts with the same identities.
 """
 
@@ -97,7 +97,7 @@ def _smaller(part: Envelope, count: int, wanted: int) -> list[Envelope]:
 
 
 def numbered(envelopes: list[Envelope]) -> list[Envelope]:
-    """Return the same messages; the parts of one that was split say which they are, from 0.
+    """Return the same messages; parts of a split one are numbered from 0.
 
     Parts are neighbours to one address with one epoch and ``seq``; what resets starts again.
     """

@@ -1,11 +1,11 @@
 """Messages of an inbox in the order in which each publisher wrote them.
 
 Several that are in flight together may be refused one by one, by an inbox that was full for a
-moment: then a later one is there before an earlier one, which its publisher writes again. So each
-names the one that it was written behind (AFTER), and one whose predecessor has not come is kept
-until it comes: KEPT_SECONDS at most, for its publisher may be gone, and MAX_KEPT of them.
+moment: then a later one is in the inbox before an earlier one, which its publisher writes again.
+So each names its predecessor (AFTER), and a message whose predecessor has not arrived is held back
+until it arrives: KEPT_SECONDS at most, because its publisher may be gone, and MAX_KEPT messages.
 
-One that comes again is not kept: its earlier reader was given its predecessor, and has ended.
+A redelivered message is not held back: its earlier reader got the predecessor, and has ended.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class InOrder(Generic[Item]):
-    """What has come to one reader, and what it was not given yet."""
+    """The messages that arrived at one reader, and those held back."""
 
     def __init__(self) -> None:
         self._come: dict[str, None] = {}
@@ -29,7 +29,7 @@ class InOrder(Generic[Item]):
         self._count = 0
 
     def waiting(self) -> Iterator[Item]:
-        """Yield what is kept."""
+        """Yield the messages held back."""
         return (item for behind in self._kept.values() for _, item, _ in behind)
 
     def take(self, name: str, after: str, item: Item, now: float) -> list[Item]:
@@ -41,7 +41,7 @@ class InOrder(Generic[Item]):
         return list(self._released(name, item))
 
     def _released(self, name: str, item: Item) -> Iterator[Item]:
-        """Yield a message, and what was kept because of it."""
+        """Yield a message, and those held back because of it."""
         left = [(name, item)]
         while left:
             came, found = left.pop()
@@ -59,7 +59,7 @@ class InOrder(Generic[Item]):
         return min(since) + KEPT_SECONDS if since else None
 
     def expired(self, now: float) -> list[Item]:
-        """Return what is kept no longer, in order: its predecessor does not come."""
+        """Return messages no longer held back, in order: their predecessor does not arrive."""
         found: list[Item] = []
         for after, behind in list(self._kept.items()):
             if behind[0][2] + KEPT_SECONDS <= now:

@@ -2,8 +2,8 @@
 
 Every message goes through the codec, so that what works here works on a broker. Limits: an inbox
 holds at most MAX_INBOX_MESSAGES; a publisher waits until there is room, REFUSED_SECONDS at most.
-Dead letters are kept up to MAX_DEAD_LETTERS of MAX_DEAD_BYTES, and the trace, for API replicas to
-come, up to MAX_TRACE_MESSAGES of MAX_TRACE_BYTES; the oldest go first.
+Dead letters are limited to MAX_DEAD_LETTERS of MAX_DEAD_BYTES, and the trace, for future API
+replicas, to MAX_TRACE_MESSAGES of MAX_TRACE_BYTES; the oldest are dropped.
 """
 
 import asyncio
@@ -119,7 +119,7 @@ class MemoryBroker:
             self._trace_bytes -= len(self.trace.popleft()[1])
 
     def dead_letter(self, letter: DeadLetter) -> None:
-        """Keep a dead letter; the oldest go where there are too many, or too large ones."""
+        """Store a dead letter; the oldest are dropped if there are too many or too large ones."""
         letters = self.dead_letters
         letters.append(letter)
         while sum(len(item.body) for item in letters) > MAX_DEAD_BYTES:
@@ -210,7 +210,7 @@ class MemorySubscription:
     async def close(self) -> None:
         """Give back what was not acknowledged, in its old order, and let the next reader read.
 
-        An API replica's inbox goes with it.
+        An API replica's inbox is deleted with it.
         """
         if self._closed:
             return

@@ -1,6 +1,6 @@
-"""What each service may do on a broker, as RabbitMQ writes it: from the routes of the messages.
+"""The broker permissions of each service in RabbitMQ's format, derived from the message routes.
 
-Rule 1: a user a service. It publishes what ``shared.messages.routes`` has it say and nothing else:
+Rule 1: one user per service. It publishes only the kinds that ``shared.messages.routes`` lists:
         the kind is a part of the routing key, which the broker compares; what a message calls
         itself is compared with the key by its reader (``shared.bus.amqp_message``).
 Rule 2: it reads its own inbox, and binds it to the keys of its own address. The API's reads the
@@ -122,7 +122,7 @@ def definitions(prefix: str, passwords: dict[str, str], vhost: str = "/") -> dic
 
 
 def _hashed(password: str) -> str:
-    """Return a password's hash as RabbitMQ keeps it."""
+    """Return a password's hash in RabbitMQ's format."""
     salt = secrets.token_bytes(_SALT_BYTES)
     return base64.b64encode(salt + hashlib.sha256(salt + password.encode()).digest()).decode()
 

@@ -1,4 +1,4 @@
-"""What of an envelope goes as a property of AMQP, which holds MAX_PROPERTY_BYTES and no more."""
+"""The fields of an envelope sent as AMQP properties, of at most MAX_PROPERTY_BYTES each."""
 
 from shared.bus.errors import PoisonError
 from shared.messages.envelope import SCHEMA_VERSION, Envelope

@@ -17,7 +17,7 @@ class Refusals:
         self._had_room: dict[Address, None] = {}  # when they were looked at last
 
     def refused(self, to: Address, now: float) -> bool:
-        """Note a refusal; return whether to look how full the inbox is."""
+        """Note a refusal; return whether to check how full the inbox is."""
         if to not in self._look_at:
             self._look_at[to] = now + LOOK_SECONDS
         if now < self._look_at[to]:
@@ -26,7 +26,7 @@ class Refusals:
         return True
 
     def saw(self, to: Address, *, has_room: bool) -> bool:
-        """Note a look after a refusal; return whether it had room before that, and has now."""
+        """Note a check after a refusal; return whether the inbox had room before, and has now."""
         had_room = to in self._had_room
         if has_room:
             self._had_room[to] = None

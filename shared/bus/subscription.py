@@ -1,4 +1,4 @@
-"""A reader's place at queues of RabbitMQ: messages in their order, and what is said of each."""
+"""A reader's place at queues of RabbitMQ: messages in order, and their acknowledgements."""
 
 import asyncio
 from collections.abc import Sequence
@@ -52,7 +52,7 @@ class RabbitSubscription:
         """Start consuming; PREFETCH bounds what can have arrived from each queue.
 
         A reader that the broker cancels (a queue's leader moved, a feed was deleted) has lost its
-        place as one whose channel was closed has: nothing would come to it any more.
+        place, like one whose channel was closed: it would receive nothing any more.
         """
         self._channel.close_callbacks.add(self._on_lost)
         underlay = await self._channel.get_underlay_channel()
@@ -97,7 +97,7 @@ class RabbitSubscription:
         return found
 
     async def _first(self) -> list[Message | None]:
-        """Wait for a message, at most until one that is kept is overdue."""
+        """Wait for a message, at most until one held back is released."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._order.due()):
                 return [await self._arrived.get()]
@@ -126,7 +126,7 @@ class RabbitSubscription:
         )
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge a batch: with one frame, where all that came before its last is handled.
+        """Acknowledge a batch: with one frame, if everything before its last message is handled.
 
         It is not where one is kept that came before, or where the batch is a part of what was
         received, and that was brought into order.
@@ -156,7 +156,7 @@ class RabbitSubscription:
             await message.ack()
 
     async def close(self) -> None:
-        """Leave the queue; what was not acknowledged goes to the next reader."""
+        """Leave the queue; unacknowledged messages go to the next reader."""
         self._channel.close_callbacks.discard(self._on_lost)
         await close(self._channel)
         self._is_lost = True

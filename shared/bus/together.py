@@ -1,4 +1,4 @@
-"""Messages written at once: one write for all, and one wait for what the broker says of each.
+"""Messages written at once: one write for all, and one wait for all confirms.
 
 The client writes a message, waits until it is on its way, and keeps a future for it: at one pod a
 message that is most of what a message costs. Here many are one write, and one future.
@@ -36,7 +36,7 @@ class Letter:
 
 
 class UnconfirmedError(TimeoutError):
-    """Nothing was said of messages; the text names their addresses, each once."""
+    """Messages were not confirmed; the text names their addresses, each once."""
 
     def __init__(self, keys: Sequence[str]) -> None:
         to = ", ".join(dict.fromkeys(keys))
@@ -44,7 +44,7 @@ class UnconfirmedError(TimeoutError):
 
 
 class _Answers:
-    """What the broker says of messages that were written at once.
+    """The broker's answers to messages that were written at once.
 
     ``arrived`` is done when it has of all that must arrive, ``all`` when it has of all.
     """
@@ -60,7 +60,7 @@ class _Answers:
         self._conclude()
 
     def note(self, at: int, error: DeliveryError | None) -> None:
-        """Note what is said of one of them."""
+        """Note the answer to one of them."""
         self.errors[at] = error
         self.unsaid.pop(at, None)
         self._to_arrive -= self._letters[at].must_arrive
@@ -106,7 +106,7 @@ async def publish_together(
     arriving: Callable[[], Bound],
     rest: Callable[[], Bound],
 ) -> list[DeliveryError | UnconfirmedError | None]:
-    """Publish messages in their order; return what became of each: None where it was confirmed.
+    """Publish messages in order; return the result of each: None if it was confirmed.
 
     Else with what the broker refused it, or that nothing was said of one that need not arrive.
     ``arriving`` bounds the wait for what must arrive, ``rest`` that for all else after it.
@@ -162,7 +162,7 @@ def _forget(wire: Any, letters: Sequence[Letter], first: int) -> None:
 
 
 def _bytes_of(letter: Letter, wire: Any) -> bytes:
-    """Return a message as it goes over the wire."""
+    """Return the encoded message."""
     body, most = letter.message.body, wire.max_content_size
     publish = commands.Basic.Publish(
         exchange=letter.exchange, routing_key=letter.key, mandatory=letter.must_arrive

@@ -133,7 +133,7 @@ def feed_arguments() -> dict[str, Any]:
 
 
 def trace_arguments() -> dict[str, Any]:
-    """Return every argument of the stream that keeps the records of the tap."""
+    """Return every argument of the stream with the records of the tap."""
     return {
         "x-queue-type": "stream",
         "x-max-length-bytes": MAX_TRACE_BYTES,

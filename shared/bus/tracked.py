@@ -40,7 +40,7 @@ class Traffic:
         self.places: Counter[str] = Counter()  # taken and not left, by inbox
 
     def reached_by(self, to: Address) -> list[str]:
-        """Return the inboxes that a message to an address goes into."""
+        """Return the inboxes that receive messages to an address."""
         if to.is_durable:
             return [to.routing_key]
         return [key for key, reader in self.readers.items() if to.reaches(reader)]

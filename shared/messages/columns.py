@@ -1,7 +1,7 @@
-"""Items of one kind kept by the field, as they travel: what is alike is there once.
+"""Items of one kind stored by field, as on the wire; equal values are stored once.
 
-A sequence that is as good as a tuple of the items: it makes one when asked for it. Who
-needs a key alone reads the column of the keys, and no item is made. Columns are never changed.
+A sequence equivalent to a tuple of items, which are made on access. Code that
+needs only a key reads the column of keys, and no item is made. Columns are never changed.
 """
 
 import dataclasses
@@ -75,7 +75,7 @@ class Columns(Sequence[T], Generic[T]):
     # --- by the column --------------------------------------------------------------------------
 
     def raw(self, name: str) -> Column:
-        """Return a column as it is kept."""
+        """Return a column as stored."""
         column = self._columns.get(name)
         return Same(default_of(self.item_class, name)) if column is None else column
 
@@ -94,7 +94,7 @@ class Columns(Sequence[T], Generic[T]):
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """Return the columns that are not all default, as they are kept."""
+        """Return the columns that are not all default, as stored."""
         return self._columns
 
     # --- by the item ----------------------------------------------------------------------------
@@ -154,7 +154,7 @@ def columns_of(item_class: type[T], items: Sequence[T]) -> Mapping[str, Column]:
 
 
 def values_of(items: Sequence[Any], name: str) -> Sequence[Any]:
-    """Return the values of one field of items, however they are kept."""
+    """Return the values of one field of items, in either representation."""
     if isinstance(items, Columns):
         return items.column(name)
     return [getattr(item, name) for item in items]
