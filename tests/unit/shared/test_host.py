@@ -706,7 +706,7 @@ async def test_one_who_hears_no_heartbeat_of_its_own_takes_its_place_anew_and_sa
     await MemoryBus(broker).publish([message(1)])
     await until(lambda: 1 in machine.seen, "it has a place again")
     assert bus.places == 2
-    assert any("its place is lost" in line for line in logs)
+    assert any("it has lost its place" in line for line in logs)
     await stop(task)
 
 
