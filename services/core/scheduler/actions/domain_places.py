@@ -32,7 +32,7 @@ from shared.messages.gang_tree import GangTree
 from shared.model.reasons import Fact, Kind, Reason, Refusal
 from shared.model.resources import fits_room
 
-MAX_SHOWN = 3  # applications named as being in the best domain; the others are left out
+MAX_SHOWN = 3  # applications named in the best domain; the others are omitted
 
 
 def find(

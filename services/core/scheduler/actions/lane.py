@@ -80,11 +80,11 @@ from shared.model.resources import (
 )
 from shared.model.units import seconds
 
-MAX_TOLD = 3  # nodes that are named to users; of the others their number is reported
+MAX_TOLD = 3  # nodes named to users; the others are counted
 LATER_NS = NEVER_NS // 2  # beyond all moments: what is put off by so much comes after the others
 MEASURES = (GPU, VCORE, MEMORY)  # what idle nodes are counted by: the first that is asked for
 LONG_WAIT_NS = seconds(12 * 3_600)  # of waiting: the head gang is owed its start then (rule 8)
-MAX_A_NODE = 64  # members of a gang that are counted on one node; more are not expected there
+MAX_A_NODE = 64  # members of a gang counted on one node; more are not expected there
 
 
 # --- who has it ---------------------------------------------------------------------------------

@@ -51,8 +51,8 @@ from shared.model.units import seconds
 
 EXPIRY_NS = seconds(2 * 60 * 60)
 AHEAD_NS = seconds(5 * 60)  # how long before it has room a node is kept for a head
-MAX_LOOKED = 16  # nodes that are checked for one shape; those that lack more are not
-MAX_LATE = 4  # shapes of a pass for which no node has room in time; the rest wait for the next
+MAX_LOOKED = 16  # nodes checked for one shape; those that lack more are not
+MAX_LATE = 4  # shapes of a pass that no node fits in time; the rest wait for the next
 
 
 def has_room(partition: Partition, reservation: Claim) -> bool:

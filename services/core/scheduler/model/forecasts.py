@@ -20,11 +20,11 @@ from shared.model.units import seconds
 Observe = Callable[[str, int], None]  # an error in nanoseconds, by which moment: P50 or P90
 P50, P90 = "p50", "p90"
 _WHOLE = 1_000  # parts of a factor
-MAX_RATIOS = 30  # compared forecasts by which the next are corrected; the oldest is forgotten
+MAX_RATIOS = 30  # past forecasts that correct the next ones; the oldest is forgotten
 LEAST_RATIOS = 5
-MAX_FACTOR = 10  # times as far away as drawn a forecast may be put; what was later counts as this
+MAX_FACTOR = 10  # factor by which a forecast is corrected; larger ones count as this
 LEAST_NS = seconds(60)  # what is nearer counts as this
-MAX_FORECASTS = 200  # forecasts of a partition that wait for what comes; the oldest is forgotten
+MAX_FORECASTS = 200  # open forecasts of a partition; the oldest is forgotten
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from shared.model.units import NANOS_PER_SECOND
 
 AT_MOST_S = 3_600  # of lost work that counts, of each pod
 WHOLE_DEVICE = 1_000
-MAX_READ = 10_000  # texts of annotations that are remembered as read; the oldest is forgotten
+MAX_READ = 10_000  # parsed texts of annotations; the oldest is forgotten
 _read = lru_cache(MAX_READ)(parse_uint64)
 
 

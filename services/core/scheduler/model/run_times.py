@@ -29,7 +29,7 @@ from shared.model.names import RUN_SECONDS
 from shared.model.numbers import parse_uint64
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND, milliseconds, seconds
 
-MAX_KEYS = 10_000  # kinds of pods of which run times are remembered; the oldest is forgotten
+MAX_KEYS = 10_000  # kinds of pods with remembered run times; the oldest is forgotten
 LEAST_NS = seconds(60)
 NEVER_NS = 2**62  # an end of which nothing is known
 KEPT = 16  # of each kind the last so many run times are remembered

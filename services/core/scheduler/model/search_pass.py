@@ -6,8 +6,8 @@ what was decided by then is carried out, and other messages are heard in between
 
 from dataclasses import dataclass, field
 
-MAX_WORK = 300  # moves tried, and jobs looked at, in one go of a pass; then it goes on
-MAX_PIECES = 10_000  # of one pass; what comes all the time is left to the next one
+MAX_WORK = 300  # moves tried and jobs checked in one piece of a pass; then the next piece
+MAX_PIECES = 10_000  # pieces of one pass; new work is left to the next pass
 
 
 @dataclass(slots=True)

@@ -62,9 +62,9 @@ RESTART_ROOM_NS = seconds(30)
 NODE_SCORE_WINDOW = 1_000  # of the mix that node scores look at
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of what was found
-MAX_NAMES = 100  # names of actions or plugins in a setting; more are as one that there is not
-MAX_NAMES_CHARACTERS = 10_000  # of these names together; more are as one that there is not
-MAX_REFUSED = 50  # sentences about invalid settings; of the others only the number is given
+MAX_NAMES = 100  # names of actions or plugins in a setting; more are an unknown name
+MAX_NAMES_CHARACTERS = 10_000  # characters of these names; more are an unknown name
+MAX_REFUSED = 50  # sentences about invalid settings; the others are counted
 LEAST_USAGE_NS = seconds(60)  # of a half-life or a window of usage; shorter ones are refused
 _SPARES = re.compile(r"([^=,\s]{1,100})=([0-9]{1,4})")
 _WINDOW = re.compile(r"[0-9]{1,6}")

@@ -18,7 +18,7 @@ from services.core.scheduler.nodes.columns import Amounts, Mask
 from shared.messages.gang_tree import GangTree
 from shared.messages.interface import NO_TOPOLOGY, Allocation, TopologyConstraint
 
-MAX_TREES = 16  # trees of levels that gangs name; a gang with another one waits and is told
+MAX_TREES = 16  # trees of levels that gangs name; a gang with another one waits
 EVERYWHERE = -1  # the level of all nodes, in a domain or not
 Path = tuple[str, ...]
 Bound = tuple["DomainTree", int, tuple[int, ...]]  # the level, and its domains (): all of them

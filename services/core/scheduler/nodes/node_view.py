@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Shape
 
 MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
-MAX_KEYS = 16  # labels of nodes whose values are kept by row; with more all are read again
+MAX_KEYS = 16  # labels of nodes with values cached by row; with more all are read again
 FEW = 16  # rows up to which asking each costs less than telling them apart
 SCHEDULABLE, MATCHING, USABLE = "schedulable", "matching", "usable"  # the steps of evidence
 SELECTED, ELIGIBLE = 0, 1  # the first facts of a view: the selector, then the taints

@@ -21,8 +21,8 @@ from operator import add, sub
 
 from services.core.scheduler.nodes.victim_kinds import Victim
 
-MAX_STEPS = 20_000  # of the searches for one ask; what was found in order stands
-MAX_CANDIDATES = 500  # in a search for fewer victims; the last in order are left out
+MAX_STEPS = 20_000  # steps of the searches for one ask; the first set found is used
+MAX_CANDIDATES = 500  # candidates in a search for fewer victims; the last are omitted
 Limit = Hashable
 Costs = tuple[tuple[Limit, int], ...]
 Used = dict[Limit, int]

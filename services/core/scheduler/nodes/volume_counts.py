@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
 
 _Left = NDArray[np.int64]
-MAX_NAMED = 3  # nodes where a claim is used; more are not named
+MAX_NAMED = 3  # nodes named that use a claim; more are not named
 _UNLIMITED = 2**31  # more than a pod can ask for
 
 

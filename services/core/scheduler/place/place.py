@@ -19,7 +19,7 @@ from typing import Generic, Protocol, TypeVar
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.statement.task_trees import Group, HasOrder
 
-MAX_TRIES = 1_000  # of one tree: that all its parts are placed; after so many it is refused
+MAX_TRIES = 1_000  # attempts to place all parts of one tree; then it is refused
 
 Task = TypeVar("Task", bound=HasOrder)
 Where = TypeVar("Where")  # a domain, as the placer knows it

@@ -23,7 +23,7 @@ from services.core.scheduler.place import packing, spread
 from services.core.scheduler.place.packing import Ranks
 from services.core.scheduler.place.units import ALL, At, Share, units_of
 
-MAX_SEARCHED = 32  # domains in which victims are looked for for one gang; the others are not tried
+MAX_SEARCHED = 32  # domains searched for victims of one gang; the others are not tried
 Gaps = tuple[int, dict[int, int]]  # of slices that have begun: the level, and what each lacks
 Places = Callable[[Shape, Mask | None], Amounts]  # for how many of a shape rows have the room
 

@@ -39,10 +39,10 @@ from services.core.scheduler.statement.tentative import tentative
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 from shared.messages.protocol import TimerFired, TimerKind, TimerSet
 
-MAX_ENDS = 1_000  # pods whose ends an expected start may wait for; there is none, and it says so
+MAX_ENDS = 1_000  # pod ends that an expected start may wait for; beyond it none is given
 DRAWS = STRATA  # of run times, for one expected start
 LEAST_DRAWS = 3
-MAX_PODS_DRAWN = 100_000  # pods that run, in all draws together; more: fewer draws
+MAX_PODS_DRAWN = 100_000  # running pods in all draws together; with more, fewer draws
 _LATEST_PERCENT = 90
 _FIRED = (TimerKind.PLACEHOLDER, TimerKind.COMPLETING, TimerKind.BACKOFF)  # in a forecast
 _GIVEN_UP = "no expected start: its placeholders would time out before it has a place"

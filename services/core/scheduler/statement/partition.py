@@ -97,7 +97,7 @@ from shared.model.units import milliseconds, seconds
 
 COMPLETING_TIMEOUT_MS = 30_000
 DEFAULT_GRACE_S = 30  # of a pod that states none; within what victims have anyway
-MAX_HELD = 10_000  # applications whose pods are held back and shown; of more nothing is said
+MAX_HELD = 10_000  # applications shown with pods held back; further ones are not shown
 CLEANER_INTERVAL_MS = 10_000
 NO_ROOM_HELPS = {"": 1}  # what is needed of a type that no node has
 

@@ -15,7 +15,7 @@ from services.core.scheduler.nodes.node_view import SCHEDULABLE, Stage
 from shared.messages.selectors import first_untolerated, is_tolerated, selects
 from shared.model.reasons import SELECTOR, TAINTS, Fact, Kind, Reason
 
-MAX_TAINTS = 32  # told apart in a refusal; the others are told together
+MAX_TAINTS = 32  # taints named in a refusal; the others are summed up
 
 
 class Selected(NodeFilter):

@@ -15,7 +15,7 @@ from services.core.scheduler.nodes.node_view import USABLE, Stage
 from shared.model.gpus import GPU
 from shared.model.reasons import TOO_SMALL, Fact, Kind, Reason
 
-MAX_LACKING = 128  # sets of types that empty nodes lack, told apart; more types are left out
+MAX_LACKING = 128  # sets of types that empty nodes lack; more types are omitted
 
 
 class Size(Filter):

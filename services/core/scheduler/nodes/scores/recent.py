@@ -16,7 +16,7 @@ from services.core.scheduler.model.shapes import AskedFor, Demand
 from services.core.scheduler.nodes.scores.mix import Mix
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 
-MAX_SETS = 8  # sets of constraints that the mix tells apart; others count as none
+MAX_SETS = 8  # sets of constraints in the mix; others count as none
 PART = 4  # of the window: after so many new asks the mix is taken anew
 
 
