@@ -1,7 +1,7 @@
-"""What users ask of the resource manager through the API, and the answers.
+"""Commands of users to the resource manager, sent by the API, and their answers.
 
-Manifests travel as JSON text: their meaning is the shim adapter's to say, and so is every
-refusal, which names the document and the field.
+Manifests are sent as JSON text: the shim adapter interprets them, and makes every refusal,
+which names the document and the field.
 """
 
 from collections.abc import Mapping
@@ -31,8 +31,8 @@ class ManifestDocument:
 class SubmitManifests:
     """Create what the documents describe.
 
-    ``run_ns`` is how long a simulated pod runs that does not say so itself; -1: as set up.
-    The same ``idempotency_key`` ("": none) again is answered as it was at first, and makes nothing.
+    ``run_ns`` is the run time of simulated pods that state none; -1: as configured.
+    The same ``idempotency_key`` ("": none) again gets the first answer, and creates nothing.
     """
 
     documents: tuple[ManifestDocument, ...] = ()
@@ -90,8 +90,8 @@ class SubmitResult:
 class TaskGroupSpec:
     """A task group: ``min_member`` pods of ``min_resource`` each, reserved together.
 
-    ``topology`` is how near to each other they are to be; task groups of one name in ``together``
-    go into one domain of the nodes ("": it goes by itself).
+    ``topology`` is how close to each other they must be; task groups with the same name in
+    ``together`` are placed in one domain of the nodes ("": by itself).
     """
 
     name: str
@@ -123,10 +123,10 @@ class SubmitApplication:
 
 @record
 class PodSpec:
-    """A pod as the resource manager keeps it. ``run_ns`` 0: it runs until it is deleted.
+    """A pod as the resource manager stores it. ``run_ns`` 0: it runs until it is deleted.
 
-    ``stated_run_ns`` is for how long it says itself that it runs at most (0: it does not say),
-    ``grace_seconds`` how long it may take to end when it is deleted (0: it does not say).
+    ``stated_run_ns`` is its stated maximum run time (0: none), ``grace_seconds`` how long it may
+    take to end when it is deleted (0: not stated).
     ``foreign`` is ``default`` or ``static`` for a pod of another scheduler; it has no application.
     """
 
@@ -226,7 +226,7 @@ class HoldConfirmations:
 
 @dataclass(frozen=True, slots=True)
 class CommandResult:
-    """The answer to a command: whether it was done, and the sentence that says why not."""
+    """The answer to a command: whether it was carried out, and the reason if not."""
 
     done: bool
     message: str = ""

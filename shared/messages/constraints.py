@@ -1,4 +1,4 @@
-"""Where an ask may be placed: what Kubernetes lets a pod say about nodes and about other pods.
+"""Where an ask may be placed: Kubernetes' constraints of pods on nodes and on other pods.
 
 Everything is a tuple, so that equal constraints are equal keys. Source: the Kubernetes
 documentation of node selection, affinity, taints and topology spread.
@@ -105,8 +105,8 @@ class AttachedVolume:
 class Constraints:
     """Where an ask may be placed. ``required_node`` is that of a DaemonSet's pod.
 
-    ``node_terms`` are alternatives; everything else holds together. ``namespace`` is the pod's,
-    said only where pod terms need it. A share of GPUs is spread evenly over ``gpu_devices``.
+    ``node_terms`` are alternatives; all other constraints must hold. ``namespace`` is the pod's,
+    set only if pod terms need it. A share of GPUs is spread evenly over ``gpu_devices``.
     """
 
     node_selector: tuple[tuple[str, str], ...] = ()
@@ -126,7 +126,7 @@ class Constraints:
 
     @property
     def of_nodes(self) -> "Constraints":
-        """Return what these say about nodes alone: the same for asks that differ in pod terms."""
+        """Return the constraints on nodes alone: the same for asks that differ in pod terms."""
         if not self.asks_about_pods and not self.namespace:
             return self
         return Constraints(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class ReplayDeadLetters:
     """Handle messages that were dead-lettered at an inbox, such as ``core.default``, by identity.
 
-    Asked of the inbox's own service: no other may send what such a message says.
+    Sent to the inbox's own service: no other may send such messages.
     """
 
     inbox: str

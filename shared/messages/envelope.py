@@ -16,10 +16,10 @@ MAX_INSTANCE = 200  # characters: it goes into addresses, which have at most 255
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a message goes: a service, and its partition or one of its instances.
+    """The destination of a message: a service, and its partition or one of its instances.
 
     ``Address("api", "all")`` reaches every API replica, and so does ``Address("api", "trace")``,
-    which is kept for those that come later. ``Address("core_members", "all")`` reaches every
+    which is stored for later replicas. ``Address("core_members", "all")`` reaches every
     process of the core, as does that of the timers. Others reach one inbox.
     """
 
@@ -32,7 +32,7 @@ class Address:
         return f"{self.service}.{self.name}"
 
     def reaches(self, inbox: "Address") -> bool:
-        """Return whether what is sent here goes into an inbox."""
+        """Return whether messages to this address are put into an inbox."""
         is_for_all = not self.is_durable and self.name in ("all", "trace")
         return (is_for_all and self.service == inbox.service) or self == inbox
 
@@ -148,8 +148,8 @@ def envelope_of(
 ) -> Envelope:
     """Return the index-th answer to a message; a redelivery gives the same identity again.
 
-    In another epoch it gives another one: who began an epoch since says something else, and has to
-    be heard though the answer of before was.
+    In another epoch it gives another one, so that the answer of a machine that has begun a new
+    epoch is handled although the previous one was.
     ``step`` is what led to it, where that is more than the message; ``story`` the application that
     it is about, where it is one; ``partition`` the one that its sender is of.
     """
@@ -179,7 +179,7 @@ def envelope_of(
 def reply_address(reply_to: str) -> Address | None:
     """Return the address that a ``reply_to`` names, or None when no answer is wanted.
 
-    ``api.<instance>#<request>``: what stands behind the ``#`` is the asker's own, and comes back
+    ``api.<instance>#<request>``: the part behind the ``#`` belongs to the sender, and is returned
     with the answer in its ``reply_to``.
     """
     service, _, name = reply_to.partition("#")[0].partition(".")

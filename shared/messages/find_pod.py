@@ -1,6 +1,6 @@
-"""Which pod is meant: what the resource manager knows of one that the core was not asked for.
+"""Finding a pod: what the resource manager knows of a pod without an ask.
 
-Asked of a resource manager that has said it answers (``SyncBegin.finds_pods``), and of no other.
+Sent only to a resource manager that supports it (``SyncBegin.finds_pods``).
 """
 
 from dataclasses import dataclass

@@ -65,11 +65,11 @@ class GangTree:
         return self.parts[0].only if len(self.parts) == 1 and self.needed == 1 else None
 
     def goes_by_parts(self) -> bool:
-        """Return whether nothing of it goes only as a whole."""
+        """Return whether no part of it is evicted only as a whole."""
         return not self.goes_whole and all(part.goes_by_parts() for part in self.parts)
 
     def is_kept_together(self, name: str) -> bool:
-        """Return whether a task group goes only with all of a part that it is in."""
+        """Return whether a task group is evicted only with all of a part that contains it."""
         if self.goes_whole:
             return name in self.minima()
         return any(part.is_kept_together(name) for part in self.parts)

@@ -1,7 +1,7 @@
-"""The scheduler interface: what a resource manager and the scheduler say to each other.
+"""The scheduler interface: messages between a resource manager and the scheduler.
 
 Source: docs/rules/interface.md (si.proto), in the seeds' form: requests and responses carry lists,
-and the sections of a message are applied in the order in which they stand here.
+and the sections of a message are applied in the order in which they are listed here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,7 +47,7 @@ class NodeAction(StrEnum):
 
 
 class GangSchedulingStyle(StrEnum):
-    """What a placeholder timeout does: Soft goes on without the gang, Hard fails."""
+    """The effect of a placeholder timeout: Soft continues without gang scheduling, Hard fails."""
 
     SOFT = "Soft"
     HARD = "Hard"
@@ -95,7 +95,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class TopologyConstraint:
-    """How near to each other pods of a gang must be, or would be best.
+    """How close to each other pods of a gang must be, or should be.
 
     ``levels`` are the labels of nodes that make domains, from the widest to the narrowest; without
     any they are those of the scheduler's settings. All go into one domain of ``required`` ("":
@@ -103,8 +103,8 @@ class TopologyConstraint:
     must be in one domain of a level of its own, the coarsest first; each size divides the one
     before it.
     ``is_unconstrained``: anywhere, small gaps first. ``is_balanced``: as even as can be over the
-    domains below the preferred one. ``wrong`` is why nothing of it can be done ("": it can): the
-    gang waits, and this is said.
+    domains below the preferred one. ``wrong`` is why it cannot be satisfied ("": it can): the
+    gang waits, with this reason.
     """
 
     levels: tuple[str, ...] = ()
@@ -138,19 +138,19 @@ class SubGroup:
 
 @dataclass(frozen=True, slots=True)
 class GangSettings:
-    """What a gang is held to that starts without placeholders, or says more than they do.
+    """Settings of a gang that starts without placeholders, or has more than they express.
 
     ``subgroups`` is its tree, a parent before its parts; the pods say by the name of their task
     group which part they are of. (): the placeholders are all that there is of it. Of the parts
     that name no parent ``minimum`` must run (negative: all); ``topology`` holds for the whole of
     it. ``preemption_delay_ns`` is for how
-    long after it was submitted, or last evicted, others do not make way for it.
+    long after its submission or last eviction no pods are evicted for it.
     ``staleness_grace_ns`` is for how long it may run below its minimum: negative for ever, None as
-    the scheduler's settings have it. ``layout`` is the tree of a gang that has placeholders, as far
+    in the scheduler's settings. ``layout`` is the tree of a gang that has placeholders, as far
     as topology is asked of parts of it; it holds for its pods even when the gang was given up.
     ``starts_whole``: its placeholders start with places for all, whatever ``gangAdmission`` is.
-    ``keeps_minimum``: what it has above its minimum may be taken, its minimum may not.
-    ``goes_whole``: a gang with ``subgroups`` goes as a whole where others make it go.
+    ``keeps_minimum``: pods above its minimum may be evicted, its minimum may not.
+    ``goes_whole``: a gang with ``subgroups`` is evicted only as a whole.
     """
 
     subgroups: tuple[SubGroup, ...] = ()
@@ -171,11 +171,11 @@ NO_GANG_SETTINGS = GangSettings()
 class AddApplicationRequest:
     """A new application; ``placeholder_ask`` is the sum over all members of all task groups.
 
-    ``gang`` is what holds for a gang beside its placeholders, or without any.
+    ``gang`` are the settings of a gang besides its placeholders, or without any.
 
     ``placeholder_timeout_milli_seconds`` is how long its placeholders may wait for each other,
-    ``execution_timeout_milli_seconds`` how long the application may run (0: for ever). A resource
-    manager that says only the latter means the former by it, as YuniKorn's does
+    ``execution_timeout_milli_seconds`` how long the application may run (0: for ever). If a
+    resource manager sets only the latter, it means the former, as YuniKorn's does
     (docs/rules/gangs.md#the-course).
 
     The last ones are for recovery. ``reservation_start_ns`` is when the first placeholder was
@@ -279,11 +279,11 @@ class DisruptionState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Disruption:
-    """Whether an allocation may be evicted now; of one that is not named it is FREE.
+    """Whether an allocation may be evicted now; FREE for allocations not listed.
 
-    ``is_refused``: its eviction, which was decided, was refused; it stays for now. ``budget`` is
-    the one that it is under ("": none, or several), of whose members ``allowed`` may go now: what
-    is said of one holds for all of them.
+    ``is_refused``: its eviction was decided and refused; it stays for now. ``budget`` is its
+    disruption budget ("": none, or several), of whose members ``allowed`` may be evicted now:
+    the latest value applies to all of them.
     """
 
     allocation_key: str
@@ -300,8 +300,8 @@ class AllocationRelease:
 
     Without an application it is a foreign pod's, and is not confirmed.
 
-    ``has_succeeded``: its pod ran to its end and well, so that a gang that shrinks is finishing.
-    ``is_final``: its application was deleted, and no pod comes in its place.
+    ``has_succeeded``: its pod succeeded, so that a gang that shrinks is finishing.
+    ``is_final``: its application was deleted, and no pod replaces it.
     """
 
     application_id: str
@@ -397,10 +397,10 @@ class HeldFor:
 
 @dataclass(frozen=True, slots=True)
 class PodsHeld:
-    """The pods of an application that the resource manager holds back: not asked for yet.
+    """The pods of an application that the resource manager holds back, without an ask yet.
 
-    All that is so now, in place of what was said before; (): none is held any more. The scheduler
-    need not know the application, and does nothing about it but let its users know.
+    The complete current list, replacing the previous one; (): none is held back. The scheduler
+    need not know the application, and only passes the list on to users.
     """
 
     application_id: str
@@ -491,12 +491,11 @@ class SchedulingState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ContainerSchedulingState:
-    """How an ask stands, and why.
+    """The scheduling state of an ask, and its reason.
 
-    FAILED: its quota is there and no node takes it; more nodes would help. SKIPPED: its users are
-    to read the reason, which is one of the request events of docs/rules/events.md#what-is-recorded.
-    RESERVED: others make way for it on ``node_id``, which is kept for it meanwhile ("": it is no
-    more).
+    FAILED: it fits its quota but no node; more nodes would help. SKIPPED: the reason is for its
+    users, one of the request events of docs/rules/events.md#what-is-recorded. RESERVED: victims
+    are evicted for it on ``node_id``, which is reserved for it meanwhile ("": no longer).
     """
 
     application_id: str
@@ -533,7 +532,7 @@ class UpdateConfiguration:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationResult:
-    """Whether a queue configuration holds now; a refused one has changed nothing.
+    """Whether a queue configuration is in use now; a refused one has changed nothing.
 
     ``checksum`` is that of the text that was judged; ``partitions`` are the names of those that an
     accepted one has, in its order ((): the default alone, as before there were several).

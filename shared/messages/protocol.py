@@ -1,6 +1,6 @@
 """Messages that keep the services in step: recovery, heartbeats and timers.
 
-Source: architecture sections 4 to 6. One recovery path serves the first start, a failover, a
+One recovery path serves the first start, a failover, a
 broker restart and a re-registration.
 """
 
@@ -42,10 +42,10 @@ class SyncRequest:
 
 @dataclass(frozen=True, slots=True)
 class SyncBegin:
-    """The resource manager's answer starts; what follows until SyncEnd is of this epoch.
+    """The resource manager's answer starts; the messages until SyncEnd are of this epoch.
 
-    ``last_good`` is a queue configuration that held before ("": none is known), for the case that
-    ``config`` is refused. ``finds_pods`` says that who says this answers FindPod.
+    ``last_good`` is the last valid queue configuration ("": none is known), in case ``config`` is
+    refused. ``finds_pods``: the sender answers FindPod.
     """
 
     config: str
@@ -56,7 +56,7 @@ class SyncBegin:
 
 @dataclass(frozen=True, slots=True)
 class SyncEnd:
-    """Everything that exists has been said; decisions may be made."""
+    """Everything that exists has been sent; decisions may be made."""
 
     nodes: int
     allocations: int
@@ -67,7 +67,7 @@ class SyncEnd:
 class Partitions:
     """The partitions of queues.yaml, by the resource manager's adapter, in the order of the file.
 
-    With those that were dropped from it and still have something to give back, which come last.
+    Partitions removed from the file that still have resources in use are listed last.
     """
 
     names: tuple[str, ...]

@@ -64,6 +64,6 @@ _ANY = {"api": ANY_REPLICA, "core": ANY_CORE, "timers": ANY_TIMERS}
 
 
 def may_send(service: str, inbox: str, kind: str) -> bool:
-    """Return whether a service may say a kind of message to an inbox, each by its name."""
+    """Return whether a service may send a kind of message to an inbox, all by name."""
     any_of = _ANY.get(inbox.partition(".")[0], "")
     return service in (SENDERS.get(inbox) or SENDERS.get(any_of, {})).get(kind, ())

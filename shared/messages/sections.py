@@ -1,9 +1,9 @@
-"""Sections: merging, splitting and summing up messages, without knowing what they mean.
+"""Sections: merging, splitting and summarising messages independently of their meaning.
 
 A section is a field whose type is a tuple of dataclass items, or any sequence of them where there
 are as many as pods: such a one may be columns. Sections are applied in field order, so two messages
 of one kind may be merged when the second begins no earlier than the first ends: the merged message
-then says the same things in the same order.
+then has the same items in the same order.
 """
 
 from collections import Counter
@@ -39,7 +39,7 @@ def sections_of(cls: type[Any]) -> tuple[tuple[str, type[Any]], ...]:
 
 @once_per_class
 def columned_in(cls: type[Any]) -> frozenset[str]:
-    """Return the sections that are kept by the column: those whose type is any sequence."""
+    """Return the sections stored as columns: those whose type is any sequence."""
     hints = get_type_hints(cls)
     return frozenset(name for name, _ in sections_of(cls) if get_origin(hints[name]) is Sequence)
 
@@ -86,7 +86,7 @@ def merged(outgoing: list[Outgoing]) -> list[tuple[Outgoing, list[int]]]:
 
 
 class _Run:
-    """Messages to one address that will be said as one."""
+    """Messages to one address that will be sent as one."""
 
     __slots__ = ("_count", "_first", "_last", "_messages", "places")
 
@@ -97,7 +97,7 @@ class _Run:
         self._count, _, self._last = _extent(first.message)
 
     def take(self, item: Outgoing, at: int) -> bool:
-        """Let a message be said with those before it, or return False where that cannot be."""
+        """Merge a message with those before it, or return False if that is impossible."""
         message, first = item.message, self._first
         if type(message) is not type(first.message) or _header(item) != _header(first):
             return False
@@ -175,7 +175,7 @@ def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoin
 
 
 def _marked(message: Any, at: int, *, is_last: bool) -> object:
-    """Return a part that says which one it is, as far as its kind can."""
+    """Return a part with its number, if its kind has one."""
     marks: dict[str, Any] = {}
     if at and getattr(message, "reset", False):
         marks["reset"] = False
@@ -261,7 +261,7 @@ def reasons_by_application(message: object) -> dict[str, str]:
 
 @once_per_class
 def _reason_in(cls: type[Any]) -> str:
-    """Return the field of an item that says why, or ""."""
+    """Return the reason field of an item, or ""."""
     names = {item.name for item in fields(cls)}
     if "application_id" not in names:
         return ""

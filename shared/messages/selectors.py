@@ -81,7 +81,7 @@ def selects(constraints: Constraints, name: str, labels: Mapping[str, str]) -> b
 
 
 def first_untolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> Taint | None:
-    """Return the first taint that keeps pods away and is not tolerated; None: all are."""
+    """Return the first repelling taint that is not tolerated; None: all are."""
     for taint in taints:
         if taint.effect in HARD_EFFECTS and not tolerates(constraints.tolerations, taint):
             return taint
@@ -89,5 +89,5 @@ def first_untolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> Ta
 
 
 def is_tolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> bool:
-    """Return whether every taint that keeps pods away is tolerated."""
+    """Return whether every repelling taint is tolerated."""
     return not taints or first_untolerated(constraints, taints) is None

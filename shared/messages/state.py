@@ -74,8 +74,8 @@ class Waiting:
 
     ``asks`` is a shape's name in a queue; in an application it is ``placeholder``, ``real``, the
     name of a task group, or a shape's where only that is held back. An application's own reason
-    comes before its queue's. ``message`` is set where there are no values: the words of
-    what holds pods back, or of a core of before.
+    precedes its queue's. ``message`` is set if there are no values: the text of what holds
+    pods back, or of a core of the previous version.
     """
 
     asks: str
@@ -98,7 +98,7 @@ class Waiting:
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """Something that the application's people should know, and what it is about."""
+    """A note for the application's users, and its subject."""
 
     reason: str
     message: str
@@ -199,7 +199,7 @@ class PlaceholderCount:
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """One entry of an application's state log; ``message`` is why, where that was said."""
+    """One entry of an application's state log; ``message`` is the reason, if there is one."""
 
     time_ns: int
     state: str
@@ -271,7 +271,7 @@ class ApplicationSummary:
 
 @dataclass(frozen=True, slots=True)
 class LogEntry:
-    """One text of an ask's allocation log, how often it was said and when last."""
+    """One text of an ask's allocation log, its count, and its last time."""
 
     message: str
     last_occurrence_ns: int
