@@ -395,7 +395,10 @@ def test_an_application_s_first_pod_states_its_times():
     }
     (pod,) = pods(doc("batch/v1", "Job", completions=1, template=named))
     assert pod.gang == GangSettings(preemption_delay_ns=600 * 10**9)
-    assert "kai.scheduler/staleness-grace-period: 'soon' is not a duration like 90s" in pod.annotations_ignored
+    assert (
+        "kai.scheduler/staleness-grace-period: 'soon' is not a duration like 90s"
+        in pod.annotations_ignored
+    )
 
 
 def test_a_priority_class_says_what_its_pods_do_not():
