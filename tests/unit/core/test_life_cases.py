@@ -226,7 +226,7 @@ def test_a_style_that_is_not_hard_to_the_letter_is_soft(style):
 @pytest.mark.parametrize("order", [(0, 1), (1, 0)])
 def test_a_hard_gang_fails_when_the_last_placeholder_is_confirmed_whichever_it_is(order):
     core = half_a_gang("Hard")
-    core.asks("app", ["r"], ONE, task_group_name="a")
+    core.asks("app", ["r"], {"vcore": 99_000})  # no node takes it
     said = core.fire("app", "placeholder")
     assert told(said) == [("Failing", "ResourceReservationTimeout")]
     assert {one.allocation_key for one in section(said, "released_asks")} == {"a2", "b2", "r"}

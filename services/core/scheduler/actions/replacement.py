@@ -46,7 +46,7 @@ def replace_placeholders(partition: Partition, limit: int) -> int:
 
 
 def _replace_in(partition: Partition, application: Application, limit: int) -> int:
-    if application.pending_placeholders or not application.may_schedule:
+    if application.holds_real_back or not application.may_schedule:
         return 0
     started = 0
     groups = [g for g in application.groups.values() if not (g.placeholder or g.is_covered)]
@@ -108,6 +108,9 @@ class _Places:
         first = next(covers.candidates(application, counts), None)
         if first is None:
             return False
+        if application.starts_in_part:
+            self._release_all(counts, ask)
+            return False
         if self._search is None:
             if any(_is_enough(item, ask) for item in covers.candidates(application, counts)):
                 return False  # one that goes already was large enough: it is the gang that ends
@@ -126,6 +129,16 @@ class _Places:
         self._search.renew(node, placeholders)
         partition.journal.record(ApplicationChanged(application))
         return True
+
+    def _release_all(self, counts: TaskGroupCount, ask: Ask) -> None:
+        """Release every placeholder of the group, as YuniKorn does: each is too small for an ask.
+
+        Once they have gone the ask is placed as any other.
+        """
+        for key in list(counts.held):
+            placeholder = self._application.allocations[key]
+            _note_too_small(self._partition, self._application, ask, placeholder)
+            _cancel_incompatible(self._partition, self._application, placeholder)
 
 
 def _note_too_small(
@@ -343,6 +356,6 @@ def _fail(partition: Partition, application: Application, ask: Ask) -> None:
     """Report that no node takes an ask, unless its application has other placeholders to try."""
     group = application.group_of[ask.key]
     counts = application.task_groups[group.task_group_name]
-    if counts.held and application.may_schedule and not application.pending_placeholders:
+    if counts.held and application.may_schedule and not application.holds_real_back:
         return
     unschedulable.mark_group(partition, group, ask, partition.nodes.room.refusal(ask.shape), most=1)

@@ -1234,12 +1234,25 @@ class Application:
 
     @property
     def awaits_placeholders(self) -> bool:
-        """Return whether a gang was announced of which no placeholder has been asked for yet."""
+        """Return whether a gang was announced of which no placeholder has been asked for yet.
+
+        Real asks wait for the first, but those of a gang that starts in part.
+        """
         return (
             self.is_gang
+            and not self.starts_in_part
             and not (self.task_groups or self.is_gang_over or self.is_placeholder_wait_over)
             and self.state in _RESERVING_STATES
         )
+
+    @property
+    def holds_real_back(self) -> bool:
+        """Return whether real asks wait until no placeholder is pending.
+
+        YuniKorn's core never holds them back, its shim does: a gang that starts in part follows it
+        (docs/rules/gangs.md#the-course).
+        """
+        return self.pending_placeholders > 0 and not self.starts_in_part
 
     @property
     def is_reserving(self) -> bool:

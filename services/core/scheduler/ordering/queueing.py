@@ -306,7 +306,7 @@ def hold(application: Application, group: AskGroup, *, by_turn: bool = True) -> 
             Reason.AWAITING_REPLACEMENT,
             Fact(Kind.MAKING_WAY, group.task_group_name, count=len(application.covering)),
         )
-    if application.pending_placeholders:
+    if application.holds_real_back:
         return Refusal(
             Reason.GANG_PLACEHOLDERS_PENDING,
             Fact(Kind.NOT_ALLOCATED, count=application.pending_placeholders),
