@@ -46,6 +46,9 @@ class NodeAction(StrEnum):
     DECOMISSION = "DECOMISSION"
 
 
+CREATES = (NodeAction.CREATE, NodeAction.CREATE_DRAIN)  # news that is answered
+
+
 class GangSchedulingStyle(StrEnum):
     """The effect of a placeholder timeout: Soft continues without gang scheduling, Hard fails."""
 

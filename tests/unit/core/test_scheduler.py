@@ -126,13 +126,28 @@ def test_bad_news_of_nodes_is_rejected_with_the_reason():
     reasons = [
         section(core.node("n1", **NODE), "rejected_nodes")[0].reason,
         section(core.node("n2", vcore=-1), "rejected_nodes")[0].reason,
-        section(core.update(nodes=(NodeInfo("n9", NodeAction.DRAIN_NODE),)), "rejected_nodes")[
-            0
-        ].reason,
     ]
     assert "must be unique" in reasons[0]
     assert "negative" in reasons[1]
-    assert "failed to find node n9" in reasons[2]
+
+
+def test_news_of_a_node_that_is_there_is_never_answered_and_an_unknown_one_is_an_event():
+    """yunikorn.md 4, NodeResponse: only CREATE and CREATE_DRAIN are answered."""
+    core = Core()
+    core.node("n1", **NODE)
+    others = [action for action in NodeAction if not action.name.startswith("CREATE")]
+    for action in others:
+        for name in ("n9", "n1"):
+            said = core.update(nodes=(NodeInfo(name, action, {"vcore": -(name == "n1")}),))
+            assert section(said, "rejected_nodes") == section(said, "accepted_nodes") == []
+    told = [
+        event.message
+        for item in core.answers
+        if isinstance(item.message, StateDelta)
+        for event in item.message.events
+    ]
+    assert told.count("failed to find node n9") == len(others)
+    assert "node n1 has a negative capacity" in told
 
 
 def test_a_release_of_something_unknown_changes_nothing():

@@ -16,6 +16,7 @@ from services.core.scheduler.statement.journal import (
 )
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import (
+    CREATES,
     AllocationRelease,
     NodeAction,
     NodeInfo,
@@ -24,12 +25,10 @@ from shared.messages.interface import (
 from shared.model.names import NODE_PARTITION
 from shared.model.resources import is_negative, without_zeros
 
-_CREATES = (NodeAction.CREATE, NodeAction.CREATE_DRAIN)
-
 
 def update_nodes(partition: Partition, news: Iterable[NodeInfo]) -> None:
     """Take in the news of nodes, in order; what follows of new ones in a row is done once."""
-    for are_new, row in groupby(news, lambda info: info.action in _CREATES):
+    for are_new, row in groupby(news, lambda info: info.action in CREATES):
         if are_new:
             made = [_create(partition, info) for info in row]
             node_moves.nodes_added(partition, [node for node in made if node is not None])

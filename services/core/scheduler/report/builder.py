@@ -38,6 +38,7 @@ from services.core.scheduler.statement import journal
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.envelope import SHIM_ADAPTER, Address, Outgoing
 from shared.messages.interface import (
+    CREATES,
     AcceptedApplication,
     AcceptedNode,
     AllocationRelease,
@@ -374,8 +375,13 @@ class ReportBuilder:
         self._add("updated_applications", application.id, updated)
 
     def _node_rejected(self, entry: journal.NodeRejected) -> None:
+        """Answer news that register a node; of others the event alone reports the refusal.
+
+        Source: docs/rules/interface.md#requests-and-responses.
+        """
         name = entry.info.node_id
-        self._add("rejected_nodes", name, RejectedNode(name, entry.reason))
+        if entry.info.action in CREATES:
+            self._add("rejected_nodes", name, RejectedNode(name, entry.reason))
 
     def _node(self, entry: journal.NodeChanged) -> None:
         self._nodes[entry.node.node_id] = entry.node
