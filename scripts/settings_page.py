@@ -27,6 +27,7 @@ from services.shim_adapter.translation import gpu_shares, namespaces, pods, task
 from shared.model.duration import go_duration
 from shared.model.gpus import GPU_DEVICES
 from shared.model.scheduler_settings import OLD_NAMES, PRESETS, RETIRED
+from shared.model.service_keys import BY_ENVIRONMENT, UNUSED
 from shared.queueconfig import schema
 from shared.runtime.settings import Settings
 
@@ -131,6 +132,14 @@ An invalid value is ignored: the default is used, and a warning names it.
 `yunikorn-defaults` and `yunikorn-configs`, in Muster's namespace; keys of the second override those
 of the first. `queues.yaml` is one of their keys. Except for hot refresh, changes of `service.` keys
 take effect when the shim adapter restarts; its log says so.
+
+If a `service.` or `kubernetes.` key has a value of the wrong type (a duration, number or boolean is
+expected), the whole update is ignored, as in YuniKorn: the log of the shim adapter says why, and the
+webhook refuses it. `/ws/v1/config` shows all keys as `Extra`. YuniKorn's keys that have no effect are
+listed [below](#keys-without-effect); a warning names those that are set. In the environment of the
+shim adapter, `DISABLE_RESERVATION=true` means `muster.scheduler.reservations: none` and
+`DISABLE_GANG_SCHEDULING=true` means `service.disableGangScheduling: true`, unless a ConfigMap says
+otherwise.
 """,
     "admission": """\
 ## The admission webhook
@@ -144,6 +153,11 @@ YuniKorn's labels and annotations, and Muster's own. Of several with the same me
 present counts.
 """,
 }
+_WITHOUT_EFFECT = """\
+### Keys without effect
+
+| name | use instead |
+|---|---|"""
 _TITLES = {
     "SchedulerConfig": "the file", "PartitionSpec": "partitions", "PreemptionSpec": "preemption",
     "NodeSortSpec": "nodesortpolicy", "ResolverSpec": "usergroupresolver", "QueueSpec": "queues",
@@ -180,7 +194,15 @@ def settings_page() -> tuple[str, list[str]]:
     for table, before in _TABLES.items():
         parts += ["", before, "| name | meaning |\n|---|---|"]
         parts += [f"| `{name}` | {means} |" for name, means in words[table].items()]
+        if table == "config_maps":
+            parts += ["", _WITHOUT_EFFECT, *_without_effect()]
     return "\n".join(parts) + "\n", wrong
+
+
+def _without_effect() -> Iterator[str]:
+    """Yield the service keys that have no effect, and what there is in their place."""
+    for name, instead in (*UNUSED.items(), ("log.level", BY_ENVIRONMENT)):
+        yield f"| `{name}` | {instead} |"
 
 
 def _preset_rows() -> Iterator[str]:

@@ -11,6 +11,7 @@ from services.cli.said import complain, printable
 from services.cli.what_if import ask, what_if_parts
 from services.shim_adapter.queue_file import QueueFile, queue_file
 from shared.model.sentences import plain_text
+from shared.model.service_keys import service_warnings
 from shared.queueconfig import QueueConfigError, load_configuration
 from shared.queueconfig.validator import check_schedulable
 from shared.queueconfig.warnings import warnings_of
@@ -56,7 +57,8 @@ def _warn_of_settings(file: Path, found: QueueFile) -> None:
         from services.core.scheduler.model.settings import settings_from
 
         read = settings_from(found.settings.items())
-        for sentence in (*read.refused, *read.renamed):
+        unused = service_warnings(tuple(found.settings.items()))
+        for sentence in (*read.refused, *read.renamed, *unused):
             complain(f"{file}: warning: {sentence}")
 
 

@@ -40,6 +40,7 @@ from services.core.scheduler.model.hooks import PluginError
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.scheduler import ConfigurationError
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
+from services.shim_adapter.backends.kubernetes.configuration import settings_of_environment
 from services.shim_adapter.config_watch import watch
 from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.queue_file import QueueFile, queue_file
@@ -49,6 +50,7 @@ from shared.bus.errors import BusUnavailableError
 from shared.bus.factory import MEMORY, UnknownBusError, bus_factory
 from shared.messages.commands import CommandResult, SubmitManifests, SubmitResult
 from shared.model.scheduler_settings import MAX_LEVELS, TOPOLOGY_LEVELS, topology_levels
+from shared.model.service_keys import from_environment
 from shared.model.states import ApplicationState
 from shared.model.units import milliseconds, seconds
 from shared.queueconfig import QueueConfigError
@@ -171,7 +173,11 @@ def _kubernetes(options: UpOptions) -> KubernetesService | None:
             "and --blocks: the cluster "
             "has its own pods, and its ConfigMap yunikorn-configs has the queues and the settings"
         )
-    return KubernetesService(find_access(options.kubeconfig), instance=f"muster-up-{os.getpid()}")
+    return KubernetesService(
+        find_access(options.kubeconfig),
+        instance=f"muster-up-{os.getpid()}",
+        environment=from_environment(os.environ),
+    )
 
 
 def _scheduler_settings(options: UpOptions, config: QueueFile) -> dict[str, str]:
@@ -190,7 +196,8 @@ def _scheduler_settings(options: UpOptions, config: QueueFile) -> dict[str, str]
         )
     plugins = {"plugins": ",".join(chosen)} if chosen else {}
     drawn = {TOPOLOGY_LEVELS: levels} if levels else {}
-    return {"preset": options.preset, **config.settings, **plugins, **drawn}
+    own = settings_of_environment(os.environ)
+    return {"preset": options.preset, **own, **config.settings, **plugins, **drawn}
 
 
 def _snapshot(options: UpOptions) -> Snapshot | None:

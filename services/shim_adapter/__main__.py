@@ -7,17 +7,20 @@ MUSTER_QUEUES_FILE is watched: a change takes effect.
 """
 
 import asyncio
+import os
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
 from services.shim_adapter.backends.kubernetes.access import AccessError, find_access
+from services.shim_adapter.backends.kubernetes.configuration import settings_of_environment
 from services.shim_adapter.config_watch import watch
 from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.queue_file import queue_file
 from services.shim_adapter.service import INBOX, ShimOptions, ShimService
 from shared.messages.envelope import Address
 from shared.model.resources import MEMORY, PODS, VCORE
+from shared.model.service_keys import from_environment
 from shared.model.units import milliseconds, seconds
 from shared.queueconfig import QueueConfigError
 from shared.runtime.host import Host
@@ -43,6 +46,7 @@ def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Ma
         ShimOptions(
             state_dir=settings.state_dir,
             config=_queues(settings.queues_file),
+            scheduler_settings=settings_of_environment(os.environ),
             start_delay_ns=milliseconds(settings.pod_start_delay_ms),
             confirm_delay_ns=milliseconds(settings.release_delay_ms),
             max_ended=settings.simulated_ended_pods or 0,
@@ -77,7 +81,10 @@ def _kubernetes(settings: Settings, instance: str) -> KubernetesService:
         raise SettingsError(str(error)) from error
     namespace = settings.kubernetes_namespace or access.namespace
     _Kubernetes.service = KubernetesService(
-        replace(access, namespace=namespace), instance=instance, rm_id=settings.cluster_id
+        replace(access, namespace=namespace),
+        instance=instance,
+        rm_id=settings.cluster_id,
+        environment=from_environment(os.environ),
     )
     return _Kubernetes.service
 

@@ -1,7 +1,7 @@
 """The shim adapter over a Kubernetes cluster: machines, and the sessions that run beside them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 
 from services.shim_adapter.backends.kubernetes.access import Access
@@ -22,11 +22,14 @@ class KubernetesService:
         instance: str,
         rm_id: str = "mycluster",
         clock: Clock | None = None,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
+        """Look after a cluster. ``environment`` are keys of a ConfigMap that hold before any."""
         self._access = access
         self._instance = instance
         self._rm_id = rm_id
         self._clock = clock
+        self._environment = environment or {}
         self._client: ApiClient | None = None
         self._made = 0
         self._is_new = asyncio.Event()
@@ -41,6 +44,7 @@ class KubernetesService:
         )
         self._is_new.set()
         cluster = self.session.cluster
+        cluster.configuration.take_environment(self._environment)
         save = self.session.note_saved
         return ShimMachine(cluster.world, cluster, rm_id=self._rm_id, save=save)
 

@@ -27,7 +27,7 @@ from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.model.hooks import Find, PluginError, Report, registered
 from services.core.scheduler.model.policy import Register
 from services.core.scheduler.model.rows import Application, depth_first
-from services.core.scheduler.model.settings import is_of_the_api, settings_from
+from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.model.timings import UNTIMED, Timings
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.policies import firing, preemption
@@ -87,6 +87,7 @@ from shared.messages.what_if import WhatIf
 from shared.model.checksum import checksum_of
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.resources import is_zero
+from shared.model.service_keys import is_handed_on
 from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
@@ -437,8 +438,8 @@ class Scheduler:
 
     def _take_up(self, settings: Mapping[str, str]) -> None:
         """Tell what was configured beside the queues for the API; our own waits for a new start."""
-        own = [pair for pair in self.partition.config_extra if not is_of_the_api(pair[0])]
-        told = [pair for pair in settings.items() if is_of_the_api(pair[0])]
+        own = [pair for pair in self.partition.config_extra if not is_handed_on(pair[0])]
+        told = [pair for pair in settings.items() if is_handed_on(pair[0])]
         self.partition.configure(config_extra=tuple(sorted(own + told)))
 
     def _reconfigure(self, begin: SyncBegin) -> None:

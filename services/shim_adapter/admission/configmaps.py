@@ -13,6 +13,7 @@ from services.shim_adapter.admission.decision import Verdict, mapping, optional
 from services.shim_adapter.admission.filters import wrong_in
 from services.shim_adapter.backends.kubernetes.configuration import MAPS, Configuration
 from services.shim_adapter.backends.kubernetes.objects import config_data
+from shared.model.service_keys import unreadable
 from shared.queueconfig import QueueConfigError, load_schedulable
 
 _ALLOWED = Verdict()
@@ -34,7 +35,7 @@ def judge(request: Mapping[str, Any], namespace: str, maps: Maps) -> Verdict:
     for field in ("data", "binaryData"):
         optional(body.get(field), f"request.object.{field}")
     data = config_data(body)
-    wrong = wrong_in(data) or _wrong_queues(maps, {**maps, str(name): data})
+    wrong = wrong_in(data) or unreadable(data) or _wrong_queues(maps, {**maps, str(name): data})
     said = f"ConfigMap {name} does not hold, nothing has changed: {'; '.join(wrong)}"
     return Verdict(is_allowed=False, message=said) if wrong else _ALLOWED
 

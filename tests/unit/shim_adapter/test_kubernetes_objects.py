@@ -18,6 +18,7 @@ from services.shim_adapter.backends.kubernetes.configuration import (
     AT_START,
     BUILT_IN,
     Configuration,
+    settings_of_environment,
 )
 from services.shim_adapter.backends.kubernetes.objects import (
     config_data,
@@ -37,6 +38,7 @@ from services.shim_adapter.translation.pods import PriorityClass, Reading
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import ALL_NAMESPACES, HostPort, Requirement
 from shared.messages.interface import UsageRecord
+from shared.model.service_keys import from_environment
 from tests.table import each_row
 from tests.unit.shim_adapter.test_workloads import JUNK, places
 
@@ -450,7 +452,8 @@ def test_the_second_config_map_wins_key_by_key():
     assert configuration.queues == "b"
     assert configuration.take_changed()
     assert not configuration.take_changed()
-    assert configuration.scheduler_settings == {"policy": "kai"}
+    kept = {"service.placeholderImage": "mine", "service.placeholderRunAsUser": "7"}
+    assert configuration.scheduler_settings == {"policy": "kai", **kept}
     tracking = {"event.trackingEnabled": "false", "event.maxStreams": "3"}
     configuration.take("yunikorn-defaults", tracking)
     configuration.take("yunikorn-configs", {"queues.yaml": "b", "event.maxStreams": "4"})
@@ -464,12 +467,63 @@ def test_the_second_config_map_wins_key_by_key():
     assert (configuration.placeholders.image, configuration.placeholders.run_as_user) == ("mine", 7)
     configuration.take("yunikorn-configs", {"service.policyGroup": "other", "other.yaml": "c"})
     assert configuration.queues == "c"
-    configuration.take(
-        "yunikorn-configs", {"queues.yaml": "d", "service.enableConfigHotRefresh": "false"}
-    )
-    assert not configuration.take_changed()
     configuration.take("yunikorn-configs", None)
     assert configuration.queues == "a"
+
+
+def test_hot_refresh_that_is_off_stays_off_until_a_restart():
+    """docs/rules/configuration.md#service-keys: the update that turns it off is the last."""
+    configuration = Configuration()
+    configuration.take("yunikorn-configs", {"queues.yaml": "a"})
+    configuration.begin()
+    off = {"queues.yaml": "b", "service.enableConfigHotRefresh": "false"}
+    configuration.take("yunikorn-configs", off)
+    assert (configuration.take_changed(), configuration.queues) == (True, "b")
+    configuration.take("yunikorn-configs", off)  # as a watch that begins anew lists it
+    assert configuration.take_new_reasons() == []
+    for text in ("false", "true"):
+        on = {"queues.yaml": "c", "service.enableConfigHotRefresh": text}
+        configuration.take("yunikorn-configs", on)
+        assert (configuration.take_changed(), configuration.queues) == (False, "b")
+    (why,) = configuration.take_new_reasons()
+    assert why == "service.enableConfigHotRefresh is false: changes wait for a restart"
+    assert configuration.take_new_reasons() == []
+
+
+@each_row(
+    ("key", "text"),
+    [("service.schedulingInterval", "5"), ("service.volumeBindTimeout", "x"), ("service.dispatchTimeout", "1 s"), ("service.eventChannelCapacity", "1.5"), ("service.disableGangScheduling", "yes"), ("service.enableConfigHotRefresh", "off"), ("service.enableDRA", "no"), ("service.placeholderRunAsUser", "root"), ("kubernetes.qps", "many"), ("kubernetes.burst", "1e3")],
+)  # fmt: skip
+def test_a_service_key_that_cannot_be_read_has_the_whole_update_ignored(key, text):
+    """docs/rules/configuration.md#service-keys: "makes the whole ConfigMap be ignored"."""
+    configuration = Configuration()
+    configuration.take("yunikorn-defaults", {"queues.yaml": "a"})
+    configuration.begin()
+    configuration.take("yunikorn-configs", {"queues.yaml": "b", key: text, "log.level": "DEBUG"})
+    assert (configuration.take_changed(), configuration.queues) == (False, "a")
+    assert configuration.scheduler_settings == {}
+    (why,) = configuration.take_new_reasons()
+    assert why.startswith(f"{key}: ")
+    assert why.endswith(f"is expected, found {text!r}")
+    assert configuration.take_new_reasons() == []
+    configuration.take("yunikorn-configs", {"queues.yaml": "c", key: ""})
+    assert (configuration.take_changed(), configuration.queues) == (True, "c")
+    assert configuration.take_new_reasons() == []
+
+
+def test_the_environment_of_yunikorn_comes_before_every_config_map():
+    """yunikorn.md 2.11: DISABLE_RESERVATION; what a ConfigMap says of it wins."""
+    off = {"DISABLE_RESERVATION": "true", "DISABLE_GANG_SCHEDULING": "1"}
+    configuration = Configuration()
+    configuration.take_environment(from_environment(off))
+    assert configuration.scheduler_settings["reservations"] == "none"
+    assert not configuration.has_gangs
+    said = {"muster.scheduler.reservations": "asks", "service.disableGangScheduling": "false"}
+    configuration.take("yunikorn-defaults", said)
+    assert configuration.scheduler_settings["reservations"] == "asks"
+    assert configuration.has_gangs
+    assert settings_of_environment({"DISABLE_RESERVATION": "T"}) == {"reservations": "none"}
+    assert settings_of_environment({"DISABLE_RESERVATION": "no", "PATH": "true"}) == {}
 
 
 @each_row(
@@ -479,15 +533,18 @@ def test_the_second_config_map_wins_key_by_key():
 def test_switches_are_read_as_go_reads_them(text, value):
     """docs/rules/configuration.md#service-keys: ``True`` is no other word than ``true``; what is neither is the default."""
     keys = (
-        "service.enableConfigHotRefresh",
         "service.disableGangScheduling",
         "admissionController.filtering.generateUniqueAppId",
     )
     configuration = Configuration()
     configuration.take("yunikorn-configs", dict.fromkeys(keys, text))
-    assert configuration.take_changed() is (value is not False)
     assert configuration.has_gangs is not (value is True)
     assert configuration.has_unique_applications is (value is True)
+    if value is not None:
+        configuration.begin()
+        configuration.take("yunikorn-configs", {"service.enableConfigHotRefresh": text})
+        configuration.take("yunikorn-configs", {"queues.yaml": "a"})
+        assert (configuration.queues == "a") is value
 
 
 def test_keys_that_need_a_restart_hold_from_the_start_and_their_changes_are_told_once():

@@ -82,7 +82,8 @@ def test_of_the_two_config_maps_the_second_wins_key_by_key():
     for text in (f"{DEFAULTS}---\n{CONFIGS}", f"{CONFIGS}---\n{DEFAULTS}"):
         found = queue_file(text)
         assert leaf(found) == "a"
-        assert found.settings == {"backfill": "enabled", "preset": "yunikorn"}
+        own = {"backfill": "enabled", "preset": "yunikorn"}
+        assert found.settings == {**own, "service.schedulingInterval": "1s"}
     assert leaf(queue_file(DEFAULTS)) == "of-the-defaults"
 
 

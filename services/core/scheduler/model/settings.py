@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from shared.model.duration import parse_go_duration
-from shared.model.names import EVENT_SETTING
 from shared.model.numbers import parse_int64
 from shared.model.queue_properties import parse_weight
 from shared.model.scheduler_settings import (
@@ -30,6 +29,7 @@ from shared.model.scheduler_settings import (
     preset_of,
     topology_levels,
 )
+from shared.model.service_keys import is_handed_on
 from shared.model.units import seconds
 
 QUEUE_GANG = "queue"
@@ -339,16 +339,11 @@ def _reservations(values: Mapping[str, str], admission: str) -> str:
     return HEADS
 
 
-def is_of_the_api(name: str) -> bool:
-    """Return whether a setting is YuniKorn's for events, which the core only hands on."""
-    return name.startswith(EVENT_SETTING)
-
-
 def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
     """Return a sentence for each setting that there is not, or that has no such value."""
     found: list[str] = []
     for name, text in values.items():
-        if is_of_the_api(name):
+        if is_handed_on(name):
             continue
         if name not in _RULES and name not in _RETIRED_RULES:
             there_are = ", ".join(sorted(_RULES))

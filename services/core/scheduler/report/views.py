@@ -46,6 +46,7 @@ from shared.model.names import ROOT
 from shared.model.numbers import saturated
 from shared.model.reasons import NodeEvidence, Reason, Refusal
 from shared.model.resources import add, bounded
+from shared.model.service_keys import service_warnings
 
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application, Owner, Tracker
@@ -76,6 +77,7 @@ def partition_state(partition: "Partition") -> PartitionState:
             *partition.config_warnings,
             *partition.settings.refused,
             *partition.settings.renamed,
+            *service_warnings(partition.config_extra),
             *_without_usage(partition),
             *(partition.hooks.warnings() if partition.hooks is not None else ()),
         ),

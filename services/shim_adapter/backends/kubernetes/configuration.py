@@ -6,15 +6,17 @@ Source: docs/rules/queues.md#where-it-comes-from and docs/rules/configuration.md
 from collections.abc import Mapping
 
 from services.shim_adapter.backends.kubernetes.bodies import PlaceholderOptions
-from shared.model.names import EVENT_SETTING
 from shared.model.numbers import parse_int64
 from shared.model.scheduler_settings import TOPOLOGY_LEVELS
+from shared.model.service_keys import from_environment, is_handed_on, unreadable
 from shared.model.texts import parse_truth
 
 DEFAULTS, CONFIGS = "yunikorn-defaults", "yunikorn-configs"
 MAPS = (DEFAULTS, CONFIGS)  # the second wins, key by key
+_ENVIRONMENT = "environment"  # as a ConfigMap before both
 SETTING = "muster.scheduler."  # Muster's own scheduler settings, as in scenario files
 _GROUP, _NO_GANGS = "service.policyGroup", "service.disableGangScheduling"
+_HOT_REFRESH = "service.enableConfigHotRefresh"
 _IMAGE = "service.placeholderImage"
 _USER, _FILES = "service.placeholderRunAsUser", "service.placeholderFsGroup"
 _USERS_GROUP = "service.placeholderRunAsGroup"
@@ -33,11 +35,25 @@ partitions:
 """
 
 
+def settings_of_environment(variables: Mapping[str, str]) -> dict[str, str]:
+    """Return the scheduler settings that variables of YuniKorn's environment set."""
+    configuration = Configuration()
+    configuration.take_environment(from_environment(variables))
+    return configuration.scheduler_settings
+
+
 class Configuration:
-    """What the ConfigMaps say together. A key that cannot be read is as if it were not there."""
+    """What the ConfigMaps say together. A key that cannot be read is as if it were not there.
+
+    Once begun, an update with a service key that cannot be read is ignored as a whole, and so is
+    every update where hot refresh is off, until a restart.
+    """
 
     def __init__(self) -> None:
-        self._maps: dict[str, Mapping[str, str]] = {}
+        self.ignored_for: list[str] = []  # why the last update was ignored, in sentences
+        self._seen: dict[str, Mapping[str, str]] = {}
+        self._maps: dict[str, Mapping[str, str]] = {}  # those of them that hold
+        self._reported: list[str] = []
         self._taken: tuple[str, dict[str, str]] | None = None
         self._at_start: dict[str, str | None] = {}  # what holds until a restart, once begun
         self._ignored: dict[str, str | None] = {}  # its changes
@@ -45,7 +61,32 @@ class Configuration:
 
     def take(self, name: str, data: Mapping[str, str] | None) -> None:
         """Take a ConfigMap in, or that there is none."""
-        self._maps[name] = data or {}
+        self._seen[name] = data or {}
+        is_begun = bool(self._at_start)
+        self.ignored_for = self._reasons_to_ignore() if is_begun else []
+        if not self.ignored_for:
+            self._maps = dict(self._seen)
+
+    def take_environment(self, keys: Mapping[str, str]) -> None:
+        """Take in what the environment sets; every ConfigMap may set it otherwise."""
+        self.take(_ENVIRONMENT, keys)
+
+    def _reasons_to_ignore(self) -> list[str]:
+        if self._together(self._seen) == self._together(self._maps):
+            return []
+        if not self._truth(_HOT_REFRESH, default=True):
+            return [f"{_HOT_REFRESH} is false: changes wait for a restart"]
+        return unreadable(self._together(self._seen))
+
+    @staticmethod
+    def _together(maps: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+        names = (_ENVIRONMENT, *MAPS)
+        return {key: text for name in names for key, text in maps.get(name, {}).items()}
+
+    def take_new_reasons(self) -> list[str]:
+        """Return why the last update was ignored, if that was not returned before."""
+        before, self._reported = self._reported, self.ignored_for
+        return self.ignored_for if before != self.ignored_for else []
 
     def begin(self) -> None:
         """Take in that what it says now holds from the start."""
@@ -59,12 +100,7 @@ class Configuration:
         return [key for key, value in self._ignored.items() if before.get(key, ...) != value]
 
     def take_changed(self) -> bool:
-        """Return whether what it says has changed since this was asked last.
-
-        While hot refresh is off nothing is taken; once it is on again, all that has changed since.
-        """
-        if not self._truth("service.enableConfigHotRefresh", default=True):
-            return False
+        """Return whether what it says has changed since this was asked last."""
         before, self._taken = self._taken, (self.queues, self.scheduler_settings)
         return before != self._taken
 
@@ -77,7 +113,7 @@ class Configuration:
         return default if value is None else value
 
     def _message(self, key: str) -> str | None:
-        for name in reversed(MAPS):
+        for name in (*reversed(MAPS), _ENVIRONMENT):
             value = self._maps.get(name, {}).get(key)
             if value is not None:
                 return value
@@ -91,19 +127,22 @@ class Configuration:
 
     @property
     def scheduler_settings(self) -> dict[str, str]:
-        """Return Muster's own scheduler settings, and the events' keys for the API."""
+        """Return Muster's own scheduler settings, and the service keys, which are handed on."""
         found = {TOPOLOGY_LEVELS: self.found_levels} if self.found_levels else {}
-        return found | self._with(SETTING, SETTING) | self._with(EVENT_SETTING, "")
+        at_start = {key: text for key, text in self._at_start.items() if text is not None}
+        now = self._together(self._maps).items()
+        held = {key: text for key, text in now if key not in self._at_start} | at_start
+        for key in sorted(held):
+            if key.startswith(SETTING):
+                found[key.removeprefix(SETTING)] = held[key]
+            elif is_handed_on(key) and not key.endswith(".yaml"):
+                found[key] = held[key]
+        return found
 
     @property
     def sets_levels(self) -> bool:
         """Return whether the setting names the levels of the cluster."""
         return self._message(f"{SETTING}{TOPOLOGY_LEVELS}") is not None
-
-    def _with(self, prefix: str, dropped: str) -> dict[str, str]:
-        """Return the keys with a prefix, which loses a part."""
-        keys = {key for name in MAPS for key in self._maps.get(name, {}) if key.startswith(prefix)}
-        return {key.removeprefix(dropped): self._get(key, "") for key in sorted(keys)}
 
     @property
     def has_gangs(self) -> bool:

@@ -7,7 +7,7 @@ that the instance which had the turn before is refused. Source: architecture sec
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -66,6 +66,7 @@ from services.shim_adapter.translation.pods import SCHEDULER_NAMES, PriorityClas
 from shared.bus.errors import BusClosedError, BusUnavailableError
 from shared.messages.interface import UpdateConfiguration
 from shared.messages.protocol import SyncRequest, Tick
+from shared.model.service_keys import is_handed_on
 from shared.runtime.clock import Clock, SystemClock
 from shared.runtime.host import Host
 
@@ -185,12 +186,15 @@ class Session:
         ignored = configuration.take_ignored()
         if ignored:
             log.warning("changes of these keys wait for a restart", keys=ignored)
+        reasons = configuration.take_new_reasons()
+        if reasons:
+            log.error("the ConfigMaps' changes are ignored, nothing has changed", why=reasons)
         if not configuration.take_changed():
             return
         before, settings = world.scheduler_settings, configuration.scheduler_settings
         world.scheduler_settings = settings
         try:
-            if settings != before:
+            if _own(settings) != _own(before):
                 log.info(
                     "the scheduler settings changed: the core starts a recovery", settings=settings
                 )
@@ -311,3 +315,8 @@ class Session:
         if is_unique != self._reading.is_unique:
             self._reading = replace(self._reading, is_unique=is_unique)
         await self.cluster.see(PodSeen(pod_view(item, self._reading, self.cluster.knows)))
+
+
+def _own(settings: Mapping[str, str]) -> dict[str, str]:
+    """Return the settings that the core obeys: another value of one begins with a recovery."""
+    return {name: text for name, text in settings.items() if not is_handed_on(name)}

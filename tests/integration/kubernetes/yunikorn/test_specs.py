@@ -10,6 +10,7 @@ from tests.integration.kubernetes.yunikorn import (
     gangs,
     limits,
     more_basics,
+    more_config,
     more_gangs,
     more_limits,
     more_preemption,
@@ -21,7 +22,17 @@ from tests.integration.kubernetes.yunikorn.rows import SPECS
 from tests.kubernetes.stack import Stack
 
 pytestmark = pytest.mark.parametrize("server", ["double", REAL], indirect=True)
-MODULES = (gangs, limits, more_basics, more_gangs, more_limits, more_preemption, preemption, quotas)
+MODULES = (
+    gangs,
+    limits,
+    more_basics,
+    more_config,
+    more_gangs,
+    more_limits,
+    more_preemption,
+    preemption,
+    quotas,
+)
 PAGE = Path(__file__).parents[4] / "docs" / "from-yunikorn.md"
 HEADING = "## YuniKorn's end-to-end specs"
 
