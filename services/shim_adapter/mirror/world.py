@@ -245,6 +245,11 @@ class World:
         return tuple(kept.record for kept in self.usage.values() if kept.partition == partition)
 
     @property
+    def is_preset_yunikorn(self) -> bool:
+        """Return whether the scheduler settings start from ``preset: yunikorn``."""
+        return self.scheduler_settings.get("preset") == "yunikorn"
+
+    @property
     def remakes_placeholders(self) -> bool:
         """Return whether a placeholder that is lost while its gang reserves is made again."""
         settings = named(self.scheduler_settings).with_preset()

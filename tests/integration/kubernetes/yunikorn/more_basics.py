@@ -557,6 +557,11 @@ async def events_at_pods(stack: Stack) -> None:
     await stack.until_told("a", "Scheduling: default/a is queued and waiting for allocation")
     node = (await nodes_of(stack))["a"]
     await stack.until_told("a", f"Scheduled: Successfully assigned default/a to node {node}")
+    if stack.preset == "yunikorn":
+        text = f"PodBindSuccessful: Pod default/a is successfully bound to node {node}"
+        await stack.until_told("a", text)
+        await stack.finish("a")
+        await stack.until_told("a", "TaskCompleted: Task default/a is completed")
 
 
 @spec
