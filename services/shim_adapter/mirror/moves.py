@@ -98,8 +98,11 @@ class Moves:
     # --- releasing ------------------------------------------------------------------------------
 
     def _fail_unbound(self, application: ApplicationRecord, reason: str, message: str) -> None:
+        """Fail what waits. The event is at the first pod; under YuniKorn's preset, at each."""
         failed = f"Application {application.application_id} scheduling failed, reason: {message}"
-        self._report(application, "ApplicationFailed", failed, is_warning=True)
+        at_each = self.world.is_preset_yunikorn
+        if not at_each:
+            self._report(application, "ApplicationFailed", failed, is_warning=True)
         for pod in self.world.pods_of(application.application_id):
             if not pod.node and not pod.has_ended:
                 self._asked.pop(pod.uid, None)
@@ -107,6 +110,10 @@ class Moves:
                     self._calls.append(DeletePod(pod.uid, "", reason))
                 else:
                     self._failed[pod.uid] = None
+                    if at_each:
+                        self._calls.append(
+                            WriteEvent(pod.uid, "ApplicationFailed", failed, is_warning=True)
+                        )
                     self._calls.append(FailPod(pod.uid, reason, message))
 
     def _clear_the_way(self, application: ApplicationRecord) -> None:

@@ -55,6 +55,9 @@ async def hard_fails_its_pods(stack: Stack) -> None:
     for name in names:
         assert pods[name]["status"]["phase"] == "Failed"
         assert pods[name]["status"]["reason"] == "ResourceReservationTimeout"
+        if name == names[0] or stack.preset == "yunikorn":
+            text = f"ApplicationFailed: Application {APP} scheduling failed, reason: "
+            await stack.until_told(name, text)
     again = await stack.job("again", 2, APP, annotations=gang([task_group("a", 2)], "a"))
     await stack.until_running(*again)
 
