@@ -516,6 +516,8 @@ def config(data, name="yunikorn-configs", namespace="muster", operation="UPDATE"
         ({"q.yaml": BAD, "service.policyGroup": "q"}, "queues.yaml line"),
         ({KEYS["process_namespaces"]: "*"}, "no regular expression"),
         ({KEYS["bypass_auth"]: "maybe"}, "true or false"),
+        ({"service.dispatchTimeout": "soon"}, "service.dispatchTimeout: a duration such as 1s"),
+        ({"service.dispatchTimeout": "5m", "kubernetes.qps": "1000", "log.level": "x"}, ""),
     ],
 )
 def test_a_configmap_is_judged_before_it_is_stored(data, said):
