@@ -133,13 +133,13 @@ An invalid value is ignored: the default is used, and a warning names it.
 of the first. `queues.yaml` is one of their keys. Except for hot refresh, changes of `service.` keys
 take effect when the shim adapter restarts; its log says so.
 
-If a `service.` or `kubernetes.` key has a value of the wrong type (a duration, number or boolean is
-expected), the whole update is ignored, as in YuniKorn: the log of the shim adapter says why, and the
-webhook refuses it. `/ws/v1/config` shows all keys as `Extra`. YuniKorn's keys that have no effect are
-listed [below](#keys-without-effect); a warning names those that are set. In the environment of the
-shim adapter, `DISABLE_RESERVATION=true` means `muster.scheduler.reservations: none` and
-`DISABLE_GANG_SCHEDULING=true` means `service.disableGangScheduling: true`, unless a ConfigMap says
-otherwise.
+If a `service.` or `kubernetes.` key has a value of the wrong type (a duration, number or boolean
+is expected), the whole update is ignored, as in YuniKorn: the log of the shim adapter says why,
+and the webhook refuses it. `/ws/v1/config` shows all keys as `Extra`. YuniKorn's keys that have no
+effect are listed [below](#keys-without-effect); a warning names those that are set. In the
+environment of the shim adapter, `DISABLE_RESERVATION=true` means `muster.scheduler.reservations:
+none` and `DISABLE_GANG_SCHEDULING=true` means `service.disableGangScheduling: true`, unless a
+ConfigMap says otherwise.
 """,
     "admission": """\
 ## The admission webhook
