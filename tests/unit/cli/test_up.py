@@ -23,6 +23,7 @@ from services.cli.simulated_nodes import (
 )
 from services.cli.up import UpOptions, run_up
 from shared.messages.constraints import Taint
+from tests.patience import PATIENCE_SECONDS
 from tests.table import each_row
 
 ROOT = Path(__file__).parents[3]
@@ -121,6 +122,7 @@ def test_once_with_nothing_to_do_ends(capsys):
 
 def test_a_core_that_never_tells_is_a_sentence(capsys, monkeypatch):
     monkeypatch.setattr(up, "_READY_SECONDS", 0.3)
+    monkeypatch.setattr(up, "_SLOW_SECONDS", PATIENCE_SECONDS)  # on a busy machine it would say so
     silent = SimpleNamespace(handle=lambda *_: [])
     cluster = functools.partial(
         LocalCluster, wrap_machine=lambda name, machine: silent if name == "core" else machine
