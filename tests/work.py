@@ -1,25 +1,35 @@
 """How much work something is, whatever else the machine does: steps of the interpreter."""
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import FrameType
 from typing import Any
 
 
-def steps(action: Callable[[], object]) -> int:
-    """Return how many instructions of Python an action takes; what C does in one is one."""
+@contextmanager
+def counting() -> Iterator[Callable[[], int]]:
+    """Yield what says how many instructions of Python were run so far; one of C is one."""
     count = 0
 
     def trace(frame: FrameType, event: str, _: Any) -> Any:
         nonlocal count
-        frame.f_trace_lines, frame.f_trace_opcodes = False, True
-        count += event == "opcode"
+        if event == "opcode":
+            count += 1
+        elif event == "call":
+            frame.f_trace_lines, frame.f_trace_opcodes = False, True
         return trace
 
     before = sys.gettrace()
     sys.settrace(trace)
     try:
-        action()
+        yield lambda: count
     finally:
         sys.settrace(before)
-    return count
+
+
+def steps(action: Callable[[], object]) -> int:
+    """Return how many instructions of Python an action takes; what C does in one is one."""
+    with counting() as counted:
+        action()
+        return counted()

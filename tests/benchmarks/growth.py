@@ -41,8 +41,10 @@ from shared.model.resources import multiply
 from shared.model.units import seconds
 from shared.runtime.service import spare_the_collector
 from tests.benchmarks.core import GIB, HOSTNAME, Driver, batches, config_of, full_of_victims
+from tests.work import counting
 
 ONE = {"vcore": 1_000, "memory": GIB, "pods": 1}
+MAX_COUNTED = 4  # operations whose steps are counted
 Turn = Callable[[int], None]
 Made = tuple[Driver, Turn]
 
@@ -673,24 +675,43 @@ def exponent(small: tuple[int, float], large: tuple[int, float]) -> float:
     return math.log(large[1] / small[1]) / math.log(large[0] / small[0])
 
 
-def measured(axis: Axis, size: int) -> tuple[float, float]:
+def measured(axis: Axis, size: int, turns: int) -> tuple[float, float]:
     """Return the CPU ms of an operation, and the longest hold of the loop in ms."""
     driver, turn = axis.make(size)
     gc.collect()
     driver.longest = 0.0
     took = []
-    for at in range(axis.turns):
+    for at in range(turns):
         driver.cpu = 0.0
         turn(at)
         took.append(driver.cpu * 1_000 / (size if axis.by_size else 1))
     return statistics.median(took), driver.longest * 1_000
 
 
-def rows(chosen: dict[str, Axis], *, small: bool) -> Iterator[str]:
+def counted(axis: Axis, size: int, turns: int) -> tuple[float, float]:
+    """Return the thousand steps of the interpreter of an operation, and those of the longest hold.
+
+    The first operation, in which is made what is made once, is left out where there are others.
+    """
+    driver, turn = axis.make(size)
+    took = []
+    for at in range(turns):
+        if at <= 1:
+            driver.longest = 0.0
+        driver.cpu = 0.0
+        with counting() as driver.clock:
+            turn(at)
+        took.append(driver.cpu / 1_000 / (size if axis.by_size else 1))
+    return statistics.median(took[1:] or took), driver.longest / 1_000
+
+
+def rows(chosen: dict[str, Axis], *, small: bool, steps: bool = False) -> Iterator[str]:
     """Yield a line for each axis."""
     for name, axis in chosen.items():
         sizes = axis.sizes[:2] if small else axis.sizes
-        costs = {size: measured(axis, size) for size in sizes}
+        turns = min(axis.turns, MAX_COUNTED) if steps else axis.turns
+        measure = counted if steps else measured
+        costs = {size: measure(axis, size, turns) for size in sizes}
         points = [(size, cost) for size, (cost, _) in costs.items()]
         last, whole = exponent(*points[-2:]), exponent(points[0], points[-1])
         shown = " ".join(f"{size:>7,}:{cost:>9.3f}" for size, cost in points)
@@ -701,15 +722,16 @@ def rows(chosen: dict[str, Axis], *, small: bool) -> Iterator[str]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", action="append", default=[], help="axes with this in their name")
+    parser.add_argument("--steps", action="store_true", help="count steps, which need no quiet")
     parser.add_argument("--small", action="store_true", help="the two smallest sizes")
     arguments = parser.parse_args()
     spare_the_collector()
     words = arguments.only
     chosen = {n: a for n, a in AXES.items() if not words or any(word in n for word in words)}
-    print(
-        f"{'axis':<26} {'size: CPU ms of one operation':<72} {'last':>6} {'all':>6} {'hold ms':>9}"
-    )
-    for line in rows(chosen, small=arguments.small):
+    unit = "steps/1,000" if arguments.steps else "CPU ms"
+    title = f"size: {unit} of one operation"
+    print(f"{'axis':<26} {title:<72} {'last':>6} {'all':>6} {'hold':>9}")
+    for line in rows(chosen, small=arguments.small, steps=arguments.steps):
         print(line, flush=True)
 
 

@@ -18,6 +18,7 @@ FEW, MANY = 20, 320
 SIZES = {
     "node terms": (50, 1_600),  # more than are remembered
     "gangs that wait for nodes": (50, 400),
+    "shapes that would fit": (1, 500),
 }
 HELD = (
     "users over their limit",
@@ -27,6 +28,7 @@ HELD = (
     "leaves, one of them",
     "node terms",
     "shapes on a full cluster",
+    "shapes that would fit",
     "behind the head gang",
     "gangs that wait for nodes",
     "limits",

@@ -16,6 +16,7 @@ from typing import NamedTuple
 from services.core.scheduler.actions import (
     asked_again,
     backoff,
+    freed_nodes,
     gang,
     kai_turns,
     lane,
@@ -109,6 +110,7 @@ def _decide(partition: Partition, most: int) -> int | None:
     """Make the next decisions, ``most`` of them; return how many, None where there are none."""
     if partition.lane is not None:
         lane.update(partition)
+    freed_nodes.mark(partition)
     partition.requeue_gangs()
     if partition.reserved_to_try:
         return _try_reserved(partition, next(iter(partition.reserved_to_try)))
@@ -120,6 +122,13 @@ def _decide(partition: Partition, most: int) -> int | None:
         is_in_order = partition.lane is None or not partition.settings.shortest_first
         placed = runs.place(partition, leaf, most) if is_in_order else 0
         return placed or _place_from(partition, leaf)
+    return _finish(partition)
+
+
+def _finish(partition: Partition) -> int | None:
+    """Do what follows when all leaves have had their turn; return 0, None where nothing is left."""
+    if not freed_nodes.are_done(partition):
+        return 0
     if partition.root.trying:  # one that is not considered keeps nobody asleep
         queueing.class_was_tried(next(iter(partition.root.trying)))
     elif partition.shapes_to_reserve:
@@ -143,6 +152,10 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     ask = group.head()
     if ask is None:
         group.bucket.withdraw(group)
+        return 0
+    bucket = group.bucket
+    is_waking = bucket.refusal is not None and bucket.queued is not None
+    if is_waking and not freed_nodes.have_room(partition, group, ask):
         return 0
     short = _no_headroom(partition, application, ask)
     if short is not None:

@@ -27,7 +27,7 @@ def check_later(partition: Partition, application: Application, ask: Ask) -> Non
     leaf = application.queue
     is_owed = has_guarantee(leaf)
     _check_waiting_since(partition, leaf, ask.created_ns, is_owed=is_owed)
-    if not _preempts(partition):
+    if not preempts(partition):
         return
     if is_owed:
         partition.victims.start(partition.applications.values())
@@ -52,7 +52,7 @@ def check_gang_later(partition: Partition, application: Application) -> None:
     _check_waiting_since(partition, leaf, partition.now_ns, is_owed=has_guarantee(leaf))
 
 
-def _preempts(partition: Partition) -> bool:
+def preempts(partition: Partition) -> bool:
     """Return whether asks preempt by YuniKorn's policy."""
     settings = partition.settings
     is_yunikorn = settings.policy == YUNIKORN

@@ -46,7 +46,7 @@ def replace_placeholders(partition: Partition, limit: int) -> int:
 
 
 def _replace_in(partition: Partition, application: Application, limit: int) -> int:
-    if application.holds_real_back or not application.may_schedule:
+    if not application.task_groups or application.holds_real_back or not application.may_schedule:
         return 0
     started = 0
     groups = [g for g in application.groups.values() if not (g.placeholder or g.is_covered)]

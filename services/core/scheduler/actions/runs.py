@@ -409,6 +409,7 @@ def _may_run(partition: Partition, leaf: _Leaf, group: AskGroup) -> bool:
         or constraints.required_node
         or group.is_covered
         or (partition.releasing and GPU_SHARE in group.bucket.shape.resource)
+        or group.bucket.refusal is not None
         or application.refusal is not None
         or application.trying_for is not None
         or application.cannot_run

@@ -64,7 +64,7 @@ class NeedTable(Generic[K]):
             least[column] = saturated(room.get(name, unnamed))
         needs = self._needs[: len(self._keys), : len(self._columns)]
         rows = np.flatnonzero((needs <= least).all(axis=1))
-        return [key for row in rows.tolist() if (key := self._keys[row]) is not None]
+        return [*filter(None, map(self._keys.__getitem__, rows.tolist()))]  # without those removed
 
     def __contains__(self, key: object) -> bool:
         return key in self.rows

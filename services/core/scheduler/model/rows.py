@@ -17,11 +17,11 @@ docs/rules/scheduling.md#order-of-applications. Who waits, and is requeued:
 """
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
-from heapq import heapify, heappop, heappush
+from heapq import heapify, heappop, heappush, heapreplace
 from operator import itemgetter
 from typing import Any, Protocol
 
@@ -418,6 +418,7 @@ class Bucket:
     unmarked: dict[AskGroup, None] = field(default_factory=dict)  # with asks to mark
     marked: int = 0  # asks that wait and are marked Unschedulable
     queued: EntryKey | None = None
+    waking: EntryKey | None = None  # the same among the blocked ones that may fit
     stamp: int = 0
     _heap: list[tuple[tuple[object, ...], int, _OwnGroups]] = field(default_factory=list)
     _own: "dict[Application, _OwnGroups]" = field(default_factory=dict)
@@ -519,7 +520,7 @@ class Bucket:
         self._heap.clear()
         self._own.clear()
         self._by_run_time = None
-        self.queued = None
+        self.queued = self.waking = None
         self.stamp += 1
 
     def first(self) -> tuple[EntryKey, AskGroup] | None:
@@ -579,10 +580,14 @@ ANY_SHAPE: BucketKey = (Shape("any", {}, NO_CONSTRAINTS), None)  # of a bucket t
 
 
 class BucketHeap:
-    """The open buckets of a leaf, ordered by their first groups: the next is found in O(log n)."""
+    """The open buckets of a leaf, ordered by their first groups: the next is found in O(log n).
+
+    Blocked ones that may fit are among them as soon as none comes before them.
+    """
 
     def __init__(self) -> None:
         self._heap: list[tuple[EntryKey, int, int, Bucket]] = []
+        self._waking: list[tuple[EntryKey, int, Bucket]] = []  # a heap of blocked ones
         self._pushed = 0
         self._compact_at = SMALL_HEAP
         self._by_run_time: LazyHeap[Bucket] | None = None  # from when it is asked for
@@ -623,13 +628,42 @@ class BucketHeap:
             if stamp == bucket.stamp:
                 entry = bucket.first()
                 if entry is not None and entry[0] == key:
-                    return entry
+                    return self._first_waking(entry) if self._waking else entry
                 heappop(self._heap)
                 self.withdraw(bucket)
                 self._enter(bucket, entry)
             else:
                 heappop(self._heap)
-        return None
+        return self._first_waking(None) if self._waking else None
+
+    def wake(self, bucket: Bucket) -> None:
+        """Let a blocked bucket whose shape may fit have its turn."""
+        entry = bucket.first()
+        if entry is not None and (bucket.waking is None or entry[0] < bucket.waking):
+            self._pushed += 1
+            bucket.waking = entry[0]
+            heappush(self._waking, (entry[0], self._pushed, bucket))
+
+    def _first_waking(
+        self, first: tuple[EntryKey, AskGroup] | None
+    ) -> tuple[EntryKey, AskGroup] | None:
+        """Enter the blocked buckets that come before the first of the others; return the first."""
+        waking = self._waking
+        may_fit = waking[0][2].leaf.root.may_fit
+        while waking and (first is None or waking[0][0] <= first[0]):
+            key, number, bucket = waking[0]
+            is_blocked = bucket.refusal is not None and bucket.blocked_at is None
+            entry = bucket.first() if is_blocked and bucket.key[0] in may_fit else None
+            if entry is not None and entry[0] > key:  # it comes later by now
+                bucket.waking = entry[0]
+                heapreplace(waking, (entry[0], number, bucket))
+                continue
+            heappop(waking)
+            bucket.waking = None
+            self._enter(bucket, entry)
+            if entry is not None and (first is None or entry[0] < first[0]):
+                first = entry
+        return first
 
     def shortest(self) -> tuple[EntryKey, AskGroup] | None:
         """Return the group of the shape that is expected to run shortest, with that key, or None.
@@ -654,6 +688,7 @@ class BucketHeap:
     def clear(self) -> None:
         """Drop the heap: the sort keys changed."""
         self._heap.clear()
+        self._waking.clear()
         self._by_run_time = None
 
 
@@ -813,6 +848,7 @@ class Queue(QueueLedger):
     quota_wait_list: PluginWaitList = field(default_factory=PluginWaitList)
     # At the root, of all queues:
     blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by no node
+    may_fit: dict[Shape, None] = field(default_factory=dict)  # of those: on nodes that were freed
     trying: dict[EquivalenceClass, None] = field(default_factory=dict)
     asking: dict["Application", None] = field(default_factory=dict)  # those with groups
     requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
@@ -902,6 +938,18 @@ class Queue(QueueLedger):
             at.block(bucket, by_need=by_need)
         else:
             self.root.blocked_buckets.setdefault(bucket.shape, {})[bucket] = None
+
+    def wake(self, shape: Shape) -> None:
+        """Let, at the root, the buckets of a shape that may fit by now have their turn."""
+        self.may_fit[shape] = None
+        for bucket in self.blocked_buckets.get(shape, ()):
+            bucket.leaf.active_buckets.wake(bucket)
+            bucket.leaf.activate()
+
+    def pass_over(self, shapes: Iterable[Shape]) -> None:
+        """Let, at the root, buckets of shapes that may fit wait on: they have no turn."""
+        for shape in shapes:
+            del self.may_fit[shape]
 
     def take_blocked_lately(self) -> list[Bucket]:
         """Return, at the root, who has begun to wait for nodes since this was asked last."""

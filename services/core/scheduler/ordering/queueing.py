@@ -183,7 +183,11 @@ def enter_group(group: AskGroup) -> None:
     if bucket.refusal is None:
         requeue_bucket(bucket)
     elif bucket.waits_for_nodes:
-        bucket.leaf.root.blocked_lately[bucket] = None
+        root = bucket.leaf.root
+        root.blocked_lately[bucket] = None
+        if bucket.key[0] in root.may_fit and bucket.is_blocked_by_nodes:
+            bucket.leaf.active_buckets.wake(bucket)
+            bucket.leaf.activate()
 
 
 def wait_no_more_for(gang: Application) -> None:

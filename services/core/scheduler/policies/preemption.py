@@ -22,7 +22,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Self
 
-from services.core.scheduler.actions import live_actions, patience
+from services.core.scheduler.actions import freed_nodes, live_actions, patience
 from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.live_actions import SearchPolicy
 from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee, is_due
@@ -83,7 +83,8 @@ def go_on(partition: Partition) -> None:
     so_far, settings = partition.searches, partition.settings
     if so_far is None:
         return
-    partition.requeue_gangs(is_all=True)  # what has its room by now preempts nobody
+    freed_nodes.requeue_all(partition)  # what has its room by now preempts nobody
+    partition.requeue_gangs(is_all=True)
     is_yunikorn = settings.policy == YUNIKORN
     groups = groupby(settings.actions, lambda name: is_yunikorn and name == PREEMPT)
     so_far.pieces += 1

@@ -15,7 +15,7 @@ from services.core.scheduler.model.placement_rules import (
 )
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
 from services.core.scheduler.model.queue_settings import Template
-from services.core.scheduler.model.rows import Bucket, Node, Queue
+from services.core.scheduler.model.rows import AskGroup, Bucket, Node, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.user_table import group_in
 from services.core.scheduler.ordering import queueing
@@ -318,7 +318,11 @@ def _waiting(application: "Application") -> tuple[Waiting, ...]:
         since = application.refused_since_ns
         return tuple(_waits(asks, refusal, since) for asks in ("placeholder", "real"))
     held: dict[str, Waiting] = {}
-    for group in application.groups.values():
+    groups: Iterable[AskGroup] = application.groups.values()
+    is_gang = application.is_gang or application.tree is not None
+    if not (is_gang or application.task_groups or application.pending_placeholders):
+        groups = [group for group in groups if group.refused is not None]  # no others hold it
+    for group in groups:
         hold = queueing.hold(application, group)
         if hold is not None:
             name = group.task_group_name or "real"

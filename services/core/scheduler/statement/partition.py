@@ -4,20 +4,21 @@ Every change of an allocation goes through ``allocate``, ``add_existing`` or ``r
 node, application and queue in step and write the journal. Nothing here decides anything.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from services.core.scheduler.model import resource_history
+from services.core.scheduler.model.blocked_shapes import BlockedShapes
 from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.evictions import EvictionWatch
+from services.core.scheduler.model.freed_nodes import FreedNodes
 from services.core.scheduler.model.fruitless import FruitlessSearches
 from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.lazy_heap import LazyHeap
 from services.core.scheduler.model.lost_work import lost_with, service_level, weight_of
-from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
 from services.core.scheduler.model.rows import (
@@ -129,7 +130,8 @@ class Partition:
     users: UserTable = field(default_factory=UserTable)
     rules: PlacementRules = field(default_factory=PlacementRules)
     nominated: dict[str, str] = field(default_factory=dict)  # others' pods to come, by key the node
-    blocked_shapes: NeedTable[Shape] = field(default_factory=NeedTable)
+    blocked_shapes: BlockedShapes = field(default_factory=BlockedShapes)
+    freed: FreedNodes = field(default_factory=FreedNodes)  # which may help those
     reserved_to_try: dict[Claim, None] = field(default_factory=dict)
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
@@ -385,6 +387,7 @@ class Partition:
     def _release_shape(self, shape: Shape, times: int = 1) -> None:
         if self.shapes.release_shape(shape, times):
             self.blocked_shapes.discard(shape)
+            self.root.may_fit.pop(shape, None)
             self.nodes.pods.waiting.remove(shape)
             self.shapes_to_reserve.pop(shape, None)
 
@@ -791,16 +794,45 @@ class Partition:
         self.journal.record(NodeChanged(node))
         for reservation in node.reservations.values():
             reservation.retry()
-        if not node.claimed & BY_ASK or self.settings.backfill:
-            for shape in self.blocked_shapes.fitting(node.available):
-                if (
-                    (not node.is_held or self._may_pass_head_gang(node, shape))
-                    and not self.nodes.pods.waiting.are_in_the_way(shape, node.row)
-                    and self.nodes.filters.fits.holds(node, shape)
-                ):
-                    self.requeue_shape(shape)
+        if self.blocked_shapes.rows:
+            self.freed.improved[node] = None
         self.waiting_gangs.node_improved(node)
         self.retry_replacements()
+
+    def shapes_for(self, node: Node) -> list[Shape]:
+        """Return the shapes that no node took for whose amounts a node has the room now."""
+        if node.claimed & BY_ASK and not self.settings.backfill:
+            return []
+        found = self.blocked_shapes.fitting(node.available)
+        return self._passing(node, found) if found and node.is_held else found
+
+    def _passing(self, node: Node, shapes: list[Shape]) -> list[Shape]:
+        """Return those of some shapes that may pass the head gang on a node that it claims.
+
+        Of all at once: most of what waits behind it runs for too long, and takes what it needs.
+        """
+        claim, head, blocked = node.head_claim, self.nodes.head_gang, self.blocked_shapes
+        if claim is None or not self.settings.backfill:
+            return []
+        passing = dict.fromkeys(blocked.in_time(head.backfill_ns, head.predicted_ns))
+        passing.update(dict.fromkeys(blocked.fitting(claim.leaves)))
+        passing.update((bucket.shape, None) for bucket in self._before_head_gang())
+        return [*filter(passing.__contains__, shapes)]
+
+    def _before_head_gang(self) -> Iterator[Bucket]:
+        """Yield the buckets that wait for nodes and may come before the head gang."""
+        yield from self.root.blocked_lately
+        if self.lane is not None:
+            yield from self.lane.before
+
+    def may_help(self, node: Node, shape: Shape) -> bool:
+        """Return whether a node may take a shape that none took, its room and devices aside."""
+        return (
+            node.schedulable
+            and (not node.is_held or self._may_pass_head_gang(node, shape))
+            and not self.nodes.pods.waiting.are_in_the_way(shape, node.row)
+            and self.nodes.filters.admits.holds(node, shape)
+        )
 
     def _may_pass_head_gang(self, node: Node, shape: Shape) -> bool:
         """Return whether a shape may have room on a node that the head gang claims.
@@ -842,12 +874,19 @@ class Partition:
     def requeue_shape(self, shape: Shape) -> None:
         """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
         self.blocked_shapes.discard(shape)
+        self.root.may_fit.pop(shape, None)
         self.nodes.pods.waiting.remove(shape)
         for reservation in self.reserved_nodes.of_shape(shape):
             reservation.retry()
         for bucket in list(self.root.blocked_buckets.get(shape, ())):
             self.journal.record(QueueChanged(bucket.leaf))
             queueing.requeue_bucket(bucket)
+
+    def wake(self, shape: Shape) -> None:
+        """Have the blocked buckets of a shape have their turn, its reservations first."""
+        for reservation in self.reserved_nodes.of_shape(shape):
+            reservation.retry()
+        self.root.wake(shape)
 
     def write_requeued(self) -> None:
         """Write down of whom refusals were withdrawn: they may wait for something else now."""
@@ -892,9 +931,10 @@ class Partition:
         self.unplaced[bucket] = None
         self.journal.record(QueueChanged(bucket.leaf))
 
-    def check_reservations(self) -> None:
-        """Check all asks that no node takes: more nodes may be reserved."""
-        self.shapes_to_reserve.update(dict.fromkeys(self.blocked_shapes))
+    def check_reservations(self, shapes: Iterable[Shape] | None = None) -> None:
+        """Check asks that no node takes, of some shapes or all: more nodes may be reserved."""
+        blocked = self.blocked_shapes if shapes is None else shapes
+        self.shapes_to_reserve.update(dict.fromkeys(blocked))
 
     def check_old_asks(self) -> None:
         """Check now which asks are old enough for a reservation."""
