@@ -90,13 +90,14 @@ class Driver:
     def partition(self):
         return self.scheduler.partition
 
-    def send(self, message: object, epoch: int = 1) -> None:
+    def send(self, message: object, epoch: int = 1, reply_to: str = "") -> None:
         """Let the scheduler handle a message, and all that it wants to go on with."""
         waiting = [message]
         while waiting:
             item = waiting.pop()
             kind = type(item).__name__
-            wrapped = Envelope(f"m{next(self._ids)}", kind, item, CORE, "bench", epoch=epoch)
+            name = f"m{next(self._ids)}"
+            wrapped = Envelope(name, kind, item, CORE, "bench", reply_to=reply_to, epoch=epoch)
             read_ahead = self.scheduler.prepare(wrapped)  # which a host does in a thread
             if read_ahead is not None:
                 read_ahead()

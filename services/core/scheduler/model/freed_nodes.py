@@ -41,5 +41,5 @@ class FreedNodes:
         return is_due
 
     def forget(self) -> None:
-        """Begin anew: nothing is left that these nodes may help."""
+        """Begin again: nothing is left that these nodes may help."""
         self.nodes, self.in_vain, self.compare_at = {}, 0, 1
