@@ -5,6 +5,7 @@ Reading and judging, of all partitions, is done in ``shared.queueconfig``: a fil
 
 from collections.abc import Mapping
 from dataclasses import replace
+from operator import is_
 from threading import Lock
 
 from services.core.scheduler.model.access import parse_access
@@ -47,7 +48,8 @@ class ReadOnce:
     """Configurations by their text: the last MAX_REMEMBERED are not read again, good or bad.
 
     The core's hosts read ahead in threads, of which one reads a text and the others wait for it;
-    what the core's own loop asks for is there by then.
+    what the core's own loop asks for is there by then. Queues that are as in the text read before
+    are the same objects: that nothing has changed below one is seen without reading it.
     """
 
     def __init__(self) -> None:
@@ -60,6 +62,10 @@ class ReadOnce:
         if found is None:
             with self._lock:
                 found = self._read.get(text) or _tried(text)
+                for known in reversed(self._read.values()):
+                    if isinstance(known, dict) and isinstance(found, dict) and found is not known:
+                        found = _with_shared(found, known)
+                        break
                 self._read[text] = found
                 while len(self._read) > MAX_REMEMBERED:
                     del self._read[next(iter(self._read))]
@@ -73,6 +79,29 @@ def _tried(text: str) -> dict[str, PartitionConfig] | ConfigurationError:
         return parse_partitions(text)
     except ConfigurationError as error:
         return error
+
+
+def _with_shared(
+    read: dict[str, PartitionConfig], known: Mapping[str, PartitionConfig]
+) -> dict[str, PartitionConfig]:
+    """Return partitions with the queues that another text has too as the same objects."""
+    return {
+        name: replace(config, root=_shared(config.root, known[name].root))
+        if name in known
+        else config
+        for name, config in read.items()
+    }
+
+
+def _shared(queue: QueueConfig, known: QueueConfig) -> QueueConfig:
+    by_name = {child.name: child for child in known.children}
+    children = tuple(
+        _shared(child, by_name[child.name]) if child.name in by_name else child
+        for child in queue.children
+    )
+    is_same = len(children) == len(known.children) and all(map(is_, children, known.children))
+    queue = replace(queue, children=known.children if is_same else children)
+    return known if is_same and queue == known else queue
 
 
 def parse_configuration(text: str, partition: str = DEFAULT_PARTITION) -> PartitionConfig:

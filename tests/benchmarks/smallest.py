@@ -29,7 +29,11 @@ SMALLEST: dict[str, tuple[str, ...]] = {
     ),
     "core": ("--small", "--only", "plain 10,000", "--only", "one ask"),
     "gang": ("--members", "10", "--nodes", "5"),
-    "growth": ("--small", "--only", "leaves, one of them"),
+    "growth": (
+        "--small", "--steps", "--check", "--only", "leaves, one of them", "--only", "users",
+        "--only", "shapes", "--only", "reserved nodes", "--only", "devices", "--only", "that end",
+        "--only", "dynamic", "--only", "head gang", "--only", "anti-affinity",
+    ),
     "kubernetes": ("--nodes", "10", "--pods", "50", "--binds", "20", "--rate", "50"),
     "page": ("--nodes", "10", "--pods", "50", "--applications", "5", "--rate", "20"),
     "partitions": ("--asks", "200", "--nodes", "20", "--seconds", "1"),

@@ -10,7 +10,8 @@ from dataclasses import replace
 
 import pytest
 
-from tests.benchmarks.growth import AXES, rows
+from tests.benchmarks.axes import AXES, Axis
+from tests.benchmarks.growth import rows
 from tests.work import steps
 
 MOST = 0.3  # the exponent: sixteen times as much of something costs at most 2.3 times
@@ -33,6 +34,12 @@ HELD = (
     "gangs that wait for nodes",
     "limits",
     "foreign pods",
+    "reserved nodes",
+    "devices",
+    "applications that end",
+    "dynamic queues",
+    "one max among queues",
+    "nodes that come",
 )
 QUICK = 3  # of these are in make test
 
@@ -52,10 +59,23 @@ def test_one_operation_costs_the_same_on_a_larger_cluster(name):
     assert math.log(many / few) / math.log(large / small) <= MOST, (few, many)
 
 
+def test_an_axis_that_grows_is_over_its_bound():
+    def grows(size: int):
+        driver, turn = AXES["nodes"].make(20)
+        return driver, lambda _: [turn(at) for at in range(size)]
+
+    def stays(_: int):
+        return AXES["nodes"].make(20)
+
+    axes = {"grows": Axis(grows, sizes=(2, 20)), "stays": Axis(stays, sizes=(2, 20))}
+    (_, grown), (_, stayed) = rows(axes, small=True, steps=True)
+    assert grown > 0 > stayed
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", AXES)
 def test_every_axis_has_its_line_at_its_smallest_sizes(name):
     axis = replace(AXES[name], turns=1)
-    (line,) = rows({name: axis}, small=True)
+    ((line, _),) = rows({name: axis}, small=True)
     assert line.startswith(name)
     assert all(f"{size:,}:" in line for size in axis.sizes[:2])

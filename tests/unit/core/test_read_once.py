@@ -13,6 +13,7 @@ from shared.messages.interface import UpdateConfiguration
 from shared.messages.protocol import SyncBegin
 from shared.runtime.clock import SystemClock
 from shared.runtime.host import Host
+from tests.builders import Core, config_of
 
 GOOD = "partitions: [{name: default, queues: [{name: root, queues: [{name: a}]}]}]"
 
@@ -71,3 +72,48 @@ async def test_no_configuration_is_read_on_the_core_s_loop(reads, message):
 
 class _Subscription:
     """A place at an inbox where nothing is acknowledged."""
+
+
+def test_queues_that_another_text_has_too_are_the_same_objects():
+    read = ReadOnce()
+    text = "partitions: [{name: default, queues: [{name: root, queues: [%s]}]}]"
+    one = read(text % "{name: a, queues: [{name: b}]}, {name: c}").root
+    other = read(text % "{name: c}, {name: a, queues: [{name: b}, {name: d}]}, {name: e}").root
+    (a, c), (c2, a2, _) = one.children, other.children
+    assert c2 is c
+    assert a2 is not a
+    assert a2.children[0] is a.children[0]
+    assert (
+        read(text % "{name: c}, {name: a, queues: [{name: b}, {name: d}]}, {name: e} ").root
+        is other
+    )
+
+
+def test_a_conflict_below_queues_that_are_as_before_is_found():
+    core = Core(config_of("{name: a}", "{name: b}"))
+    core.node("n", vcore=10)
+    core.application("app", "root.b")
+    core.send(UpdateConfiguration(config_of("{name: a}", "{name: b, queues: [{name: c}]}")))
+    assert "root.b has 1 applications and cannot become a parent" in core.partition.config_error
+    core.send(
+        UpdateConfiguration(config_of("{name: a}", "{name: b, resources: {max: {vcore: 3}}}"))
+    )
+    assert not core.partition.config_error
+    core.asks("app", ["one"], {"vcore": 4000})
+    core.check()
+    assert not core.partition.applications["app"].allocations
+
+
+def test_a_max_that_comes_back_is_applied_again():
+    texts = [
+        config_of("{name: a, resources: {max: {vcore: %d}}}" % most, "{name: b}") for most in (1, 9)
+    ]
+    core = Core(texts[0])
+    core.node("n", vcore=10_000)
+    core.application("app", "root.a")
+    core.asks("app", ["one"], {"vcore": 2_000})
+    for at in (1, 0, 1, 0):
+        core.send(UpdateConfiguration(texts[at]))
+        assert core.partition.queues["root.a"].max_resource == {"vcore": 9_000 if at else 1_000}
+        core.check()
+    assert core.partition.applications["app"].allocations

@@ -14,11 +14,13 @@ def take(partition: Partition, config: PartitionConfig) -> str:
     error = conflict(partition, config)
     if error:
         return error
+    had_quota_preemption = partition.quota_preemption_enabled
     configure(partition, config)
     gang.withdraw_over_maxima(partition)
     partition.waiting_gangs.rank_again()
-    for queue in partition.queues.values():
-        quota_preemption.max_changed(partition, queue)
+    if had_quota_preemption or partition.quota_preemption_enabled:
+        for queue in partition.queues.values():
+            quota_preemption.max_changed(partition, queue)
     if partition.hooks is not None:
         partition.hooks.moves += 1
     dropped.fail_all(partition)

@@ -9,7 +9,10 @@ A reload that changes nothing but how much some queues may have looks again at w
 at nobody else; any other looks again at all.
 """
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import compress
+from operator import is_not
 
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.queue_ledger import ACTIVE, DRAINING
@@ -94,10 +97,17 @@ def _maxima_changed(
             return None
         if (old.max_resource, old.max_applications) != (new.max_resource, new.max_applications):
             found.append((path, new))
-        for was, child in zip(old.children, new.children, strict=True):
+        for was, child in _unlike(old.children, new.children):
             if was != child:
                 stack.append((f"{path}.{child.name}", was, child))
     return found
+
+
+def _unlike(
+    old: Sequence[QueueConfig], new: Sequence[QueueConfig]
+) -> Iterator[tuple[QueueConfig, QueueConfig]]:
+    """Return the pairs of two lists that are not the same object, without reading the others."""
+    return compress(zip(old, new, strict=True), map(is_not, old, new))
 
 
 def _beside_queues(config: PartitionConfig) -> object:
@@ -158,9 +168,11 @@ def conflict(partition: Partition, config: PartitionConfig) -> str:
 
     A queue cannot change between leaf and parent while applications are in it, or below it.
     """
-    stack = [(partition.root, config.root)]
+    held = partition.configured
+    applied = held.root if isinstance(held, PartitionConfig) else None
+    stack = [(partition.root, config.root, applied)]
     while stack:
-        queue, wanted = stack.pop()
+        queue, wanted, before = stack.pop()
         becomes_parent = wanted.parent or bool(wanted.children)
         if queue.is_leaf and becomes_parent and queue.applications:
             return (
@@ -172,9 +184,22 @@ def conflict(partition: Partition, config: PartitionConfig) -> str:
                 f"queue {queue.path} has queues below it and cannot become a leaf: "
                 "let them drain first"
             )
-        known = ((queue.children.get(child.name), child) for child in wanted.children)
-        stack += [(child, child_config) for child, child_config in known if child is not None]
+        stack += _to_judge(queue, wanted, before)
     return ""
+
+
+def _to_judge(
+    queue: Queue, wanted: QueueConfig, before: QueueConfig | None
+) -> list[tuple[Queue, QueueConfig, QueueConfig | None]]:
+    """Return the queues below one with what is wanted of them; not those that hold it already."""
+    held = before.children if before is not None else ()
+    pairs: list[tuple[QueueConfig, QueueConfig | None]]
+    if len(held) == len(wanted.children):
+        pairs = [(new, old) for old, new in _unlike(held, wanted.children)]
+    else:
+        pairs = [(new, None) for new in wanted.children]
+    found = ((queue.children.get(new.name), new, old) for new, old in pairs)
+    return [(child, new, old) for child, new, old in found if child is not None]
 
 
 def _apply(
