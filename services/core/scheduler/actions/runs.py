@@ -20,6 +20,7 @@ Rule 5: a run takes asks of which other pods know nothing, where no plugin minds
 Limit: what the cycle may still decide, and the headroom of every group that takes part.
 """
 
+from collections.abc import Iterable
 from heapq import heappop, heappush, heapreplace
 
 from services.core.scheduler.model.queue_ledger import MANY
@@ -364,7 +365,11 @@ class _Run:
 
     def _count_application(self, lane: _Lane) -> None:
         """Count what was placed of a lane into every sum but the node's."""
-        for part in lane.parts:
+        parts: Iterable[_Part] = lane.parts
+        if len(lane.parts) > len(self._uncounted):  # a gang of many task groups: most are counted
+            own = (part for part in self._uncounted if part.lane is lane)
+            parts = sorted(own, key=lambda part: part.number)
+        for part in parts:
             self._count(part)
             self._uncounted.pop(part, None)
         self._count_used(lane)

@@ -152,6 +152,8 @@ def _without_the_needless(taken: list[Candidate], needs: Needs) -> list[Candidat
         left = [*map(sub, left, one.gives)]
     for one in reversed(taken):
         without = [*map(add, left, one.gives)]
+        if any(value > 0 for value in without):
+            continue
         fewer = [other for other in taken if other is not one]
         if needs.are_met(without, fewer):
             taken, left = fewer, without
