@@ -6,8 +6,10 @@ nearest to them, which can only name a key too many: who asks compares the few t
 the ledgers. ``Waiters`` adds those without a known need.
 """
 
-from collections.abc import Iterator
-from typing import Generic, TypeVar
+from collections.abc import Callable, Iterator
+from functools import partial
+from operator import is_not
+from typing import Generic, TypeVar, cast
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +18,7 @@ from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 from shared.model.resources import ResourceView
 
 K = TypeVar("K")
+_IS_KEY: Callable[[object], bool] = partial(is_not, None)
 _SMALL = 32  # rows; a table is made again when more than half of its rows, and so many, are empty
 
 
@@ -64,7 +67,8 @@ class NeedTable(Generic[K]):
             least[column] = saturated(room.get(name, unnamed))
         needs = self._needs[: len(self._keys), : len(self._columns)]
         rows = np.flatnonzero((needs <= least).all(axis=1))
-        return [*filter(None, map(self._keys.__getitem__, rows.tolist()))]  # without those removed
+        found = filter(_IS_KEY, map(self._keys.__getitem__, rows.tolist()))
+        return cast(list[K], [*found])  # without the rows of those that were taken out
 
     def __contains__(self, key: object) -> bool:
         return key in self.rows
