@@ -35,6 +35,7 @@ from services.core.scheduler.actions.jobs_in_order import (
     tasks_to_allocate,
 )
 from services.core.scheduler.actions.placing import place_job, search_domains
+from services.core.scheduler.actions.victim_search import NO_HARM, Harm, harm_of, search_places
 from services.core.scheduler.constraints.capacity import may_ever_take, may_take, over_limits
 from services.core.scheduler.model.sums import Sums, sum_of, summed, sums
 from services.core.scheduler.nodes.columns import Mask
@@ -114,38 +115,24 @@ class _LookedFor:
     others: WaitingJobs
 
 
-Harm = tuple[int, int, int, int]  # the highest priority, how many jobs and tasks, the oldest job
-
-
 def _cheapest(wanted: _LookedFor, domains: list[Mask]) -> Attempt | None:
-    """Return an attempt in the domain whose victims are the cheapest, of equal ones the first.
-
-    The cheapest are of the lowest priority, then of the fewest jobs, then the fewest, then the
-    newest.
-    """
-    best: tuple[Harm, list[Unit], Mask] | None = None
+    """Return an attempt in the domain where victims do the least harm."""
     left = MAX_SCENARIOS
-    for rows in domains:
+
+    def find(rows: Mask, _: Harm | None) -> tuple[Harm, tuple[list[Unit], Mask]] | None:
+        nonlocal left
         found = _find(wanted, rows, left)
         if found is None:
-            continue
+            return None
         attempt, units, tried = found
         left -= tried
-        gone = [(job, task) for job, tasks in units for task in tasks if attempt.has_changed(task)]
-        harm = (
-            max((job.priority for job, _ in gone), default=-INT64_MAX),
-            len(dict.fromkeys(job for job, _ in gone)),
-            len(gone),
-            -min((job.number for job, _ in gone), default=0),
-        )
+        gone = [job for job, tasks in units for task in tasks if attempt.has_changed(task)]
         attempt.discard()
-        if best is None or harm < best[0]:
-            best = harm, units, rows
-        if not gone:
-            break
-    if best is None:
-        return None
-    return _simulate(wanted, wanted.tasks, best[1], best[2])
+        harm = harm_of((job.priority for job in gone), gone, (-job.number for job in gone))
+        return harm, (units, rows)
+
+    best = search_places(((NO_HARM, rows) for rows in domains), find)
+    return None if best is None else _simulate(wanted, wanted.tasks, *best)
 
 
 def _find(

@@ -21,6 +21,7 @@ from itertools import islice
 import numpy as np
 
 from services.core.scheduler.actions.domain_places import in_one_domain, required_parts
+from services.core.scheduler.actions.victim_search import NO_HARM, Harm, harm_of, search_places
 from services.core.scheduler.constraints.guarantees import used
 from services.core.scheduler.model.preemptors import may_ever
 from services.core.scheduler.model.rows import Application, Node
@@ -40,14 +41,14 @@ class Way:
     places: list[tuple[Ask, Node, list[Victim]]]
 
     @property
-    def harm(self) -> tuple[int, int, int, int]:
-        """Return what orders ways: victims of low priority, of few applications, few, new ones."""
+    def harm(self) -> Harm:
+        """Return what orders ways."""
         gone = [victim for _, _, victims in self.places for victim in victims]
-        return (
-            max((each.allocation.priority for each in gone), default=-(2**31)),
-            len(dict.fromkeys(each.allocation.application_id for each in gone)),
-            len(gone),
-            max((each.newest for each in gone), default=0),
+        pods = [victim.allocation for victim in gone]
+        return harm_of(
+            (pod.priority for pod in pods),
+            (pod.application_id for pod in pods),
+            (victim.newest for victim in gone),
         )
 
 
@@ -61,8 +62,12 @@ def cheapest_way(trial: Statement, application: Application) -> Way | None:
 
     Of one that must be in one domain each is tried that could hold it, by Rule 3. Nothing changes.
     """
-    found = [_way(trial, application, rows) for rows in _domains(trial, application)]
-    return min((way for way in found if way is not None), key=lambda way: way.harm, default=None)
+
+    def find(rows: Mask | None, _: Harm | None) -> tuple[Harm, Way] | None:
+        way = _way(trial, application, rows)
+        return None if way is None else (way.harm, way)
+
+    return search_places(((NO_HARM, rows) for rows in _domains(trial, application)), find)
 
 
 def _domains(trial: Statement, application: Application) -> list[Mask | None]:

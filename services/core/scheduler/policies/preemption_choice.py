@@ -23,6 +23,7 @@ import numpy as np
 
 from services.core.scheduler.actions.on_node import OnNode, Opening, budget_costs
 from services.core.scheduler.actions.reservations import EXPIRY_NS
+from services.core.scheduler.actions.victim_search import Harm, search_places
 from services.core.scheduler.constraints.guarantees import spare, used
 from services.core.scheduler.model.rows import Application, Claim, Node, Queue
 from services.core.scheduler.model.settings import PREEMPT
@@ -47,7 +48,8 @@ from shared.model.resources import multiply
 
 Rows = Amounts
 QueueNeed = tuple[Queue, str, int]  # of which type a queue lacks how much
-Harm = tuple[int, int, int, str]  # the highest rank, how many, the oldest's creation, the node
+Place = tuple[Node, int]  # and how many of its own victims have to go at least
+Found = tuple[Node, list[Victim]]
 
 
 class NoChoice(IntEnum):
@@ -60,7 +62,7 @@ class NoChoice(IntEnum):
 
 def choose_victims(
     trial: Statement, leaf: Queue, ask: Ask, victims: Eligible, rows: Mask | None = None
-) -> "tuple[Node, list[Victim]] | NoChoice":
+) -> "Found | NoChoice":
     """Return the node and victims with the least harm: ordinary ones, few, the newest.
 
     Without any, return why there are none. The ask goes to one of some ``rows``, if any are named.
@@ -125,7 +127,6 @@ class _Choice:
         self._going = budgets.releases(trial.evicted() if budgets else ())
         self._all: list[Victim] = []
         self._rest: Iterator[Victim] | None = None
-        self._found: tuple[Harm, Node, list[Victim]] | None = None
         self._why_not = NoChoice.NO_NODE
         self._tried_without_own = False
         self._preemptor: Application | None = None  # where plugins are asked who may go for it
@@ -134,28 +135,30 @@ class _Choice:
 
     # --- which node -----------------------------------------------------------------------------
 
-    def best(self) -> tuple[Node, list[Victim]] | NoChoice:
+    def best(self) -> Found | NoChoice:
         """Return the node and victims with the least harm, or why there are none."""
         rows = self.partition.nodes.rows
         holders = self.partition.nodes.filters.could_hold.mask(self.ask.shape)
         if self._rows is not None:
             holders = holders & self._rows
         could = holders & (self._bounds.reach >= self._need).all(axis=0)
-        for least, row in self._in_order(np.flatnonzero(could)):
-            node = rows[row]
-            if self._found is not None and (*least, node.node_id) >= self._found[0]:
-                break
-            if self._is_candidate(node):
-                self._try(node, least[1])
-            if self._why_not is NoChoice.SHORTFALL and self._is_hopeless:
-                break
-        if self._found is not None:
-            return self._found[1], self._found[2]
+        found = search_places(self._places(np.flatnonzero(could)), self._try)
+        if found is not None:
+            return found
         if self._why_not is NoChoice.NO_NODE and any(
             self._is_candidate(rows[row]) for row in np.flatnonzero(holders & ~could).tolist()
         ):
             return NoChoice.NO_HELP
         return self._why_not
+
+    def _places(self, rows: Rows) -> Iterator[tuple[Harm, Place]]:
+        """Yield nodes in order, each with the least harm that it could do, while any may help."""
+        nodes = self.partition.nodes.rows
+        for (rank, count, newest), row in self._in_order(rows):
+            node = nodes[row]
+            yield (rank, count, newest, node.node_id), (node, count)
+            if self._why_not is NoChoice.SHORTFALL and self._is_hopeless:
+                return
 
     def _is_candidate(self, node: Node) -> bool:
         reservations = node.reservations.values()
@@ -226,34 +229,35 @@ class _Choice:
         self.trial.rollback(start)
         return is_hopeless
 
-    def _try(self, node: Node, count: int) -> None:
+    def _try(self, place: Place, least: Harm | None) -> tuple[Harm, Found] | None:
         """Try a node that cannot do with less than so many victims of its own, or has the room."""
+        node, count = place
+        if not self._is_candidate(node):
+            return None
         own = self.among(self.partition.victims.on(node).order)
-        if self._found is not None and not self._may_be_less(node, own, count):
-            return
+        if least is not None and not self._may_be_less(node, own, count, least):
+            return None
         if not own and self._tried_without_own:
-            return
+            return None
         attempt = _Attempt(self, node)
         chosen = attempt.victims(own)
         if not own and attempt.has_room and not self.opening.asks_about_pods:
             self._tried_without_own = True  # others like it would take the same, from elsewhere
         if isinstance(chosen, NoChoice):
             self._why_not = max(self._why_not, chosen)
-            return
+            return None
         oldest = max(victim.newest for victim in chosen)
         harm = (max(victim.rank for victim in chosen), len(chosen), oldest, node.node_id)
-        if self._found is None or harm < self._found[0]:
-            self._found = (harm, node, chosen)
+        return harm, (node, chosen)
 
-    def _may_be_less(self, node: Node, own: list[Victim], count: int) -> bool:
+    def _may_be_less(self, node: Node, own: list[Victim], count: int, harm: Harm) -> bool:
         """Return whether a node's victims may do less harm than was found."""
-        assert self._found is not None
         if (self._bounds.room[:, node.row] >= self._need[:, 0]).all():
             return True
         if len(own) < count:
             return False
         last = own[count - 1]  # so many take this one, or one that goes after it
-        return (last.rank, count, last.newest, node.node_id) < self._found[0]
+        return (last.rank, count, last.newest, node.node_id) < harm
 
     # --- what an attempt asks -------------------------------------------------------------------
 
