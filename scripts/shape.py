@@ -251,7 +251,7 @@ def _one_ask() -> _Route:
 
 ROWS = (
     Row("modules that choose a node for an ask", choosing_modules, 1, is_reached=True),
-    Row("functions that combine filters", combining_functions, 3),
+    Row("functions that combine filters", combining_functions, 3, is_reached=True),
     Row("kinds of kept room", lambda: kinds(KEPT_ROOM), 1, is_reached=True),
     Row("kinds of undo", lambda: kinds(UNDO), 1),
     Row("kinds of search for victims", lambda: kinds(VICTIM_SEARCH), 1, is_reached=True),

@@ -153,7 +153,7 @@ class NodeIndex:
         shape.candidates = self._candidates_of(shape, is_shared=False)
         return self.first(shape)
 
-    def first_open(self, shape: "Shape", is_open: "Callable[[Node], bool]") -> "Node | None":
+    def first_open(self, shape: "Shape", is_open: "Callable[[Node, Shape], bool]") -> "Node | None":
         """Return the first node in order that takes a shape and that pods leave open to it.
 
         None: it is none of the first FAR that take it, or not known; where it was so several times
@@ -167,7 +167,7 @@ class NodeIndex:
         for node in islice(_in_order(found), FAR):
             if self._nodes.has_room(node, shape):
                 has_room = True
-                if is_open(node):
+                if is_open(node, shape):
                     found.missed = 0
                     return node
         if has_room or found.key[0] is not None:

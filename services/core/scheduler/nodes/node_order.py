@@ -6,7 +6,7 @@ Less is better. Where nothing but the last two matters, and they are followed by
 node is found without reading all of them.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -120,6 +120,10 @@ class NodeOrder:
         numbers: list[NodeNumber] = [self._preferences.of_nodes, self._preferences.of_taints]
         fixed = [score for score in self.of_plugins if score.is_fixed]
         self._filters.use(hooks)
+        self._unindexed: list[Callable[[Shape], bool]] = [
+            *(each.matters for each in self._filters.unindexed),
+            *(score.matters for score in self._before),
+        ]
         self._views.watch(self._filters.of_node, [*numbers, *fixed])
 
     # --- orders under the policy kai ------------------------------------------------------------
@@ -169,13 +173,11 @@ class NodeOrder:
         return bool((self._columns.claimed[self._columns.all] & CLOSED).any())
 
     def _is_indexed(self, shape: Shape) -> bool:
-        """Return whether the order of two nodes is the same whatever others may be had, or pods."""
-        return not (
-            shape.bond is not None
-            or self._pods.concern(shape)
-            or self._preferences.matters(shape)
-            or (self._hooks is not None and self._hooks.needs_scan)
-        )
+        """Return whether all that decides which node comes first is what an index follows."""
+        for matters in self._unindexed:  # noqa: SIM110 - asked for every decision
+            if matters(shape):
+                return False
+        return True
 
     def _first_open(self, shape: Shape) -> Node | None:
         """Return the first node, in order, that pods leave open to a shape; None: not found.
@@ -186,7 +188,7 @@ class NodeOrder:
             return None
         if self._near_gang.matters(shape):
             return None
-        return self.index.first_open(shape, self._filters.between_pods.prober(shape))
+        return self.index.first_open(shape, self._filters.between_pods.holds)
 
     def _first_of_mask(self, mask: Mask, shape: Shape) -> Node | None:
         return self.first(np.flatnonzero(mask), shape)

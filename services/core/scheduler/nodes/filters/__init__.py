@@ -179,6 +179,11 @@ class NodeFilters:
             ("claims", [claims, *spare]),
         ]
 
+    @property
+    def unindexed(self) -> list[Filter]:
+        """Return what no index of nodes follows."""
+        return [*self.between_pods.filters, *self._moving]
+
     # --- evidence -------------------------------------------------------------------------------
 
     def large(self, shape: Shape) -> tuple[Stage, tuple[Reason, Fact] | None]:

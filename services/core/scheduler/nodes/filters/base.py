@@ -6,7 +6,7 @@ nodes fail on (``why``, ``reason``). One that looks at nothing but what the node
 and annotations, is a ``NodeFilter``: its answers are remembered by row until the node is another.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TypeAlias
 
@@ -58,10 +58,6 @@ class Filter:
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         """Return whether it holds for one node."""
         raise NotImplementedError
-
-    def prober(self, shape: Shape) -> Callable[[Node], bool]:
-        """Return what answers for node after node while nothing changes."""
-        return lambda node: self.holds(node, shape, When.NOW)
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
         """Return which of the rows that are left it does not hold for now, and on what they fail.

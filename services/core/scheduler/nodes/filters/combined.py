@@ -3,7 +3,7 @@
 A list of filters is asked in its order, the costly ones last and only of rows that are left.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -53,16 +53,6 @@ class Filters:
                     left = np.zeros(left.size, dtype=np.bool_)
                     left[some[found]] = True
         return left
-
-    def prober(self, shape: Shape) -> Callable[[Node], bool]:
-        """Return what says of node after node whether it takes a shape, while nothing changes."""
-        probers = []
-        for one in self.filters:
-            if one.matters(shape):
-                probers.append(one.prober(shape))  # noqa: PERF401 - asked for each pod
-        if len(probers) == 1:
-            return probers[0]
-        return lambda node: all(takes(node) for takes in probers)
 
     def holds(self, node: Node, shape: Shape, when: Moment = When.NOW) -> bool:
         """Return whether one node takes a shape."""

@@ -1,6 +1,6 @@
 """Whether other pods leave a node open: affinity, anti-affinity, topology spread, host ports."""
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 from services.core.scheduler.model.rows import Node
@@ -55,9 +55,6 @@ class OtherPods(Filter):
 
     def _is_open(self, node: Node, shape: Shape) -> bool:
         return not self.matters(shape) or self.limits(shape).leaves_open(node)
-
-    def prober(self, shape: Shape) -> Callable[[Node], bool]:
-        return self.limits(shape).leaves_open
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
         """Count each row for the first rule that closes it, in the order of Kubernetes."""
