@@ -259,7 +259,7 @@ class Scheduler:
         live_actions.check_for_followers(self.partition)
         usage_reports.report(self.partition)
         self._reports.read(self.partition.journal.trim())
-        outgoing += self._reports.orders(self._epoch, timers_of(self.name))
+        outgoing += self._reports.responses.take(self._epoch, timers_of(self.name))
         outgoing += self._to_go_on(is_cut=is_cut)
         outgoing += self._state_events()
         return outgoing + self._questions.answers(self.partition, is_busy=is_cut)
@@ -398,7 +398,7 @@ class Scheduler:
             partition.check_replacements(application)
         dropped.fail_all(partition)
         self._reports.read(partition.journal.trim())
-        self._reports.forget_timers()
+        self._reports.responses.forget_timers()
         self._publish_timers()
         self._seq = 0
         self._snapshot_for[API_ALL.routing_key] = None
@@ -505,14 +505,15 @@ class Scheduler:
 
     def _state_events(self) -> list[Outgoing]:
         if not self._has_readers:
-            self._reports.without_values(self.partition)
+            self._reports.changes.take_without_values(self.partition)
             self._snapshot_for.clear()
             return []
         outgoing: list[Outgoing] = []
         is_anew = API_ALL.routing_key in self._snapshot_for
-        rejected = tuple(self._reports.rejected)
-        said = self._reports.without_values(self.partition) if is_anew else StateDelta()
-        delta = self._reports.changes(self.partition)
+        changes = self._reports.changes
+        rejected = tuple(changes.rejected)
+        said = changes.take_without_values(self.partition) if is_anew else StateDelta()
+        delta = changes.take(self.partition)
         if delta is not None:
             self._seq += 1
             outgoing.append(Outgoing(API_ALL, delta, epoch=self._epoch, seq=self._seq))
@@ -525,7 +526,7 @@ class Scheduler:
                 Outgoing(Address(service, name), snapshot, epoch=self._epoch, seq=self._seq)
             )
         if self._snapshot_for:
-            self._reports.forget_published()
+            changes.published.forget()
         self._snapshot_for.clear()
         return outgoing
 
