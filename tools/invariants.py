@@ -22,6 +22,7 @@ from services.core.scheduler.model.rows import (
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.model.user_table import first_full, first_shortage
 from services.core.scheduler.ordering import queueing
+from services.core.scheduler.ordering.turns import order_of_children
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import TerminationType
 from shared.model.gpus import WHOLE
@@ -542,7 +543,7 @@ def _turns(queue: Queue) -> Iterator[str]:
     turns = queue.turns
     if turns.version != queue.tree.version:
         return
-    place_of = queue.order_of_children()
+    place_of = order_of_children(queue)
     for key, _, child in turns.heap:
         if child.turn is key and child not in turns.unordered and key != place_of(child):
             yield f"queue {child.path} is at {key}, not {place_of(child)}"

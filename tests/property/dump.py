@@ -115,7 +115,7 @@ def _queue(queue) -> list:
         queue.template,
         (queue.user_limits, queue.group_limits),
         (queue.submit_access, queue.admin_access),
-        (queue.current_priority, queue.highest, sorted(queue.priorities.counts.items())),
+        (queue.current_priority, queue.priorities.highest, sorted(queue.priorities.counts.items())),
         queue.overdue_gang and queue.overdue_gang.id,
         list(queue.active_children),
         [[waiting.id for waiting in like.members] for like in queue.wait_list.classes],

@@ -7,6 +7,7 @@ from services.core.scheduler.model.priority_counts import NO_PRIORITY
 from services.core.scheduler.model.queue_settings import QueueSettings
 from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.ordering import turns
+from services.core.scheduler.ordering.turns import order_of_children
 
 AMOUNTS = st.fixed_dictionaries({"vcore": st.integers(0, 4), "gpu": st.integers(0, 2)})
 LEAVES = 7
@@ -61,7 +62,7 @@ class Tree:
                 "release": lambda: leaf.release(amount),
                 "wait": lambda: leaf.add_pending(amount),
                 "stop_waiting": lambda: leaf.remove_pending(amount),
-                "prioritise": lambda: leaf.change_priority(leaf.highest, number),
+                "prioritise": lambda: leaf.change_priority(leaf.priorities.highest, number),
                 "activate": leaf.activate,
                 "deactivate": leaf.deactivate,
             }
@@ -83,8 +84,8 @@ class Tree:
     def go(self, at, _) -> None:
         leaf = self.leaves[at]
         leaf.deactivate()
-        if leaf.highest != NO_PRIORITY:
-            leaf.change_priority(leaf.highest, NO_PRIORITY)
+        if leaf.priorities.highest != NO_PRIORITY:
+            leaf.change_priority(leaf.priorities.highest, NO_PRIORITY)
         del leaf.parent.children[leaf.name]
         self.leaves[at] = self.leaf(at)
 
@@ -97,7 +98,7 @@ class Tree:
     def check(self) -> None:
         for queue in (self.root, *self.root.children.values()):
             active = list(queue.active_children.values())
-            expected = min(active, key=queue.order_of_children()) if active else None
+            expected = min(active, key=order_of_children(queue)) if active else None
             assert turns.next_child(queue) is expected
 
 

@@ -8,6 +8,7 @@ from services.core.scheduler.model.priority_counts import NO_PRIORITY
 from services.core.scheduler.model.queue_settings import QueueSettings, inheritable, settings_of
 from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.ordering.turns import fair_max_of, fair_share, order_of_children
 from shared.messages.interface import (
     Allocation,
     AllocationAsk,
@@ -39,8 +40,8 @@ def order_of(
         child.guaranteed_resource = {"memory": guaranteed}
         child.allocated = {"memory": allocated}
         child.change_priority(NO_PRIORITY, waiting)
-    ordered = sorted(root.children.values(), key=root.order_of_children())
-    shares = {name: child.fair_share(child.fair_max()) for name, child in root.children.items()}
+    ordered = sorted(root.children.values(), key=order_of_children(root))
+    shares = {name: fair_share(child, fair_max_of(child)) for name, child in root.children.items()}
     return [queue.name for queue in ordered], shares
 
 
@@ -182,7 +183,7 @@ def test_q_07_applications_without_asks_are_no_candidates():
 )
 def test_q_08_fair_share(allocated, guaranteed, fair_max, share):
     queue = Queue("q", allocated=allocated, guaranteed_resource=guaranteed)
-    assert queue.fair_share(fair_max) == share
+    assert fair_share(queue, fair_max) == share
 
 
 @each_row(
@@ -215,14 +216,14 @@ def test_q_10_fair_max_is_overwritten_on_the_way_down(cluster, tiers, expected):
     found = []
     for tier in tiers:
         queue = Queue("t", queue, max_resource=tier)
-        found.append(queue.fair_max())
+        found.append(fair_max_of(queue))
     assert found == expected
 
 
 def test_q_10_the_clusters_own_zeros_are_left_out():
     core = Core(config_of("{name: a}"))
     core.node("n1", **{"vcore": 1000, "ephemeral-storage": 0})
-    assert core.partition.root.fair_max() == {"vcore": 1000}
+    assert fair_max_of(core.partition.root) == {"vcore": 1000}
 
 
 def test_q_11_headroom():

@@ -119,7 +119,9 @@ def test_where_no_weight_is_left_the_plain_ones_hold():
     core.update(usage=tuple(records), nodes=(NodeInfo("n", NodeAction.CREATE, {"vcore": 8}),))
     core.send(SyncEnd(1, 0, 0))
     assert want(core, a=8) == {"a": 8}
-    assert core.partition.queues["root.a"].entitled == {"vcore": 0}  # it wanted nothing then
+    assert core.partition.queues["root.a"].division.entitled == {
+        "vcore": 0
+    }  # it wanted nothing then
     clock = core.partition.usage
     assert clock.share_ppb(clock.row_of("root.a"), "vcore") == 2_000_000_000
     shares = kai_turns.divided(core.partition)[2]

@@ -101,7 +101,7 @@ def reserve_for_the_old(partition: Partition) -> None:
     most = partition.settings.max_reserved_nodes(partition.nodes.columns.schedulable_count())
     last = partition.reserved_nodes.last
     if len(partition.reserved_nodes) >= most and (
-        last is None or partition.root.highest <= -last.rank[0]
+        last is None or partition.root.priorities.highest <= -last.rank[0]
     ):
         return  # no ask that waits is above the lowest that has a node
     current = _Pass(partition, most, is_for_heads)

@@ -45,7 +45,7 @@ def keep_room(
     room_ns, node = _room_ns(partition, application), partition.nodes.nodes.get(pod.node_id)
     if room_ns <= 0 or node is None or not _lacks(application, pod.task_group_name):
         return
-    is_higher = partition.root.highest > priority_of(application.queue, pod.priority)
+    is_higher = partition.root.priorities.highest > priority_of(application.queue, pod.priority)
     if is_higher or pod.allocation_key in partition.moved:
         return
     if _may_stay(partition, application, pod, node):
@@ -93,7 +93,7 @@ def _is_ahead_of(claim: Claim, node: Node) -> bool:
 
 def _keep_one_ahead(partition: Partition, application: Application, pod: Allocation) -> None:
     priority = priority_of(application.queue, pod.priority)
-    if partition.root.highest > priority:
+    if partition.root.priorities.highest > priority:
         return
     target = node_for(partition.nodes, _shape_of(partition, application, pod))
     if target is not None:

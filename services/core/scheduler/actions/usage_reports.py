@@ -1,6 +1,7 @@
 """Usage over time is reported: to be kept, and with what follows from it for users to see."""
 
 from services.core.scheduler.actions import kai_turns
+from services.core.scheduler.model.queue_ledger import Division
 from services.core.scheduler.model.settings import KAI
 from services.core.scheduler.statement import usage_moves
 from services.core.scheduler.statement.partition import Partition
@@ -22,5 +23,6 @@ def report(partition: Partition) -> None:
         fair = dict(zip(names, share.fair_share, strict=True))
         parts = (int(part * _MILLION) for part in share.parts)
         weight = {name: part for name, part in zip(names, parts, strict=False) if part}
-        if (fair, weight) != (queue.entitled, queue.weight_ppm):
-            partition.set(queue, entitled=fair, weight_ppm=weight)
+        division = Division(fair, weight)
+        if division != queue.division:
+            partition.set(queue, division=division)

@@ -1,4 +1,4 @@
-"""The ledgers of queues: a tree of sums with limits, and the order in which queues are served.
+"""The ledgers of queues: a tree of sums with limits.
 
 Rule 1: ``allocated`` of a parent is the sum of its children's; a leaf's is the sum of its
         applications', placeholders included.
@@ -12,7 +12,7 @@ Source: docs/rules/scheduling.md and docs/rules/quotas.md.
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Generic, Protocol, Self, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, Self, TypeVar
 
 from services.core.scheduler.model.access import NOBODY, Access
 from services.core.scheduler.model.priority_counts import NO_PRIORITY, PriorityCounts
@@ -78,6 +78,13 @@ class Turns(Generic[Q]):
     version: int = -1  # of the tree, for which it was worked out
 
 
+class Division(NamedTuple):
+    """What a queue was entitled to, and by which millionths of its level it weighed."""
+
+    entitled: Resource
+    weight_ppm: Resource
+
+
 @dataclass(slots=True, eq=False, repr=False)
 class QueueLedger:
     """What a queue may use and uses. ``max_resource`` is its own; the root's is all nodes' sum."""
@@ -107,14 +114,12 @@ class QueueLedger:
     quota: Resource = field(default_factory=dict)  # what it is owed, by ordering/quotas.py
     quota_version: int = -1  # of the tree, for which that was worked out
     used: Usage | None = None  # over time, once the tree's clock has asked
-    entitled: Resource | None = None  # under kai, as it was last divided with usage over time
-    weight_ppm: Resource = field(default_factory=dict)  # by which that was, of its level
+    division: Division | None = None  # under kai, the last one with usage over time
     ranked_until_ns: int = 0  # until when its applications need no other ranks by that
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
-    highest: int = NO_PRIORITY  # of the applications or children, before offset and fence
-    priorities: PriorityCounts = field(default_factory=PriorityCounts)
+    priorities: PriorityCounts = field(default_factory=PriorityCounts)  # before offset and fence
     active_children: dict[str, Self] = field(default_factory=dict)
     tree: Tree = field(init=False)
     turns: Turns[Self] = field(default_factory=Turns)
@@ -373,13 +378,11 @@ class QueueLedger:
             self.priorities.change(after, 1)
         if before != NO_PRIORITY:
             self.priorities.change(before, -1)
-        self.highest = self.priorities.highest
 
     def published(self) -> int:
         """Return what the queue shows to its siblings; nothing waiting stays NO_PRIORITY."""
-        if self.highest == NO_PRIORITY:
-            return NO_PRIORITY
-        return self.shown(self.highest)
+        highest = self.priorities.highest
+        return NO_PRIORITY if highest == NO_PRIORITY else self.shown(highest)
 
     def shown(self, priority: int) -> int:
         """Return as what a priority inside the queue shows outside of it.
@@ -412,70 +415,9 @@ class QueueLedger:
         self.tree.version += 1
         self.tree.promised += 1
 
-    def fair_share(self, fair_max: ResourceView) -> float:
-        """Return the largest share of what this queue is promised, over its types.
-
-        The share of a type is of guaranteed where that names it, else of ``fair_max`` (the
-        cluster, overwritten by the maxima on the way down), else it is left out.
-        """
-        return self._largest_share({**fair_max, **(self.guaranteed_resource or {})})
-
-    def _largest_share(self, promised_by_type: ResourceView) -> float:
-        largest = 0.0
-        for name, value in self.allocated.items():
-            promised = promised_by_type.get(name)
-            if value > 0 and promised is not None:
-                share = value / promised if promised > 0 else 1.0
-                if share > largest:  # noqa: PLR1730 - asked at every decision
-                    largest = share
-        return largest
-
-    def fair_max(self) -> Resource:
-        """Return the cluster's size overwritten by the maxima on the path down to this queue."""
-        above = self.parent.fair_max() if self.parent is not None else {}
-        return {**above, **(self.max_resource or {})}
-
-    def promised_to(self, child: Self, fair_max: ResourceView) -> Resource:
-        """Return of what a child's share is taken, by type; ``fair_max`` is this queue's."""
-        return {**fair_max, **(child.max_resource or {}), **(child.guaranteed_resource or {})}
-
     def rank_of_user(self, user: str) -> int:
         """Return what orders a user's applications in a leaf that goes by usage over time."""
         clock = self.tree.usage
         if clock is None or self.settings.sort_policy != USAGE:
             return 0
         return clock.rank(clock.row_of(self.path, user), {})
-
-    def _usage_rank(self) -> int:
-        """Return what orders it among its siblings by usage over time."""
-        clock, settings = self.tree.usage, self.settings
-        if clock is None:
-            return 0
-        self.advance_usage()
-        assert self.used is not None
-        weights = settings.over_quota_weight, settings.over_quota_weights
-        return clock.rank(self.used, self.allocated, *weights)
-
-    def order_of(self, child: Self, promised_by_type: ResourceView) -> OrderKey:
-        """Return the key by which a child is served.
-
-        Priority, then fair share, then the larger pending; with priority sorting off the fair
-        share comes first. Equal children are served in the order of their names. A queue that goes
-        by usage over time has it before the fair share.
-        """
-        if self.tree.keys is not None:
-            return self.tree.keys.key(child)
-        share, priority = child._largest_share(promised_by_type), -child.current_priority
-        pending = -sum(child.pending.values())
-        if self.settings.sort_policy == USAGE:
-            used = child._usage_rank()
-            first = (priority, used) if self.settings.priority_sorting else (used, priority)
-            return (*first, share, pending, child.path)
-        if self.settings.priority_sorting:
-            return (priority, share, pending, child.path)
-        return (share, priority, pending, child.path)
-
-    def order_of_children(self) -> Callable[[Self], OrderKey]:
-        """Return the key by which children are served, worked out again."""
-        fair_max = self.fair_max()
-        return lambda child: self.order_of(child, self.promised_to(child, fair_max))

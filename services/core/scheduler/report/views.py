@@ -132,6 +132,7 @@ def _rule_state(rule: Rule) -> RuleState:
 
 def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
     """Return a queue's own values; what its shapes wait for is told one by one."""
+    division = queue.division
     return QueueState(
         path=queue.path,
         parent=queue.parent.path if queue.parent is not None else "",
@@ -161,8 +162,8 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         removed=removed,
         tells_refusals=True,
         used_ppm=queue.used.told_ppm if queue.used is not None else {},
-        weight_ppm=queue.weight_ppm,
-        fair_share=None if queue.entitled is None else bounded(queue.entitled),
+        weight_ppm=division.weight_ppm if division is not None else {},
+        fair_share=bounded(division.entitled) if division is not None else None,
     )
 
 
