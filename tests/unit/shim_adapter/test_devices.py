@@ -53,7 +53,7 @@ def cluster(**nodes):
         found.see_class(name, class_of({"spec": {"selectors": [{"cel": {"expression": text}}]}}))
     for node, drivers in nodes.items():
         for driver, devices in drivers.items():
-            found.see_slice(f"{node}-{driver}", slice_on(node, driver, devices))
+            found.pools.see_slice(f"{node}-{driver}", slice_on(node, driver, devices))
     return found
 
 
@@ -178,16 +178,16 @@ def test_a_pool_counts_once_all_slices_of_its_newest_generation_are_there():  # 
     found = Devices()
     found.see_class("gpu", class_of({"spec": {}}))
     four = [device(f"gpu-{at}") for at in range(4)]
-    found.see_slice("a", slice_on("n", "gpu", four, resourceSliceCount=2))
+    found.pools.see_slice("a", slice_on("n", "gpu", four, resourceSliceCount=2))
     wanted = claim(exactly("gpu"))
     assert often(found, "n", wanted) == 0
     assert found.incomplete_for(wanted) == "pool n-gpu of gpu is incomplete (1 of 2 slices)"
     more = [device(f"gpu-{at}") for at in range(4, 8)]
-    found.see_slice("b", slice_on("n", "gpu", more, resourceSliceCount=2))
+    found.pools.see_slice("b", slice_on("n", "gpu", more, resourceSliceCount=2))
     assert (often(found, "n", wanted), found.incomplete_for(wanted)) == (8, "")
-    found.see_slice("c", slice_on("n", "gpu", four[:3], generation=2))
+    found.pools.see_slice("c", slice_on("n", "gpu", four[:3], generation=2))
     assert often(found, "n", wanted) == 3
-    found.see_slice("c", None)
+    found.pools.see_slice("c", None)
     assert often(found, "n", wanted) == 8
 
 
@@ -213,7 +213,7 @@ def test_a_device_and_its_halves_are_given_as_far_as_their_counters_go():  # D12
         found.see_class(name, class_of({"spec": {"selectors": [selector]}}))
     found.see_class("gpu", class_of({"spec": {}}))
     for number, seen in enumerate(halves()):
-        found.see_slice(str(number), seen)
+        found.pools.see_slice(str(number), seen)
     either = claim({"name": "gpu", "firstAvailable": [
         {"name": "whole", "deviceClassName": "whole"}, {"name": "half", "deviceClassName": "half"},
     ]})  # fmt: skip
@@ -280,11 +280,11 @@ def test_a_rule_gives_devices_a_taint_as_long_as_it_is_there():
     found = cluster(n1={"gpu": [device(f"gpu-{at}") for at in range(4)]})
     rule = {"deviceSelector": {"driver": "gpu", "pool": "n1-gpu", "device": "gpu-2"},
             "taint": {"key": "sick", "effect": "NoExecute"}}  # fmt: skip
-    found.see_taint("r", taint_rule_of({"spec": rule}))
+    found.pools.see_taint("r", taint_rule_of({"spec": rule}))
     assert often(found, "n1", claim(exactly("gpu"))) == 3
     tolerant = claim(exactly("gpu", count=4, tolerations=[{"key": "sick", "operator": "Exists"}]))
     assert often(found, "n1", tolerant) == 1
-    found.see_taint("r", None)
+    found.pools.see_taint("r", None)
     assert often(found, "n1", claim(exactly("gpu"))) == 4
     assert taint_rule_of({"spec": {"taint": {"key": "sick", "effect": "None"}}}) is None
 
@@ -298,9 +298,11 @@ def on_racks(**racks):
         selector = {"nodeSelectorTerms": [{"matchExpressions": [expression]}]}
         pool = {"name": name, "generation": 1, "resourceSliceCount": 1}
         spec = {"driver": "tpu", "pool": pool, "nodeSelector": selector}
-        found.see_slice(name, slice_of({"spec": {**spec, "devices": [{"name": f"slice-{name}"}]}}))
+        found.pools.see_slice(
+            name, slice_of({"spec": {**spec, "devices": [{"name": f"slice-{name}"}]}})
+        )
         for node in nodes:
-            found.see_node(node, {"rack": name})
+            found.pools.see_node(node, {"rack": name})
     return found
 
 
@@ -309,16 +311,16 @@ def test_a_device_of_several_nodes_is_on_each_of_them_and_given_once():  # D7
     wanted = claim(exactly("slice", "slice"))
     assert found.domains_of(wanted) == {"a1": "slice-a", "a2": "slice-a", "b1": "slice-b"}
     assert [often(found, node, wanted) for node in ("a1", "a2", "b1", "c")] == [1, 1, 1, 0]
-    found.changed.clear()
+    found.pools.changed.clear()
     (results,) = found.choose("a2", [(KEY, wanted)]).values()
     found.reserve(KEY, results, frozenset())
-    assert sorted(found.changed) == ["a1", "a2"]
+    assert sorted(found.pools.changed) == ["a1", "a2"]
     assert [often(found, node, wanted) for node in ("a1", "a2", "b1")] == [0, 0, 1]
-    (term,) = found.selector_of([each.device for each in results])["nodeSelectorTerms"]
+    (term,) = found.pools.selector_of([each.device for each in results])["nodeSelectorTerms"]
     assert term["matchExpressions"][0]["values"] == ["a"]
-    found.see_node("b1", {"rack": "a"})
+    found.pools.see_node("b1", {"rack": "a"})
     assert found.domains_of(wanted)["b1"] == "slice-a"
-    found.see_node("a1", None)
+    found.pools.see_node("a1", None)
     assert "a1" not in found.domains_of(wanted)
 
 

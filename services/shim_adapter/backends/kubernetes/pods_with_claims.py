@@ -107,14 +107,16 @@ class PodsWithClaims:
 
     def on_slice(self, seen: SliceSeen, now_ns: int) -> list[News]:
         """Take in a slice of devices, and check the pods again that wait for a whole pool."""
-        were_missing = self.devices.has_incomplete
-        self.devices.see_slice(seen.name, seen.found if isinstance(seen.found, Slice) else None)
+        were_missing = self.devices.pools.has_incomplete
+        self.devices.pools.see_slice(
+            seen.name, seen.found if isinstance(seen.found, Slice) else None
+        )
         self.has_other_domains = self.has_other_domains or bool(self._tied)
         return self._judge_again(list(self._waiting), now_ns) if were_missing else []
 
     def on_taint(self, seen: TaintRuleSeen, _: int) -> list[News]:
         """Take in a rule that gives devices a taint."""
-        self.devices.see_taint(seen.name, seen.rule)
+        self.devices.pools.see_taint(seen.name, seen.rule)
         return []
 
     def on_class(self, seen: DeviceClassSeen, now_ns: int) -> list[News]:
@@ -160,7 +162,7 @@ class PodsWithClaims:
             return HOST_NAME
         if results is not None or claim.is_allocated:
             given = (result.device for result in results or ())
-            is_local = results is not None and self.devices.selector_of(given) is None
+            is_local = results is not None and self.devices.pools.selector_of(given) is None
             return HOST_NAME if is_local else self._label_of(claim)
         if self.devices.choose(EVERYWHERE, [(key, claim)]) is not None:
             return ""
@@ -222,7 +224,7 @@ class PodsWithClaims:
     def on_node(self, record: NodeRecord) -> None:
         """Add to what a node has what there is of devices; it is what the API server says now."""
         self._allocatable[record.name] = record.capacity
-        self.devices.see_node(record.name, record.labels)
+        self.devices.pools.see_node(record.name, record.labels)
         self.has_other_domains = self.has_other_domains or bool(self._tied)
         extra = self.devices.offered(record.name, record.capacity)
         if extra:
@@ -231,11 +233,11 @@ class PodsWithClaims:
     def node_gone(self, name: str) -> None:
         """Take in that a node has gone."""
         self._allocatable.pop(name, None)
-        self.devices.see_node(name, None)
+        self.devices.pools.see_node(name, None)
 
     def renewed(self) -> list[NodeRecord]:
         """Return the nodes that have other numbers of devices than was said."""
-        changed, self.devices.changed = self.devices.changed, {}
+        changed, self.devices.pools.changed = self.devices.pools.changed, {}
         found: list[NodeRecord] = []
         for name in self._allocatable if EVERYWHERE in changed else changed:
             node, allocatable = self._world.nodes.get(name), self._allocatable.get(name)
@@ -256,8 +258,8 @@ class PodsWithClaims:
             return spec, NOTHING
         known = self._note(view)
         for _, _, resource, _, _ in wanted.extended:
-            if resource.startswith(IMPLICIT) and self.devices.class_of(resource):
-                self.devices.count_implicit(resource, self.devices.class_of(resource))
+            if resource.startswith(IMPLICIT) and self.devices.classes.class_of(resource):
+                self.devices.count_implicit(resource, self.devices.classes.class_of(resource))
         if view.node:
             self._waiting.pop(view.uid, None)
             return self._on_its_node(known, spec), NOTHING
@@ -330,7 +332,7 @@ class PodsWithClaims:
     def _uncounted(self, name: str, claim: Claim) -> Why:
         """Return why what a claim asks for cannot be counted; else it is counted from now on."""
         for request in claim.requests:
-            if request.device_class not in self.devices.classes:
+            if request.device_class not in self.devices.classes.by_name:
                 wrong = self._wrong_classes.get(request.device_class)
                 if wrong:
                     return _refused(f"{name}: DeviceClass {request.device_class}: {wrong}")
@@ -545,10 +547,12 @@ class PodsWithClaims:
         )
 
     def _selector_of(self, results: Results) -> Mapping[str, Any] | None:
-        return self.devices.selector_of(result.device for result in results) if results else None
+        return (
+            self.devices.pools.selector_of(result.device for result in results) if results else None
+        )
 
     def _class_config(self, name: str) -> tuple[Mapping[str, Any], ...]:
-        found = self.devices.classes.get(name)
+        found = self.devices.classes.by_name.get(name)
         return () if found is None else found.config
 
     def _extended_claim(self, known: _Pod, pod: PodRecord) -> tuple[Key, list[Request]] | None:
@@ -559,7 +563,7 @@ class PodsWithClaims:
         plugin = self._allocatable.get(pod.node, {})
         requests: list[Request] = []
         for _, at, resource, place, count in known.view.device_claims.extended:
-            device_class = self.devices.class_of(resource)
+            device_class = self.devices.classes.class_of(resource)
             if device_class and not plugin.get(resource):
                 name = f"container-{at}-request-{place}"
                 requests.append(Request(name, device_class, count))
