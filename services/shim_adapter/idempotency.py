@@ -31,7 +31,7 @@ class Repeatable:
 
     def answered(self, world: World) -> SubmitResult | None:
         """Return what is answered without doing anything, or None for the first time."""
-        known = world.answers.get(self.name) if self.name else None
+        known = world.answers.by_message.get(self.name) if self.name else None
         if known is None or known.submitted is None:
             return None
         if known.checksum == self.checksum:
@@ -39,8 +39,8 @@ class Repeatable:
         return SubmitResult(refused=(RefusedDocument("", 0, "", USED),))
 
     def remember(self, world: World, message_id: str, answer: Answer) -> None:
-        """Store the answer by its key, or by its message if it has none."""
-        world.remember(self.name or message_id, replace(answer, checksum=self.checksum))
+        """Keep the answer: by its key, or by its message where it has none."""
+        world.answers.remember(self.name or message_id, replace(answer, checksum=self.checksum))
 
 
 def repeatable(wanted: SubmitManifests | DeleteManifests) -> Repeatable:

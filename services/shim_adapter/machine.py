@@ -170,7 +170,7 @@ class ShimMachine:
         outgoing += self._settle(self.cluster.advance(now_ns), now_ns)
         if kind is Tick and self.mirror.has_more:
             outgoing += self._react(self.mirror.go_on(), now_ns)
-        answer = self.world.answers.get(envelope.message_id)
+        answer = self.world.answers.by_message.get(envelope.message_id)
         if answer is not None:
             return outgoing + _reply(answer.asker, answer.message), True
         return outgoing, False
@@ -357,7 +357,7 @@ class ShimMachine:
         if result.accepted:
             outgoing += self._publish_configuration(proposal)
         answer = CommandResult(result.accepted, result.error)
-        self.world.remember(proposal.message_id, Answer(proposal.asker, result=answer))
+        self.world.answers.remember(proposal.message_id, Answer(proposal.asker, result=answer))
         outgoing += self._take_proposed()
         return outgoing + self._answer(proposal.asker, answer, envelope)
 
@@ -394,7 +394,7 @@ class ShimMachine:
         """
         wanted = envelope.message
         if isinstance(message, CommandResult):
-            self.world.remember(envelope.message_id, Answer(asker, result=message))
+            self.world.answers.remember(envelope.message_id, Answer(asker, result=message))
         elif isinstance(wanted, SubmitManifests | DeleteManifests):
             answer = Answer(asker, submitted=message)
             repeatable(wanted).remember(self.world, envelope.message_id, answer)

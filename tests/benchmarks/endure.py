@@ -65,8 +65,8 @@ CAPS = {
     "shim_adapter": (
         *_OF_ALL,
         "services.shim_adapter.mirror.world.MAX_APPLICATIONS",
-        "services.shim_adapter.mirror.world.MAX_ANSWERS",
-        "services.shim_adapter.mirror.world.MAX_ANSWERED",
+        "services.shim_adapter.mirror.kept.MAX_ANSWERS",
+        "services.shim_adapter.mirror.kept.MAX_ANSWERED",
         "services.shim_adapter.backends.simulated.cluster.MAX_ENDED_PODS",
         "services.shim_adapter.backends.simulated.cluster.MAX_REMEMBERED",
     ),

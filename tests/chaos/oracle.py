@@ -160,7 +160,7 @@ def the_cluster_is_right(folder: Path, load: Load) -> list[str]:
     world = world_in(folder)
     wrong = [problem for item in load.applications for problem in of_application(world, item)]
     for node in world.nodes.values():
-        on_node = [pod for pod in world.pods_on(node.name) if not pod.has_ended]
+        on_node = [pod for pod in world.on_nodes.of(node.name) if not pod.has_ended]
         if on_node:
             names = ", ".join(pod.spec.name for pod in on_node[:5])
             wrong.append(f"{node.name} still holds {len(on_node)} pods: {names}")

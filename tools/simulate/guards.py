@@ -127,12 +127,12 @@ def _lost_with_its_node(original: Function) -> Function:
 
 def _bind_anywhere(original: Function) -> Function:
     def bind(self: SimulatedCluster, call: Any, now_ns: int) -> Any:
-        shortage = self.world.shortage
-        self.world.shortage = lambda *_: ""  # type: ignore[method-assign]
+        shortage = self.world.on_nodes.shortage
+        self.world.on_nodes.shortage = lambda *_: ""  # type: ignore[method-assign]
         try:
             return original(self, call, now_ns)
         finally:
-            self.world.shortage = shortage  # type: ignore[method-assign]
+            self.world.on_nodes.shortage = shortage  # type: ignore[method-assign]
 
     return bind
 

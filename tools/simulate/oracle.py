@@ -149,7 +149,7 @@ def _core_and_cluster(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
             yield f"node {name} has {dict(node.capacity)}, the core knows {dict(known.capacity)}"
         if known.schedulable == node.is_cordoned:
             yield f"node {name} cordoned: {node.is_cordoned}, the core takes the opposite"
-        there = {pod.uid for pod in world.pods_on(name)}
+        there = {pod.uid for pod in world.on_nodes.of(name)}
         held = {*known.allocations, *known.foreign}
         for key in sorted(held - there):
             yield f"the core holds {_named(shim, key)} on {name}, where it is not"

@@ -252,7 +252,7 @@ class FaultyCluster(SimulatedCluster):
             for name, node in self.world.nodes.items()
             if name != call.node
             and node.partition == self.world.partition_of(pod.spec.application_id)
-            and not self.world.shortage(name, pod.spec.resource)
+            and not self.world.on_nodes.shortage(name, pod.spec.resource)
         ]
         if not others:
             return super()._bind(call, now_ns)
@@ -286,7 +286,7 @@ class FaultyCluster(SimulatedCluster):
 
     def _lose_pods_on(self, name: str, now_ns: int) -> list[News]:
         """Have the pods of a node that has gone end; one that is not bound yet is not."""
-        tried = [pod.uid for pod in self.world.pods_on(name) if pod.uid in self._tried]
+        tried = [pod.uid for pod in self.world.on_nodes.of(name) if pod.uid in self._tried]
         given_up = [news for uid in tried for news in self._give_up(uid)]
         return given_up + super()._lose_pods_on(name, now_ns)
 
@@ -309,9 +309,9 @@ class FaultyCluster(SimulatedCluster):
     def _check_room_on(self, name: str) -> None:
         """See that a node to which a pod was bound just now holds no more than it has."""
         node = self.world.nodes.get(name)
-        used = total_of(pod.spec.resource for pod in self.world.pods_on(name))
+        used = total_of(pod.spec.resource for pod in self.world.on_nodes.of(name))
         used.pop(GPU_SHARE, None)  # which no kubelet counts
-        over = {at: of for at, of in self.world.devices_used(name).items() if of > WHOLE}
+        over = {at: of for at, of in self.world.on_nodes.devices_used(name).items() if of > WHOLE}
         if over:
             self._report(f"node {name} has more than all of its GPU devices in use: {over}")
         if used and (node is None or not fits_room(node.capacity, used)):

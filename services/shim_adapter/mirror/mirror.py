@@ -169,7 +169,7 @@ class ClusterMirror(Moves):
             (response.released_allocations, self._on_released),
             (response.updated_applications, self._on_updated),
             (response.scheduling_states, self._on_scheduling_state),
-            (response.usage, partial(self.world.record_usage, partition)),
+            (response.usage, partial(self.world.usage.keep, partition)),
         )
         for items, handler in handlers:
             for item in items:
@@ -271,13 +271,13 @@ class ClusterMirror(Moves):
         pods: list[PodRecord] = []
         partition = self.world.partition_for(news.node.partition)
         if news.action == "add" and partition is not None:
-            pods = self.world.pods_on(news.node.name)
+            pods = self.world.on_nodes.of(news.node.name)
             key = partition, news.node.name
             self._unanswered[key] = self._unanswered.get(key, 0) + 1
         named = news.node.partition
         allocations = [self._held(pod) for pod in pods if self._partition_of(pod) == named]
         if news.action == "add":
-            allocations += map(nominated_allocation, self.world.nominated_on(news.node.name))
+            allocations += map(nominated_allocation, self.world.on_nodes.nominated(news.node.name))
         self._send(named, nodes=(info,), allocations=allocations)
         if news.action in ("add", "remove"):
             self._count_placeholders_on(news.node.name)
@@ -484,7 +484,7 @@ class ClusterMirror(Moves):
             return  # its end is on the way to the core
         is_anew = (self._decided_in, node) in self._unanswered
         shortage = f'nodes "{node}" not found: there is a new one of that name' if is_anew else ""
-        shortage = shortage or self.world.shortage(node, pod.spec.resource, devices)
+        shortage = shortage or self.world.on_nodes.shortage(node, pod.spec.resource, devices)
         if shortage:
             self._on_bind_refused(BindRefused(pod, shortage))
         else:
@@ -504,8 +504,8 @@ class ClusterMirror(Moves):
                 self._start_if_whole(application)
 
     def _count_placeholders_on(self, node: str) -> None:
-        """Count the allocations on a node that was added or removed."""
-        for pod in self.world.pods_on(node):
+        """Count what holds a place on a node that has come, or has gone."""
+        for pod in self.world.on_nodes.of(node):
             self._bound.forget(pod)
             self._bound.note(pod)
             application = self.world.applications.get(pod.spec.application_id)

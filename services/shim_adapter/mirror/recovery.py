@@ -95,7 +95,7 @@ class Existing:
         world = self._world
         settings = tuple(sorted(world.scheduler_settings.items()))
         yield SyncBegin(world.config, settings, world.last_good_config, finds_pods=True)
-        usage = world.usage_of(self._partition)
+        usage = world.usage.of(self._partition)
         if usage:
             yield UpdateRequest(rm_id, usage=usage)
         nodes = tuple(
@@ -131,8 +131,8 @@ class Existing:
     def _foreign(self, left_out: Container[tuple[type, str]]) -> Iterator[Allocation]:
         """Yield the pods of other schedulers, and those that are nominated for a node."""
         for node in self.nodes:
-            there = [pod for pod in self._world.pods_on(node.name) if pod.spec.foreign]
-            coming = self._world.nominated_on(node.name)
+            there = [pod for pod in self._world.on_nodes.of(node.name) if pod.spec.foreign]
+            coming = self._world.on_nodes.nominated(node.name)
             for pods, written in ((there, foreign_allocation), (coming, nominated_allocation)):
                 yield from (written(pod) for pod in pods if (Allocation, pod.uid) not in left_out)
 

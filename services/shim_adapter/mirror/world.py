@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
+from services.shim_adapter.mirror.kept import KeptAnswers, KeptUsages
+from services.shim_adapter.mirror.on_nodes import PodsOnNodes
 from services.shim_adapter.records import (
-    Answer,
     ApplicationPhase,
     ApplicationRecord,
     NodeRecord,
@@ -14,18 +15,14 @@ from services.shim_adapter.records import (
 )
 from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec
-from shared.messages.interface import UsageRecord
 from shared.messages.protocol import MAX_EPOCH
-from shared.model.gpus import GPU, GPU_SHARE, WHOLE, Devices
+from shared.model.gpus import Devices
 from shared.model.names import DEFAULT_PARTITION
-from shared.model.resources import Resource, ResourceView, add_into, subtract_into
+from shared.model.resources import ResourceView
 from shared.model.scheduler_settings import DISABLED, REMAKE_PLACEHOLDERS, named
 
 PULL_SECRETS = "imagePullSecrets"  # an application's tag: for its placeholders
-MAX_ANSWERS = 10_000  # remembered: many times what a reader can have before it acknowledges
-MAX_ANSWERED = 50_000  # things that they name in all
 _MOST_ABOVE = 2**32  # epochs beyond MAX_EPOCH, one by one; a core above them is not followed
-MAX_USAGE = 20_000  # records of usage over time; the one renewed longest ago is dropped
 MAX_APPLICATIONS = 10_000  # beyond it the ended ones go, the oldest first
 
 
@@ -34,6 +31,7 @@ class World:
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeRecord] = {}
+        self.on_nodes = PodsOnNodes(self.nodes)
         self.pods: dict[str, PodRecord] = {}
         self.applications: dict[str, ApplicationRecord] = {}
         self.epoch = 0  # the highest that was begun
@@ -51,13 +49,8 @@ class World:
         self.namespace_tags: dict[str, Mapping[str, str]] = {}  # what a namespace says of its queue
         self.submissions = 0
         self.pods_made = 0
-        self.answers: dict[str, Answer] = {}  # by the message that was answered, the oldest first
-        self.answered = 0
-        self.changed_answers: dict[str, None] = {}
-        self.usage: dict[
-            str, ReportedUsage
-        ] = {}  # over time, as cores reported it; the newest last
-        self.changed_usage: dict[str, None] = {}
+        self.answers = KeptAnswers()
+        self.usage = KeptUsages()
         self.changed_nodes: dict[str, None] = {}
         self.changed_pods: dict[str, None] = {}
         self.changed_applications: dict[str, None] = {}
@@ -65,11 +58,7 @@ class World:
         self._by_application: dict[str, dict[str, PodRecord]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
         self._originators: dict[str, str] = {}
-        self._on_node: dict[str, dict[str, PodRecord]] = {}
-        self._used: dict[str, Resource] = {}
         self.binding: dict[str, None] = {}  # pods whose bind nobody has confirmed yet, by uid
-        self._nominated: dict[str, PodRecord] = {}  # of other schedulers, and not on their node yet
-        self._nominated_on: dict[str, dict[str, PodRecord]] = {}
 
     def let_go(self) -> None:
         """Hold nothing any more: it is read again, by another one."""
@@ -96,53 +85,6 @@ class World:
             uids = (uid for (_, own), uid in self._by_name.items() if own == name)
             pod = next((self.pods[uid] for uid in uids if not self.pods[uid].spec.foreign), None)
         return None if pod is None or pod.spec.foreign else pod
-
-    def pods_on(self, node: str) -> list[PodRecord]:
-        """Return the pods on a node that have not ended, foreign ones too, in order of arrival."""
-        return list(self._on_node.get(node, {}).values())
-
-    def nominated_on(self, node: str) -> list[PodRecord]:
-        """Return the pods of other schedulers that are nominated for a node, and are not there."""
-        return list(self._nominated_on.get(node, {}).values())
-
-    def shortage(self, node_name: str, wanted: ResourceView, devices: Devices = ()) -> str:
-        """Return why a node cannot take a pod now, in the kubelet's words ("": it can).
-
-        A kubelet knows of no shares of GPUs: of those the devices are compared.
-        """
-        node = self.nodes.get(node_name)
-        if node is None:
-            return f'nodes "{node_name}" not found'
-        used = self._used.get(node_name, {})
-        for name, value in wanted.items():
-            if name == GPU_SHARE:
-                continue
-            taken, capacity = used.get(name, 0), node.capacity.get(name, 0)
-            if value > 0 and taken + value > capacity:
-                return (
-                    f"OutOf{name}: Node didn't have enough resource: {name}, requested: {value}, "
-                    f"used: {taken}, capacity: {capacity}"
-                )
-        return self._shortage_of_devices(node, devices)
-
-    def _shortage_of_devices(self, node: NodeRecord, wanted: Devices) -> str:
-        used = self.devices_used(node.name) if wanted else {}
-        for index, amount in wanted:
-            if index >= node.capacity.get(GPU, 0) or used.get(index, 0) + amount > WHOLE:
-                return (
-                    f"OutOf{GPU}: device {index} does not have enough, requested: {amount}, used: "
-                    f"{used.get(index, 0)}, capacity: {WHOLE}, devices: "
-                    f"{node.capacity.get(GPU, 0)}"
-                )
-        return ""
-
-    def devices_used(self, node_name: str) -> dict[int, int]:
-        """Return how many thousandths of which GPU devices of a node pods were given."""
-        used: dict[int, int] = {}
-        for pod in self.pods_on(node_name):
-            for index, amount in pod.devices:
-                used[index] = used.get(index, 0) + amount
-        return used
 
     def originator(self, application_id: str) -> PodRecord | None:
         """Return an application's first real pod, while it is there."""
@@ -216,34 +158,6 @@ class World:
         self.is_config_good = True
         self.is_meta_changed = True
 
-    def remember(self, message_id: str, answer: Answer) -> None:
-        """Store the answer to a message, so that a repetition gets the same answer."""
-        before = self.answers.pop(message_id, None)
-        self.answers[message_id] = answer
-        self.answered += answer.size - (before.size if before is not None else 0)
-        self.changed_answers[message_id] = None
-        while len(self.answers) > MAX_ANSWERS or self.answered > MAX_ANSWERED:
-            oldest = next(iter(self.answers))
-            self.answered -= self.answers.pop(oldest).size
-            self.changed_answers[oldest] = None
-
-    def record_usage(self, partition: str, record: UsageRecord) -> None:
-        """Store a core's latest report of usage over time, in place of the previous one."""
-        key = f"{partition}/{record.queue}/{record.user}"
-        before = self.usage.pop(key, None)
-        if before is not None and before.record.at_ns > record.at_ns:
-            record = before.record
-        self.usage[key] = ReportedUsage(partition, record)
-        self.changed_usage[key] = None
-        while len(self.usage) > MAX_USAGE:
-            oldest = next(iter(self.usage))
-            del self.usage[oldest]
-            self.changed_usage[oldest] = None
-
-    def usage_of(self, partition: str) -> tuple[UsageRecord, ...]:
-        """Return the stored usage over time of a partition."""
-        return tuple(kept.record for kept in self.usage.values() if kept.partition == partition)
-
     @property
     def is_preset_yunikorn(self) -> bool:
         """Return whether the scheduler settings start from ``preset: yunikorn``."""
@@ -289,8 +203,8 @@ class World:
             len(self.changed_nodes)
             + len(self.changed_pods)
             + len(self.changed_applications)
-            + len(self.changed_answers)
-            + len(self.changed_usage)
+            + len(self.answers.changed)
+            + len(self.usage.changed)
         )
 
     def forget_changes(self) -> None:
@@ -298,8 +212,8 @@ class World:
         self.changed_nodes.clear()
         self.changed_pods.clear()
         self.changed_applications.clear()
-        self.changed_answers.clear()
-        self.changed_usage.clear()
+        self.answers.changed.clear()
+        self.usage.changed.clear()
         self.is_meta_changed = False
 
     def hold_confirmations(self, *, held: bool) -> None:
@@ -322,63 +236,32 @@ class World:
             if not spec.placeholder:
                 self._originators.setdefault(spec.application_id, pod.uid)
         if pod.node and not pod.has_ended:
-            self._count(pod)
+            self.on_nodes.add(pod)
         self.changed_pods[pod.uid] = None
-
-    def nominate(self, pod: PodRecord) -> None:
-        """Take in that others make way for a pod of another scheduler, on its node."""
-        self._nominated[pod.uid] = pod
-        self._nominated_on.setdefault(pod.node, {})[pod.uid] = pod
-
-    def end_nomination(self, uid: str) -> PodRecord | None:
-        """Forget that others make way for a pod; return it, None where they do not."""
-        pod = self._nominated.pop(uid, None)
-        if pod is not None:
-            there = self._nominated_on[pod.node]
-            del there[uid]
-            if not there:
-                del self._nominated_on[pod.node]
-        return pod
-
-    def nomination_of(self, uid: str) -> PodRecord | None:
-        """Return a pod of another scheduler that is nominated for its node; None: it is not."""
-        return self._nominated.get(uid)
 
     def assign(self, pod: PodRecord, node: str, devices: Devices = ()) -> None:
         """Put a pod on a node, and on devices there; with "" take it back from where it was."""
-        self.vacate(pod)
+        self.on_nodes.remove(pod)
         pod.node, pod.devices = node, devices
         if node:
-            self._count(pod)
+            self.on_nodes.add(pod)
         self.changed_pods[pod.uid] = None
-
-    def vacate(self, pod: PodRecord) -> None:
-        """Count a pod that has ended or gone out of its node; again changes nothing."""
-        there = self._on_node.get(pod.node, {})
-        if there.pop(pod.uid, None) is not None:
-            subtract_into(self._used[pod.node], pod.spec.resource)
-        if not there and self._on_node.pop(pod.node, None) is not None:
-            del self._used[pod.node]
 
     def resize(self, pod: PodRecord, resource: ResourceView) -> None:
         """Change what a pod takes."""
-        node = pod.node if pod.uid in self._on_node.get(pod.node, {}) else ""
-        if node:
-            self.vacate(pod)
+        is_there = self.on_nodes.has(pod)
+        if is_there:
+            self.on_nodes.remove(pod)
         pod.spec = replace(pod.spec, resource=resource)
-        if node:
-            self._count(pod)
+        if is_there:
+            self.on_nodes.add(pod)
         self.changed_pods[pod.uid] = None
-
-    def _count(self, pod: PodRecord) -> None:
-        self._on_node.setdefault(pod.node, {})[pod.uid] = pod
-        add_into(self._used.setdefault(pod.node, {}), pod.spec.resource)
 
     def drop_pod(self, pod: PodRecord) -> None:
         """Forget a pod that is no more."""
         spec = pod.spec
         self.pods.pop(pod.uid, None)
-        self.vacate(pod)
+        self.on_nodes.remove(pod)
         if self._by_name.get((spec.namespace, spec.name)) == pod.uid:
             del self._by_name[spec.namespace, spec.name]
         siblings = self._by_application.get(spec.application_id, {})

@@ -404,7 +404,7 @@ async def test_placeholders_keep_apart_as_their_pods_do_and_wear_none_of_their_l
     assert {"role", "app", LABEL} & {
         key for p in found.values() for key in p["metadata"]["labels"]
     } == set()
-    await until(lambda: len(muster.world.pods_on("n2")) == 1, "one fits: the other keeps apart")
+    await until(lambda: len(muster.world.on_nodes.of("n2")) == 1, "one fits: the other keeps apart")
     assert muster.kubelets.ran.keys() & {"m0", "m1"} == set()
     await muster.kubectl.node("n3", {"z": "1"}, cpu="4", memory="8Gi", pods="40")
     await until_running(muster, "m0", "m1")

@@ -247,4 +247,4 @@ def test_a_bind_is_refused_that_the_devices_do_not_hold(devices, is_bound):
     ]
     (news,) = cluster.carry_out(BindPod(second, "n1", devices), 2)
     assert isinstance(news, PodBound if is_bound else BindRefused)
-    assert cluster.world.devices_used("n1") == ({0: 900} if is_bound else {0: 500})
+    assert cluster.world.on_nodes.devices_used("n1") == ({0: 900} if is_bound else {0: 500})

@@ -110,14 +110,14 @@ def test_what_the_watch_saw_before_the_bind_does_not_undo_it(session):
 
 def test_a_bind_that_failed_takes_the_pod_off_the_node_unless_it_was_bound_after_all(session):
     assert session.see(NotBound("uid-p", "why")) == [BindRefused]
-    assert session.world.pods_on("n1") == []
+    assert session.world.on_nodes.of("n1") == []
     assert session.see(NotBound("uid-p", "again")) == []
     assert session.pod(node="n2") == [PodChanged, PodBound]
 
 
 def test_a_pod_that_was_bound_elsewhere_is_given_back_and_counted_there(session):
     assert session.pod(node="n2") == [BindRefused, PodChanged, PodBound]
-    assert [len(session.world.pods_on(node)) for node in ("n1", "n2")] == [0, 1]
+    assert [len(session.world.on_nodes.of(node)) for node in ("n1", "n2")] == [0, 1]
     assert session.see(Bound("uid-p")) == []
 
 

@@ -386,7 +386,7 @@ def test_a_pod_whose_bind_is_refused_after_the_core_lost_its_node_waits_nowhere_
         mirror.on_news(NodeNews(shim.world.nodes["node-0000"], "add"))
     elif meanwhile == "a recovery":
         shim.send(SyncRequest("core"))
-    shim.world.vacate(placeholder)
+    shim.world.on_nodes.remove(placeholder)
     placeholder.node = ""
     calls, said = mirror.on_news(BindRefused(placeholder, "409 Conflict"))
     messages = [item.message for item in said]
@@ -639,8 +639,8 @@ def test_a_pod_that_is_resized_is_told_as_an_ask_or_as_an_allocation():
     shim.world.resize(record, {"vcore": 2000, "pods": 1})
     _, said = shim.machine.mirror.on_news(PodChanged(record))
     assert [a.resource_per_alloc["vcore"] for a in said[0].message.allocations] == [2000]
-    assert shim.world.shortage("node-0000", {"vcore": 2000}) == ""
-    assert "OutOfvcore" in shim.world.shortage("node-0000", {"vcore": 2001})
+    assert shim.world.on_nodes.shortage("node-0000", {"vcore": 2000}) == ""
+    assert "OutOfvcore" in shim.world.on_nodes.shortage("node-0000", {"vcore": 2001})
 
 
 def test_how_an_ask_stands_is_said_at_its_pod_and_of_a_bound_one_nothing():

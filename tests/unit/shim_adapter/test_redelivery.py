@@ -5,7 +5,7 @@ import json
 
 import pytest
 
-from services.shim_adapter.mirror.world import MAX_ANSWERS
+from services.shim_adapter.mirror.kept import MAX_ANSWERS
 from shared.messages.commands import (
     ChangeNodes,
     CommandResult,
@@ -109,10 +109,10 @@ def test_what_was_answered_is_remembered_in_bounded_memory(tmp_path):
             shim.now,
         )
     shim.machine.flush(shim.now)
-    assert len(shim.world.answers) == shim.world.answered == MAX_ANSWERS
+    assert len(shim.world.answers.by_message) == shim.world.answers.size == MAX_ANSWERS
     shim.machine = shim.service.make_machine()
-    assert next(iter(shim.world.answers)) == "c10"
-    assert len(shim.world.answers) == MAX_ANSWERS
+    assert next(iter(shim.world.answers.by_message)) == "c10"
+    assert len(shim.world.answers.by_message) == MAX_ANSWERS
     shim.service.close()
 
 

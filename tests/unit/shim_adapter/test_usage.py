@@ -1,6 +1,7 @@
 """Usage over time, as a core reports it: kept, and brought along in the next recovery."""
 
-from services.shim_adapter.mirror.world import MAX_USAGE, World
+from services.shim_adapter.mirror.kept import MAX_USAGE
+from services.shim_adapter.mirror.world import World
 from shared.messages.interface import UpdateRequest, UpdateResponse, UsageRecord
 from shared.messages.protocol import SyncRequest
 from tests.unit.shim_adapter.test_border import Shim
@@ -37,7 +38,7 @@ def test_what_was_reported_last_comes_with_the_next_recovery_also_after_a_restar
 def test_no_more_is_kept_than_there_is_room_for_and_the_oldest_goes():
     world = World()
     for at in range(MAX_USAGE + 2):
-        world.record_usage("default", used(f"root.q{at}", 1))
-    assert len(world.usage_of("default")) == MAX_USAGE
-    assert world.usage_of("default")[0] == used("root.q2", 1)
-    assert world.usage_of("other") == ()
+        world.usage.keep("default", used(f"root.q{at}", 1))
+    assert len(world.usage.of("default")) == MAX_USAGE
+    assert world.usage.of("default")[0] == used("root.q2", 1)
+    assert world.usage.of("other") == ()

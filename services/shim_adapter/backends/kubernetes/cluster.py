@@ -381,7 +381,7 @@ class KubernetesCluster:
         if view.spec is None:
             return []
         if not view.is_ours and view.node in self.world.nodes:
-            self.world.end_nomination(view.uid)  # it counts on where it is now, in place of that
+            self.world.on_nodes.end_nomination(view.uid)  # it counts where it is now instead
         news = strange + self.volumes.name(view)
         spec, reason, waits = self._spec_of(view)
         if waits:
@@ -395,18 +395,18 @@ class KubernetesCluster:
     def _nomination_of(self, view: PodView, now_ns: int) -> list[News]:
         """Take in for which node a pod of another scheduler is nominated, which is on none yet."""
         spec, node = view.spec, "" if view.is_deleting or view.gates else view.nominated
-        known = self.world.nomination_of(view.uid)
+        known = self.world.on_nodes.nomination_of(view.uid)
         if known is not None and (known.node, known.spec) == (node, spec):
             return []
         news = self._end_nomination(view.uid)
         if spec is None or not node:
             return news
         pod = PodRecord(view.uid, spec, view.created_ns or now_ns, 0, node=node)
-        self.world.nominate(pod)
+        self.world.on_nodes.nominate(pod)
         return [*news, PodNominated(pod)]
 
     def _end_nomination(self, uid: str) -> list[News]:
-        pod = self.world.end_nomination(uid)
+        pod = self.world.on_nodes.end_nomination(uid)
         return [] if pod is None else [PodNominated(pod, is_over=True)]
 
     def _spec_of(self, view: PodView) -> tuple[PodSpec, Reason, str]:

@@ -71,7 +71,7 @@ class MembersToCome:
         places = {each: self._left.get(each[0], Counter())[each, node] for each in of}
         if not places:
             return []
-        for pod in self._world.pods_on(node):
+        for pod in self._world.on_nodes.of(node):
             if pod.spec.placeholder and _members_of(pod) in places:
                 places[_members_of(pod)] += 1
         found: list[PodRecord] = []

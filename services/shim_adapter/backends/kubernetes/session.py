@@ -159,7 +159,7 @@ class Session:
             await self._absorb()
         cluster.configuration.begin()
         for kept in self.turn.usage:
-            cluster.world.record_usage(kept.partition, kept.record)
+            cluster.world.usage.keep(kept.partition, kept.record)
         cluster.begin(self.turn.number, self._clock.now_ns(), self.turn.last_good)
         log.info("the turn is ours", turn=self.turn.number, instance=self.instance)
         while True:
@@ -233,7 +233,7 @@ class Session:
             await self._has_usage.wait()
             self._has_usage.clear()
             try:
-                await self.turn.save_usage(tuple(self.cluster.world.usage.values()))
+                await self.turn.save_usage(tuple(self.cluster.world.usage.by_key.values()))
             except ApiServerError as error:
                 log.warning("usage over time could not be stored yet", error=str(error))
                 await asyncio.sleep(_RETRY_SECONDS)
@@ -243,7 +243,7 @@ class Session:
         """Take in that a batch was handled: a configuration may have been found to be good."""
         if world.is_meta_changed and world.good_config:
             self._has_good.set()
-        if world.changed_usage:
+        if world.usage.changed:
             self._has_usage.set()
         world.forget_changes()
 

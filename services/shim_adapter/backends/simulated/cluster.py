@@ -228,7 +228,7 @@ class SimulatedCluster:
         pod = self.world.pods.get(call.uid)
         if pod is None or pod.node or pod.has_ended:
             return []
-        shortage = self.world.shortage(call.node, pod.spec.resource, call.devices)
+        shortage = self.world.on_nodes.shortage(call.node, pod.spec.resource, call.devices)
         if shortage:
             return [BindRefused(pod, shortage)]
         self.world.assign(pod, call.node, call.devices)
@@ -295,7 +295,7 @@ class SimulatedCluster:
 
     def _end(self, pod: PodRecord, phase: PodPhase) -> None:
         pod.phase = phase
-        self.world.vacate(pod)
+        self.world.on_nodes.remove(pod)
         self.world.touch_pod(pod)
         self._ended.append(pod.uid)
         while len(self._ended) > self.max_ended:
@@ -339,7 +339,7 @@ class SimulatedCluster:
         self.world.drop_pod(pod)
 
     def _lose_pods_on(self, node: str, now_ns: int) -> list[News]:
-        lost = self.world.pods_on(node)
+        lost = self.world.on_nodes.of(node)
         for pod in lost:
             pod.deletion_ns = pod.deletion_ns or now_ns or 1
             pod.reason = pod.reason or "NodeRemoved"

@@ -117,9 +117,9 @@ class ClusterStore:
         for pod in sorted(pods, key=lambda pod: pod.sequence):
             world.add_pod(pod)
         for message_id, answer in self._records("answers", Answer):
-            world.remember(message_id, answer)
-        for _, usage in self._records("usage", ReportedUsage):
-            world.record_usage(usage.partition, usage.record)
+            world.answers.remember(message_id, answer)
+        for _, usage in self._records("usage", KeptUsage):
+            world.usage.keep(usage.partition, usage.record)
         world.forget_changes()
         return world
 
@@ -133,8 +133,8 @@ class ClusterStore:
             world.changed_nodes
             or world.changed_pods
             or world.changed_applications
-            or world.changed_answers
-            or world.changed_usage
+            or world.answers.changed
+            or world.usage.changed
             or world.is_meta_changed
         ):
             return
@@ -156,8 +156,8 @@ class ClusterStore:
         self._write("nodes", world.changed_nodes, world.nodes)
         self._write("pods", world.changed_pods, world.pods)
         self._write("applications", world.changed_applications, world.applications)
-        self._write("answers", world.changed_answers, world.answers)
-        self._write("usage", world.changed_usage, world.usage)
+        self._write("answers", world.answers.changed, world.answers.by_message)
+        self._write("usage", world.usage.changed, world.usage.by_key)
         meta = {
             "epoch": world.epoch,
             "epochs": world.epochs,
