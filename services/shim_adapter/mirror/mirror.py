@@ -19,14 +19,12 @@ from typing import Any
 
 from services.shim_adapter.mirror.asks import (
     NODE_ACTIONS,
-    application_request,
     disruption_of,
     foreign_allocation,
     node_info,
     nominated_allocation,
 )
 from services.shim_adapter.mirror.calls import (
-    GANG_TIMED_OUT,
     BindPod,
     BindRefused,
     Call,
@@ -37,7 +35,6 @@ from services.shim_adapter.mirror.calls import (
     MarkUnschedulable,
     News,
     NodeNews,
-    NominatePod,
     PlaceholderFailed,
     PodAdded,
     PodBound,
@@ -48,13 +45,13 @@ from services.shim_adapter.mirror.calls import (
     PodsHeldBack,
     WriteEvent,
 )
-from services.shim_adapter.mirror.gangs import PlaceholdersToMake, in_place_of
-from services.shim_adapter.mirror.moves import IN_THE_WAY, Moves, Reaction
+from services.shim_adapter.mirror.gangs import PlaceholdersToMake
+from services.shim_adapter.mirror.moves import IN_THE_WAY, Reaction
 from services.shim_adapter.mirror.notes import notes_of_gang
+from services.shim_adapter.mirror.phases import Phases
 from services.shim_adapter.mirror.recovery import Existing, existing, is_to_be_asked
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import (
-    BEFORE_ITS_PODS,
     ApplicationPhase,
     ApplicationRecord,
     PodRecord,
@@ -78,7 +75,6 @@ from shared.messages.interface import (
     RejectedAllocation,
     RejectedApplication,
     RejectedNode,
-    RemoveApplicationRequest,
     SchedulingState,
     TerminationType,
     UpdatedApplication,
@@ -90,22 +86,15 @@ from shared.model.reasons import PLACEHOLDER_CREATE_FAILED
 from shared.model.states import ApplicationState
 
 MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next recovery once
-_CARRIES_ON = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
-_KNOWN_BY_NAME = ("", ApplicationState.NEW)  # to a core that was asked for nothing
-_WHY_FAILED = {
-    GANG_TIMED_OUT: "Scheduling has timed out due to insufficient resources",
-    "ExecutionTimeout": "its application has run for as long as it may",
-}
 
 
-class ClusterMirror(Moves):
+class ClusterMirror(Phases):
     """One resource manager's mirror. ``world`` is the resource manager's truth."""
 
     def __init__(self, world: World, rm_id: str) -> None:
         super().__init__(world, rm_id)
         self.refused_decisions = 0
         self.refused_binds = 0
-        self._nominated: dict[str, str] = {}  # on which node others make way, by pod that waits
         self._held_back: dict[tuple[str, str], PodsHeld] = {}  # by partition and application
         self._decided_in = DEFAULT_PARTITION  # whose core's decision is being carried out
         self._to_make = PlaceholdersToMake(world)
@@ -240,13 +229,6 @@ class ClusterMirror(Moves):
             if application.is_live and self.world.partition_for(named) != named:
                 self._announce(application)
         return self.outgoing()
-
-    def _announce(self, application: ApplicationRecord) -> None:
-        self._send(application.partition, new_applications=(application_request(application),))
-
-    def _remove(self, application: ApplicationRecord) -> None:
-        removed = RemoveApplicationRequest(application.application_id, application.partition)
-        self._send(application.partition, remove_applications=(removed,))
 
     def leave_out(self, item: NodeInfo | Allocation, partition: str) -> None:
         """Leave an item out of recoveries: a core waits for as many as SyncEnd counts."""
@@ -512,24 +494,6 @@ class ClusterMirror(Moves):
             if pod.spec.placeholder and application is not None:
                 self._start_if_whole(application)
 
-    def _start_if_whole(self, application: ApplicationRecord) -> None:
-        """Let a gang's real pods go once every placeholder is bound."""
-        if application.phase is ApplicationPhase.RESERVING and self._bound.is_whole(application):
-            application.phase = ApplicationPhase.RUNNING
-            self.world.touch_application(application)
-            self._report(application, "GangReservationComplete", "every placeholder is bound")
-            self._clear_the_way(application)
-            self._ask_for_pods(application)
-
-    def _report_reserved(self, application: ApplicationRecord, name: str) -> None:
-        """Report that all members of a task group have a place, with the last one."""
-        bound = self._bound.count(application, name)
-        if any(
-            group.name == name and group.min_member == bound for group in application.task_groups
-        ):
-            text = f"the {bound} placeholders of task group {name} are allocated"
-            self._report(application, "PlaceholderAllocated", text)
-
     def _on_ask_released(self, release: AllocationAskRelease) -> None:
         """Take in that the core has dropped an ask: confirm it, a placeholder's once it is gone."""
         self._unconfirmed.pop(release.allocation_key, None)
@@ -543,29 +507,6 @@ class ClusterMirror(Moves):
             self._asked.pop(pod.uid, None)
             self._carry_on(pod, release)
             self._calls.append(DeletePod(pod.uid, release.termination_type, release.message))
-
-    def _carry_on(self, pod: PodRecord, release: AllocationRelease | AllocationAskRelease) -> None:
-        """Go on without a gang that the core took for whole, when it waits for it no more.
-
-        A bind failed since, or a node went: the core lets its placeholders go for want of time and
-        carries on (docs/rules/gangs.md#timeout), and what is left of the gang is never whole.
-        """
-        application = self.world.applications.get(pod.spec.application_id)
-        if (
-            application is None
-            or not pod.spec.placeholder
-            or application.phase is not ApplicationPhase.RESERVING
-            or application.core_state not in _CARRIES_ON
-            or release.termination_type is not TerminationType.TIMEOUT
-        ):
-            return
-        application.is_gang_over = True
-        application.phase = ApplicationPhase.RUNNING
-        self._cancel_creates(application)
-        self.world.touch_application(application)
-        text = f"Application {application.application_id} goes on as non-gang application"
-        self._report(application, "GangSchedulingFailed", text, is_warning=True)
-        self._ask_for_pods(application)
 
     def _on_released(self, release: AllocationRelease) -> None:
         """Delete a pod because the core decided so; what we stopped ourselves is only echoed.
@@ -608,38 +549,6 @@ class ClusterMirror(Moves):
         elif updated.state == ApplicationState.RESUMING:
             self._finish(application)
 
-    def _follow(self, application: ApplicationRecord, updated: UpdatedApplication) -> None:
-        """Do what an application's state asks for: let its pods wait, go on, or fail."""
-        if updated.state == ApplicationState.RESUMING:
-            application.phase = ApplicationPhase.RESUMING
-            application.is_gang_over = True
-            self._cancel_creates(application)
-            self._report_timeout(application)
-            text = (
-                f"Application {application.application_id} resuming as non-gang application (SOFT)"
-            )
-            self._report(application, "GangSchedulingFailed", text, is_warning=True)
-        elif updated.state == ApplicationState.ACCEPTED:
-            if application.phase is ApplicationPhase.RESUMING:
-                application.phase = ApplicationPhase.RUNNING
-                self._ask_for_pods(application)
-                if self._is_deserted(application):
-                    self._end(application)
-        elif updated.state == ApplicationState.FAILING:
-            if application.phase is ApplicationPhase.FAILING:
-                return  # a core that has recovered says it again; what has come since waits
-            application.phase = ApplicationPhase.FAILING
-            self._cancel_creates(application)
-            application.message = updated.message
-            if updated.message == GANG_TIMED_OUT:
-                self._report_timeout(application)
-            text = _WHY_FAILED.get(updated.message, f"its application failed: {updated.message}")
-            self._fail_unbound(application, updated.message, text)
-
-    def _report_timeout(self, application: ApplicationRecord) -> None:
-        text = "not every placeholder of its gang was allocated in time"
-        self._report(application, "PlaceholderTimeOut", text, is_warning=True)
-
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
         """Write a pod's condition: unschedulable, for autoscalers, or an event for users.
 
@@ -655,28 +564,6 @@ class ClusterMirror(Moves):
         elif state.state is SchedulingState.FAILED:
             self._calls.append(MarkUnschedulable(key, state.reason))
 
-    def _nominate(self, uid: str, node: str) -> None:
-        """Set the nominated node of a pod, or clear it once it was set."""
-        if self._nominated.pop(uid, "") != node:
-            self._calls.append(NominatePod(uid, node))
-        if node:
-            self._nominated[uid] = node
-
-    def _on_core_ended(self, application: ApplicationRecord) -> None:
-        """End an application, unless it has a new pod: then it is submitted again."""
-        application.phase = ApplicationPhase.ENDED
-        left = [
-            pod
-            for pod in self.world.pods_of(application.application_id)
-            if _is_waiting(pod) and pod.uid not in self._failed
-        ]
-        for pod in left:
-            self._asked.pop(pod.uid, None)
-        if left:
-            self._announce(self.world.application_of(left[0]))
-
-    # --- deleted before its pods were asked for -------------------------------------------------
-
     def _meant(
         self, news: AcceptedApplication | RejectedApplication | UpdatedApplication
     ) -> ApplicationRecord | None:
@@ -685,64 +572,6 @@ class ClusterMirror(Moves):
         if application is None or news.submission not in (0, application.submission):
             return None
         return application
-
-    def _is_deserted(self, application: ApplicationRecord) -> bool:
-        """Return whether every real pod that created an application is gone."""
-        name = application.application_id
-        return not (application.is_announced or self.world.has_waiting_pod(name))
-
-    def _after_pod(self, pod: PodRecord) -> None:
-        """Follow up on a pod that has ended or gone: its application may have gone with it."""
-        self._noted.pop(pod.uid, None)
-        self._displaced.pop(pod.uid, None)
-        self._nominated.pop(pod.uid, None)
-        application = self.world.applications.get(pod.spec.application_id)
-        if application is None:
-            return
-        if application.phase in BEFORE_ITS_PODS and self._is_deserted(application):
-            self._end(application)
-        elif application.phase is ApplicationPhase.ENDING:
-            self._finish(application)
-        elif pod.spec.placeholder:
-            self._calls += in_place_of(self.world, application, pod)
-
-    def _end(self, application: ApplicationRecord) -> None:
-        """Have done with an application whose pods have gone, and with what was made for it."""
-        application.phase = ApplicationPhase.ENDING
-        application.is_gang_over = True
-        self._cancel_creates(application)
-        self.world.touch_application(application)
-        for pod in self.world.pods_of(application.application_id):
-            if pod.spec.placeholder and not (pod.has_ended or pod.deletion_ns):
-                if not pod.node:
-                    self._release_ask(pod)
-                self._calls.append(DeletePod(pod.uid, "", "its application was deleted"))
-        self._finish(application)
-
-    def _finish(self, application: ApplicationRecord) -> None:
-        """Let the core end an application once nothing of it holds a place on a node.
-
-        One that the core has accepted completes there by itself, in its time, as any other. One
-        that it knows by name alone, or that resumes without a pod to ask for, is removed; so is one
-        of which a pod has come since: that starts it again.
-        """
-        name = application.application_id
-        if self.world.holds_a_place(name):
-            return
-        if self._completes_by_itself(application) and not self.world.has_waiting_pod(name):
-            return
-        self._remove(application)
-        self.world.touch_application(application)
-        self._on_core_ended(application)
-
-    def _completes_by_itself(self, application: ApplicationRecord) -> bool:
-        """Return whether the end of what an application asked for lets the core complete it."""
-        name = application.application_id
-        if application.core_state == ApplicationState.RESUMING:
-            return False
-        return application.core_state not in _KNOWN_BY_NAME or any(
-            release.application_id == name for release in self._unconfirmed.values()
-        )
 
 
 def _unwanted(application: ApplicationRecord | None) -> str:
@@ -756,7 +585,3 @@ def _places(allocations: Sequence[Allocation]) -> Iterator[tuple[str, str, Devic
     """Yield the key, the node and the devices of each allocation: more of it is not asked for."""
     columns = (values_of(allocations, name) for name in ("allocation_key", "node_id", "devices"))
     return zip(*columns, strict=True)
-
-
-def _is_waiting(pod: PodRecord) -> bool:
-    return not (pod.node or pod.has_ended or pod.deletion_ns or pod.spec.placeholder)

@@ -13,6 +13,7 @@ from services.shim_adapter.mirror.calls import (
     CancelCreates,
     DeletePod,
     FailPod,
+    NominatePod,
     WriteEvent,
 )
 from services.shim_adapter.mirror.gangs import BoundPlaceholders
@@ -57,6 +58,7 @@ class Moves:
         self._asked: dict[str, None] = {}  # pods that the core has an ask for
         self._displaced: dict[str, None] = {}  # their node went, in the core, before they had it
         self._bound = BoundPlaceholders(world)
+        self._nominated: dict[str, str] = {}  # on which node others make way, by pod that waits
         self._unconfirmed: dict[str, AllocationAskRelease] = {}  # that we started, by pod
         self._noted: dict[str, None] = {}  # pods whose users have been told what is wrong
         self._failed: dict[str, None] = {}  # pods that are being failed at this moment
@@ -94,6 +96,13 @@ class Moves:
         if any(group.name == name for group in application.task_groups):
             text = f"Pod belongs to the taskGroup {name}, it will be scheduled as a gang member"
             self._calls.append(WriteEvent(pod.uid, "GangScheduling", text, action="TaskGroupMatch"))
+
+    def _nominate(self, uid: str, node: str) -> None:
+        """Say of a pod on which node others make way for it, or, once that was said, on none."""
+        if self._nominated.pop(uid, "") != node:
+            self._calls.append(NominatePod(uid, node))
+        if node:
+            self._nominated[uid] = node
 
     # --- releasing ------------------------------------------------------------------------------
 

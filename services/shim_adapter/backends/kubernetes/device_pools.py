@@ -175,7 +175,7 @@ class DevicePools:
         pools = self._sharing(node)
         return {each: self._found(each) for pool in pools for each in self._given[pool]}
 
-    def counters_on(self, node: str) -> dict[tuple[Pool, Counter], int]:
+    def counters_on(self, node: str) -> dict[tuple[object, ...], int]:
         """Return what the devices of a node share with others of their pools, all of it."""
         return {
             (pool, counter): milli

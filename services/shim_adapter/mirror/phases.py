@@ -1,0 +1,194 @@
+"""The phases of an application: announced, its gang reserving, running, resuming, failing, ended.
+
+What leads from one to the next is reported by the resource manager or decided by the core
+(``mirror.py``); here is what the mirror then does for the application.
+"""
+
+from services.shim_adapter.mirror.asks import application_request
+from services.shim_adapter.mirror.calls import GANG_TIMED_OUT, DeletePod
+from services.shim_adapter.mirror.gangs import in_place_of
+from services.shim_adapter.mirror.moves import Moves
+from services.shim_adapter.records import (
+    BEFORE_ITS_PODS,
+    ApplicationPhase,
+    ApplicationRecord,
+    PodRecord,
+)
+from shared.messages.interface import (
+    AllocationAskRelease,
+    AllocationRelease,
+    RemoveApplicationRequest,
+    TerminationType,
+    UpdatedApplication,
+)
+from shared.model.states import ApplicationState
+
+_CARRIES_ON = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
+_KNOWN_BY_NAME = ("", ApplicationState.NEW)  # to a core that was asked for nothing
+_WHY_FAILED = {
+    GANG_TIMED_OUT: "Scheduling has timed out due to insufficient resources",
+    "ExecutionTimeout": "its application has run for as long as it may",
+}
+
+
+class Phases(Moves):
+    """An application from its announcement to its end."""
+
+    def _announce(self, application: ApplicationRecord) -> None:
+        self._send(application.partition, new_applications=(application_request(application),))
+
+    def _remove(self, application: ApplicationRecord) -> None:
+        removed = RemoveApplicationRequest(application.application_id, application.partition)
+        self._send(application.partition, remove_applications=(removed,))
+
+    # --- its gang -------------------------------------------------------------------------------
+
+    def _start_if_whole(self, application: ApplicationRecord) -> None:
+        """Let a gang's real pods go once every placeholder is bound."""
+        if application.phase is ApplicationPhase.RESERVING and self._bound.is_whole(application):
+            application.phase = ApplicationPhase.RUNNING
+            self.world.touch_application(application)
+            self._report(application, "GangReservationComplete", "every placeholder is bound")
+            self._clear_the_way(application)
+            self._ask_for_pods(application)
+
+    def _report_reserved(self, application: ApplicationRecord, name: str) -> None:
+        """Say that all members of a task group have a place, when the last has got its own."""
+        bound = self._bound.count(application, name)
+        if any(
+            group.name == name and group.min_member == bound for group in application.task_groups
+        ):
+            text = f"the {bound} placeholders of task group {name} are allocated"
+            self._report(application, "PlaceholderAllocated", text)
+
+    def _carry_on(self, pod: PodRecord, release: AllocationRelease | AllocationAskRelease) -> None:
+        """Go on without a gang that the core took for whole, when it waits for it no more.
+
+        A bind failed since, or a node went: the core lets its placeholders go for want of time and
+        carries on (docs/rules/gangs.md#timeout), and what is left of the gang is never whole.
+        """
+        application = self.world.applications.get(pod.spec.application_id)
+        if (
+            application is None
+            or not pod.spec.placeholder
+            or application.phase is not ApplicationPhase.RESERVING
+            or application.core_state not in _CARRIES_ON
+            or release.termination_type is not TerminationType.TIMEOUT
+        ):
+            return
+        application.is_gang_over = True
+        application.phase = ApplicationPhase.RUNNING
+        self._cancel_creates(application)
+        self.world.touch_application(application)
+        text = f"Application {application.application_id} goes on as non-gang application"
+        self._report(application, "GangSchedulingFailed", text, is_warning=True)
+        self._ask_for_pods(application)
+
+    def _follow(self, application: ApplicationRecord, updated: UpdatedApplication) -> None:
+        """Do what an application's state asks for: let its pods wait, go on, or fail."""
+        if updated.state == ApplicationState.RESUMING:
+            application.phase = ApplicationPhase.RESUMING
+            application.is_gang_over = True
+            self._cancel_creates(application)
+            self._report_timeout(application)
+            text = (
+                f"Application {application.application_id} resuming as non-gang application (SOFT)"
+            )
+            self._report(application, "GangSchedulingFailed", text, is_warning=True)
+        elif updated.state == ApplicationState.ACCEPTED:
+            if application.phase is ApplicationPhase.RESUMING:
+                application.phase = ApplicationPhase.RUNNING
+                self._ask_for_pods(application)
+                if self._is_deserted(application):
+                    self._end(application)
+        elif updated.state == ApplicationState.FAILING:
+            if application.phase is ApplicationPhase.FAILING:
+                return  # a core that has recovered says it again; what has come since waits
+            application.phase = ApplicationPhase.FAILING
+            self._cancel_creates(application)
+            application.message = updated.message
+            if updated.message == GANG_TIMED_OUT:
+                self._report_timeout(application)
+            text = _WHY_FAILED.get(updated.message, f"its application failed: {updated.message}")
+            self._fail_unbound(application, updated.message, text)
+
+    def _report_timeout(self, application: ApplicationRecord) -> None:
+        text = "not every placeholder of its gang was allocated in time"
+        self._report(application, "PlaceholderTimeOut", text, is_warning=True)
+
+    # --- its end --------------------------------------------------------------------------------
+
+    def _is_deserted(self, application: ApplicationRecord) -> bool:
+        """Return whether every real pod that an application came with has gone."""
+        name = application.application_id
+        return not (application.is_announced or self.world.has_waiting_pod(name))
+
+    def _after_pod(self, pod: PodRecord) -> None:
+        """Follow up on a pod that has ended or gone: its application may have gone with it."""
+        self._noted.pop(pod.uid, None)
+        self._displaced.pop(pod.uid, None)
+        self._nominated.pop(pod.uid, None)
+        application = self.world.applications.get(pod.spec.application_id)
+        if application is None:
+            return
+        if application.phase in BEFORE_ITS_PODS and self._is_deserted(application):
+            self._end(application)
+        elif application.phase is ApplicationPhase.ENDING:
+            self._finish(application)
+        elif pod.spec.placeholder:
+            self._calls += in_place_of(self.world, application, pod)
+
+    def _end(self, application: ApplicationRecord) -> None:
+        """Have done with an application whose pods have gone, and with what was made for it."""
+        application.phase = ApplicationPhase.ENDING
+        application.is_gang_over = True
+        self._cancel_creates(application)
+        self.world.touch_application(application)
+        for pod in self.world.pods_of(application.application_id):
+            if pod.spec.placeholder and not (pod.has_ended or pod.deletion_ns):
+                if not pod.node:
+                    self._release_ask(pod)
+                self._calls.append(DeletePod(pod.uid, "", "its application was deleted"))
+        self._finish(application)
+
+    def _finish(self, application: ApplicationRecord) -> None:
+        """Let the core end an application once nothing of it holds a place on a node.
+
+        One that the core has accepted completes there by itself, in its time, as any other. One
+        that it knows by name alone, or that resumes without a pod to ask for, is removed; so is one
+        of which a pod has come since: that starts it again.
+        """
+        name = application.application_id
+        if self.world.holds_a_place(name):
+            return
+        if self._completes_by_itself(application) and not self.world.has_waiting_pod(name):
+            return
+        self._remove(application)
+        self.world.touch_application(application)
+        self._on_core_ended(application)
+
+    def _completes_by_itself(self, application: ApplicationRecord) -> bool:
+        """Return whether the end of what an application asked for lets the core complete it."""
+        name = application.application_id
+        if application.core_state == ApplicationState.RESUMING:
+            return False
+        return application.core_state not in _KNOWN_BY_NAME or any(
+            release.application_id == name for release in self._unconfirmed.values()
+        )
+
+    def _on_core_ended(self, application: ApplicationRecord) -> None:
+        """End an application, unless a pod has come since: then it is submitted again."""
+        application.phase = ApplicationPhase.ENDED
+        left = [
+            pod
+            for pod in self.world.pods_of(application.application_id)
+            if _is_waiting(pod) and pod.uid not in self._failed
+        ]
+        for pod in left:
+            self._asked.pop(pod.uid, None)
+        if left:
+            self._announce(self.world.application_of(left[0]))
+
+
+def _is_waiting(pod: PodRecord) -> bool:
+    return not (pod.node or pod.has_ended or pod.deletion_ns or pod.spec.placeholder)
