@@ -17,11 +17,11 @@ from dataclasses import replace
 from typing import Any
 
 from services.shim_adapter.backends.base import CommandRefusedError
-from services.shim_adapter.backends.kubernetes import bodies, recover
-from services.shim_adapter.backends.kubernetes.budgets import Budgets
+from services.shim_adapter.backends.kubernetes import recover
+from services.shim_adapter.backends.kubernetes.carry_out import Calls
 from services.shim_adapter.backends.kubernetes.claim_objects import GroupClaims
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
-from services.shim_adapter.backends.kubernetes.failing import Failing
+from services.shim_adapter.backends.kubernetes.evictability import Evictability
 from services.shim_adapter.backends.kubernetes.group_status import GroupStatuses
 from services.shim_adapter.backends.kubernetes.held import HeldPods
 from services.shim_adapter.backends.kubernetes.node_trees import NodeTrees
@@ -50,26 +50,17 @@ from services.shim_adapter.backends.kubernetes.observed import (
     TopologySeen,
     VolumeSeen,
 )
-from services.shim_adapter.backends.kubernetes.operations import Operation, bind
+from services.shim_adapter.backends.kubernetes.operations import Operation
 from services.shim_adapter.backends.kubernetes.pod_groups import PodGroups
 from services.shim_adapter.backends.kubernetes.pods_with_claims import PodsWithClaims
 from services.shim_adapter.backends.kubernetes.pods_with_volumes import PodsWithVolumes
 from services.shim_adapter.backends.kubernetes.topologies import Topologies
 from services.shim_adapter.mirror.calls import (
-    GANG_TIMED_OUT,
-    BindPod,
     BindRefused,
     Call,
-    CallAtPod,
-    CancelCreates,
-    CreatePod,
     DeletePod,
-    Disruptable,
-    FailPod,
-    MarkUnschedulable,
     News,
     NodeNews,
-    NominatePod,
     PlaceholderFailed,
     PodAdded,
     PodBound,
@@ -77,7 +68,6 @@ from services.shim_adapter.mirror.calls import (
     PodEnded,
     PodGone,
     PodNominated,
-    WriteEvent,
 )
 from services.shim_adapter.mirror.world import World
 from services.shim_adapter.records import ENDED_PHASES, NodeRecord, PodPhase, PodRecord
@@ -86,16 +76,12 @@ from services.shim_adapter.translation.workloads.pod_groups import GroupRef
 from shared.messages.commands import PodName, PodSpec
 from shared.messages.constraints import Toleration
 from shared.messages.find_pod import PodFound
-from shared.messages.interface import TerminationType
 from shared.model.reasons import Reason
 
 MAX_SEEN = 5_000
 MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
 EPOCHS_A_TURN = 1_000_000
 MISSING_RIGHTS = "MissingRights"  # the reason of an event
-_BOUND, _COMPLETED = "PodBindSuccessful", "TaskCompleted"  # of events, as YuniKorn has them
-LOST_PAUSE_SECONDS = 1.0  # 0, 1, 3, 7 ...: a placeholder is made again at once, then ever later
-MAX_LOST_PAUSE_SECONDS = 60.0
 
 
 class KubernetesCluster:
@@ -120,13 +106,11 @@ class KubernetesCluster:
         self.activated = asyncio.Event()
         self.has_news = asyncio.Event()
         self.is_ready = False
-        self._operate = operate
-        self._cancel_creates = cancel_creates
         self._seen: deque[Observed] = deque()
         self._has_room = asyncio.Event()
         self._has_room.set()
+        self._cancel_creates = cancel_creates
         self._notes = Notes(operate, now_text, instance)
-        self.budgets, self._failing = Budgets(), Failing()
         self.held = HeldPods()
         self.topologies = Topologies()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
@@ -138,10 +122,20 @@ class KubernetesCluster:
             self._take_in,
             GroupStatuses(self._notes.status, now_text, path_of),
             topologies=self.topologies,
-            tie_of=self.claims.tie_of,
+            tie_of=self.claims.tied.tie_of,
         )
-        self._trees = NodeTrees(world, self.configuration, self.topologies, self.claims)
-        self._to_bind: list[tuple[PodRecord, Operation]] = []  # once their devices are chosen
+        self._trees = NodeTrees(world, self.configuration, self.topologies, self.claims.tied)
+        self._evictability = Evictability(world, self.groups, self._notes)
+        self._calls = Calls(
+            world,
+            operate,
+            cancel_creates,
+            self._notes,
+            self.configuration,
+            self.volumes,
+            self.claims,
+            self.groups,
+        )
         self._handlers = self._handlers_by_type()
 
     def _handlers_by_type(self) -> dict[type, Callable[[Any, int], list[News]]]:
@@ -154,14 +148,14 @@ class KubernetesCluster:
             VolumeSeen: self.volumes.on_volume,
             StorageClassSeen: self.volumes.on_class,
             CsiNodeSeen: self.volumes.on_node,
-            BudgetSeen: self._on_budget,
+            BudgetSeen: self._evictability.on_budget,
             PodGroupSeen: self._on_pod_group,
             SliceSeen: self.claims.on_slice,
             DeviceClassSeen: self.claims.on_class,
             DeviceClaimSeen: self.claims.on_claim,
             TaintRuleSeen: self.claims.on_taint,
             TopologySeen: self._trees.on_topology,
-            EvictionRefused: self._on_eviction_refused,
+            EvictionRefused: self._evictability.on_eviction_refused,
             Bound: self._on_bound,
             NotBound: self._on_not_bound,
             NotCreated: self._on_not_created,
@@ -222,14 +216,14 @@ class KubernetesCluster:
 
         0: there are pods to be bound, of which the devices are to be chosen.
         """
-        if self._to_bind:
+        if self._calls.are_left:
             return 0
         due = (self.groups.next_due_ns(), self.held.next_due_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def advance(self, now_ns: int) -> list[News]:
         """Return what has been seen, in order, at most MAX_TAKEN_IN of it at a time."""
-        self._choose_devices()
+        self._calls.choose_devices()
         news = self.groups.advance(now_ns)
         for _ in range(min(len(self._seen), MAX_TAKEN_IN)):
             observed = self._seen.popleft()
@@ -246,106 +240,7 @@ class KubernetesCluster:
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
         """Have done what the mirror asks; what comes of it is seen later."""
-        match call:
-            case CreatePod():
-                self._create(call, now_ns)
-            case CancelCreates():
-                self._cancel_creates(call.application_id, "")
-            case _:
-                pod = self.world.pods.get(call.uid)
-                if pod is not None:
-                    return self._carry_out_at(pod, call, now_ns)
-        return []
-
-    def _carry_out_at(self, pod: PodRecord, call: CallAtPod, now_ns: int) -> list[News]:
-        if self._to_bind and not isinstance(call, BindPod):
-            self._choose_devices()
-        match call:
-            case BindPod():
-                self._bind(pod, call, now_ns)
-            case DeletePod():
-                self._delete(pod, call, now_ns)
-            case FailPod():
-                return self._fail(pod, call, now_ns)
-            case WriteEvent():
-                self._notes.write(
-                    pod, call.reason, call.message, is_warning=call.is_warning, action=call.action
-                )
-            case NominatePod():
-                self._notes.nominate(pod, call.node)
-            case MarkUnschedulable():
-                self.world.note_refusal(pod.uid, now_ns)
-                self._notes.mark(pod, call.message)
-        return []
-
-    def _bind(self, pod: PodRecord, call: BindPod, now_ns: int) -> None:
-        if pod.node or pod.has_ended:
-            return
-        self.world.assign(pod, call.node, call.devices)
-        pod.bound_ns = now_ns
-        self.world.binding[pod.uid] = None
-        to_make = self.volumes.to_make(pod)
-        operation = bind(pod, call.node, to_make or ())
-        if to_make is None:
-            operation.why_not = f"a volume of its claims is not available on node {call.node}"
-        if self.claims.has_claims(pod):
-            self._to_bind.append((pod, operation))
-        else:
-            self._operate(operation)
-
-    def _choose_devices(self) -> None:
-        """Bind the pods whose devices are to be chosen: of all that go to a node, together."""
-        to_bind, self._to_bind = self._to_bind, []
-        chosen = self.claims.choose([pod for pod, _ in to_bind]) if to_bind else {}
-        for pod, operation in to_bind:
-            devices = chosen[pod.uid]
-            if isinstance(devices, str):
-                operation.why_not = operation.why_not or devices
-            else:
-                operation.devices = devices
-            self._operate(operation)
-
-    def _fail(self, pod: PodRecord, call: FailPod, now_ns: int) -> list[News]:
-        if pod.has_ended:
-            return []
-        if call.reason == GANG_TIMED_OUT:
-            news = self.groups.put_back(pod, now_ns)
-            if news is not None:
-                return news
-        pod.phase, pod.reason, pod.message = PodPhase.FAILED, call.reason, call.message
-        body = bodies.failed_status(pod.uid, call.reason, call.message)
-        pause = self._failing.pause_before(pod, call.reason, self.world.pods_made)
-        self._operate(Operation("fail", pod, body, pause=pause))
-        return []
-
-    def _create(self, call: CreatePod, now_ns: int) -> None:
-        application = self.world.applications.get(call.spec.application_id)
-        owner = self.world.originator(call.spec.application_id)
-        secrets = application.tags.get("imagePullSecrets", "") if application is not None else ""
-        body = bodies.placeholder(
-            call.spec,
-            bodies.Originator(owner.spec.name, owner.uid) if owner is not None else None,
-            tuple(filter(None, secrets.split(","))),
-            self.configuration.placeholders,
-        )
-        pod = PodRecord(call.uid, call.spec, now_ns, 0)
-        pause = min(LOST_PAUSE_SECONDS * (2 ** min(call.losses, 10) - 1), MAX_LOST_PAUSE_SECONDS)
-        self._operate(Operation("create", pod, body, pause=pause))
-
-    def _delete(self, pod: PodRecord, call: DeletePod, now_ns: int) -> None:
-        pod.release = pod.release or call.release
-        pod.reason = pod.reason or call.reason
-        if pod.deletion_ns:
-            return
-        pod.deletion_ns = now_ns or 1
-        if call.release == TerminationType.PREEMPTED_BY_SCHEDULER and not pod.spec.placeholder:
-            self._notes.preempted(pod, call.reason)
-            self.groups.disrupted(pod.uid, call.reason)
-            self._operate(Operation("evict", pod, bodies.eviction(pod)))
-        else:
-            grace = 0 if pod.spec.placeholder else None
-            body = bodies.deletion(pod.uid, grace_seconds=grace)
-            self._operate(Operation("delete", pod, body))
+        return self._calls.carry_out(call, now_ns)
 
     # --- pods -----------------------------------------------------------------------------------
 
@@ -363,7 +258,9 @@ class KubernetesCluster:
             return self._end(pod, view.phase)
         if view.phase is PodPhase.RUNNING and view.group is not None:
             self.groups.runs(pod.uid)
-        news = self._health_of(pod, view) + self._labels_of(pod, view) + self._node_of(pod, view)
+        evictability = self._evictability
+        news = evictability.health_of(pod, view) + evictability.labels_of(pod, view)
+        news += self._node_of(pod, view)
         return news + self._changes_of(pod, view, now_ns)
 
     def _on_new_pod(self, view: PodView, now_ns: int) -> list[News]:
@@ -479,7 +376,7 @@ class KubernetesCluster:
             self._notes.write(pod, "Scheduling", warning, is_warning=True)
         if pod.spec.foreign or not pod.node:
             return [PodAdded(pod), *self.volumes.restated(pod.uid)]
-        return [PodAdded(pod), PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]
+        return [PodAdded(pod), PodChanged(pod), PodBound(pod), *self._evictability.on_a_node(pod)]
 
     def _end(self, pod: PodRecord, phase: PodPhase) -> list[News]:
         """Forget a pod that has run to its end: it holds nothing."""
@@ -507,7 +404,7 @@ class KubernetesCluster:
         self.volumes.forget(pod.uid)
         self.claims.forget(pod.uid)
         self.held.free(pod.uid)
-        self.budgets.gone(pod)
+        self._evictability.budgets.gone(pod)
 
     def _node_of(self, pod: PodRecord, view: PodView) -> list[News]:
         """Compare where a pod is with where it was decided to be."""
@@ -521,7 +418,7 @@ class KubernetesCluster:
             news.append(BindRefused(pod, f"it was bound to node {view.node} by another"))
         self.world.assign(pod, view.node, view.devices)
         pod.bound_ns = view.bound_ns
-        return [*news, PodChanged(pod), PodBound(pod), *self._on_a_node(pod)]
+        return [*news, PodChanged(pod), PodBound(pod), *self._evictability.on_a_node(pod)]
 
     def _changes_of(self, pod: PodRecord, view: PodView, now_ns: int) -> list[News]:
         changed = pod.gates != view.gates
@@ -578,8 +475,7 @@ class KubernetesCluster:
         self.claims.bound(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
         self._notes.write(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
-        self._note_as_yunikorn(pod, _BOUND, f"Pod %s is successfully bound to node {pod.node}")
-        return [PodBound(pod), *self._on_a_node(pod)]
+        return [PodBound(pod), *self._evictability.on_a_node(pod)]
 
     def _on_not_bound(self, seen: NotBound, _: int) -> list[News]:
         pod = self.world.pods.get(seen.uid)
@@ -619,65 +515,6 @@ class KubernetesCluster:
             why = Reason.MISSING_RIGHTS, seen.why
             self.held.hold(pod.uid, named, pod.spec.name, why, now_ns)
         return []
-
-    # --- disruption budgets ---------------------------------------------------------------------
-
-    def _on_a_node(self, pod: PodRecord) -> list[News]:
-        """Take in that a pod of ours is where it was to be, and may be evicted or not."""
-        if pod.spec.foreign or pod.spec.placeholder:
-            return []
-        self.groups.placed(pod.uid)
-        self.budgets.placed(pod)
-        return self._disruption_of([pod])
-
-    def _health_of(self, pod: PodRecord, view: PodView) -> list[News]:
-        """Take in whether a pod runs, and is ready: budgets protect no other as they do these."""
-        phase = view.phase if not pod.has_ended else pod.phase
-        if (pod.phase, pod.is_ready) == (phase, view.is_ready):
-            return []
-        pod.phase, pod.is_ready = phase, view.is_ready
-        return self._disruption_of([pod]) if self.budgets.protect(pod) else []
-
-    def _labels_of(self, pod: PodRecord, view: PodView) -> list[News]:
-        """Take in labels that have changed: other budgets may be for the pod now."""
-        if pod.spec.foreign or view.labels is None or view.labels == pod.spec.labels:
-            return []
-        pod.spec = replace(pod.spec, labels=view.labels)
-        self.budgets.relabelled(pod)
-        return self._disruption_of([pod])
-
-    def _disruption_of(self, pods: list[PodRecord]) -> list[News]:
-        """Say what has changed; of what a budget allows, once in every partition."""
-        changed: list[PodRecord] = []
-        allowed: dict[tuple[str, str], PodRecord] = {}  # one pod, by partition and budget
-        for pod in pods:
-            before = (pod.disruption, pod.budget, pod.allowed)
-            self.budgets.note(pod)
-            if before[:2] != (pod.disruption, pod.budget):
-                changed.append(pod)
-            elif before[2] != pod.allowed:
-                partition = self.world.partition_of(pod.spec.application_id)
-                allowed.setdefault((partition, pod.budget), pod)
-        return [Disruptable(pod) for pod in (*changed, *allowed.values())]
-
-    def _on_budget(self, seen: BudgetSeen, _: int) -> list[News]:
-        return self._disruption_of(self.budgets.see(seen.name, seen.budget))
-
-    def _on_eviction_refused(self, seen: EvictionRefused, _: int) -> list[News]:
-        """Take back that a pod is being evicted: the core chooses again, and knows better now."""
-        pod = self.world.pods.get(seen.uid)
-        if pod is None or not pod.node:
-            return []
-        if seen.is_over:
-            self.budgets.ask_again(pod.uid)
-            return self._disruption_of([pod])
-        if seen.is_barred:
-            self.budgets.refused(pod.uid)
-        pod.deletion_ns, pod.release, pod.reason = 0, "", ""
-        self.budgets.note(pod)
-        self._notes.spared(pod, seen.reason)
-        self.groups.spared(pod.uid)
-        return [Disruptable(pod, is_refused=True)]
 
     # --- nodes, namespaces, users -------------------------------------------------------
 
@@ -738,7 +575,7 @@ class KubernetesCluster:
                 raise CommandRefusedError(f'pods "{name.name}" not found in {name.namespace}')
         for pod in pods:
             assert pod is not None
-            self._delete(pod, DeletePod(pod.uid, ""), now_ns)
+            self._calls.delete(pod, DeletePod(pod.uid, ""), now_ns)
         return []
 
 

@@ -7,7 +7,7 @@ No I/O.
 
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
 from services.shim_adapter.backends.kubernetes.observed import TopologySeen
-from services.shim_adapter.backends.kubernetes.pods_with_claims import PodsWithClaims
+from services.shim_adapter.backends.kubernetes.tied_groups import TiedGroups
 from services.shim_adapter.backends.kubernetes.topologies import TIER_LABEL, Topologies
 from services.shim_adapter.mirror.calls import News, NodeNews
 from services.shim_adapter.mirror.world import World
@@ -22,18 +22,18 @@ class NodeTrees:
         world: World,
         configuration: Configuration,
         topologies: Topologies,
-        claims: PodsWithClaims,
+        tied: TiedGroups,
     ) -> None:
         self._world = world
         self._configuration = configuration
         self._topologies = topologies
-        self._claims = claims
+        self._tied = tied
         self._has_others = False
 
     @property
     def has_others(self) -> bool:
         """Return whether something has changed since the labels were worked out."""
-        return self._has_others or self._claims.has_other_domains
+        return self._has_others or self._tied.has_other_domains
 
     def on_topology(self, seen: TopologySeen, _: int) -> list[News]:
         """Take in a Topology, or a HyperNode."""
@@ -51,7 +51,7 @@ class NodeTrees:
             self._has_others = True
 
     def _is_own(self, label: str) -> bool:
-        return label.startswith(TIER_LABEL) or self._claims.is_own_label(label)
+        return label.startswith(TIER_LABEL) or self._tied.is_own_label(label)
 
     def renew(self) -> tuple[list[News], bool]:
         """Give nodes the labels that they have now; return the news, and if levels have changed."""
@@ -61,7 +61,7 @@ class NodeTrees:
             name: {key: text for key, text in node.labels.items() if not self._is_own(key)}
             for name, node in sorted(nodes.items())
         }
-        tiers, domains = self._topologies.tiers_of(own), self._claims.domains()
+        tiers, domains = self._topologies.tiers_of(own), self._tied.domains()
         news: list[News] = []
         for name, plain in own.items():
             labels = plain | tiers.get(name, {}) | domains.get(name, {})

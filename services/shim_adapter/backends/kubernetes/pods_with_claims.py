@@ -43,7 +43,7 @@ from services.shim_adapter.backends.kubernetes.observed import (
     SliceSeen,
     TaintRuleSeen,
 )
-from services.shim_adapter.backends.kubernetes.topologies import HOST_NAME
+from services.shim_adapter.backends.kubernetes.tied_groups import TiedGroups
 from services.shim_adapter.backends.kubernetes.volumes import within
 from services.shim_adapter.mirror.calls import News, PodGone
 from services.shim_adapter.mirror.world import World
@@ -54,7 +54,6 @@ from shared.messages.constraints import NodeTerm, Requirement
 from shared.model.ids import derived_suffix
 from shared.model.reasons import Reason
 
-MAX_TIED = 100  # different claims of groups on devices of several nodes; others share one node
 Why = tuple[Reason, str]  # a pod waits
 NOTHING: Why = (Reason.DEVICES, "")
 
@@ -100,8 +99,7 @@ class PodsWithClaims:
         self._results: dict[Key, Results] = {}  # that were chosen, until the claim shows them
         self._to_come = MembersToCome(world)
         self._allocatable: dict[str, Mapping[str, int]] = {}
-        self._tied: dict[str, Claim] = {}  # by label; claims of groups on devices of several nodes
-        self.has_other_domains = False
+        self.tied = TiedGroups(self.devices, self._claims, self._results)
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -111,7 +109,7 @@ class PodsWithClaims:
         self.devices.pools.see_slice(
             seen.name, seen.found if isinstance(seen.found, Slice) else None
         )
-        self.has_other_domains = self.has_other_domains or bool(self._tied)
+        self.tied.devices_changed()
         return self._judge_again(list(self._waiting), now_ns) if were_missing else []
 
     def on_taint(self, seen: TaintRuleSeen, _: int) -> list[News]:
@@ -141,56 +139,6 @@ class PodsWithClaims:
         if known == seen.claim:
             return []
         return self._judge_again(list(self._named.get(seen.name, ())), now_ns)
-
-    def tie_of(self, namespace: str, group: GroupClaims) -> str:
-        """Return the label of nodes of which a group's pods need one value, for its devices.
-
-        "": every node reaches them. A label of devices that several nodes reach has their names as
-        values, and only we see it (``domains``).
-        """
-        found = ""
-        for _, name in group.claims.values():
-            tie = self._tie_of((namespace, name))
-            if tie == HOST_NAME:
-                return tie
-            found = found or tie
-        return found
-
-    def _tie_of(self, key: Key) -> str:
-        claim, results = self._claims.get(key), self._results.get(key)
-        if claim is None or claim.node:
-            return HOST_NAME
-        if results is not None or claim.is_allocated:
-            given = (result.device for result in results or ())
-            is_local = results is not None and self.devices.pools.selector_of(given) is None
-            return HOST_NAME if is_local else self._label_of(claim)
-        if self.devices.choose(EVERYWHERE, [(key, claim)]) is not None:
-            return ""
-        return self._label_of(claim) or HOST_NAME
-
-    def _label_of(self, claim: Claim) -> str:
-        """Return the label of the devices of several nodes that a claim may have; "": none are."""
-        label = next(iter(self.devices.types_of(claim)), "")
-        if label in self._tied or len(self._tied) >= MAX_TIED:
-            return label if label in self._tied else ""
-        if not self.devices.domains_of(claim):
-            return ""
-        self._tied[label] = claim
-        self.has_other_domains = True
-        return label
-
-    def domains(self) -> dict[str, dict[str, str]]:
-        """Return by node the labels that groups with claims are placed by."""
-        self.has_other_domains = False
-        found: dict[str, dict[str, str]] = {}
-        for label, claim in self._tied.items():
-            for node, device in self.devices.domains_of(claim).items():
-                found.setdefault(node, {})[label] = device
-        return found
-
-    def is_own_label(self, label: str) -> bool:
-        """Return whether a label of nodes is one of ``domains``."""
-        return label in self._tied
 
     def group_changed(self, now_ns: int) -> list[News]:
         """Check the pods again that wait for claims of their groups."""
@@ -225,7 +173,7 @@ class PodsWithClaims:
         """Add to what a node has what there is of devices; it is what the API server says now."""
         self._allocatable[record.name] = record.capacity
         self.devices.pools.see_node(record.name, record.labels)
-        self.has_other_domains = self.has_other_domains or bool(self._tied)
+        self.tied.devices_changed()
         extra = self.devices.offered(record.name, record.capacity)
         if extra:
             record.capacity = {**record.capacity, **extra}
