@@ -230,7 +230,7 @@ async def test_a_kind_that_goes_without_a_word_has_no_objects_any_more(muster, d
     del double.served[groups.COSCHEDULING[0]]
     double.store.objects.pop("podgroups.scheduling.x-k8s.io")
     session = muster.kubernetes.session
-    await until(lambda: not session.cluster.groups._objects, "it is known to have gone")
+    await until(lambda: not session.cluster.groups.objects.by_name, "it is known to have gone")
     await muster.kubectl.pod(member("m1"))
     await until_waits(muster.kubectl, "m1", "is not there")
 

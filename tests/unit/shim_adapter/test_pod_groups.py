@@ -424,10 +424,8 @@ def test_a_pod_is_told_once_however_often_it_is_seen_and_however_many_come():
 
 def test_what_a_pod_costs_does_not_grow_with_its_group(monkeypatch):
     looked = []
-    lacks = pod_groups.PodGroups._lacks
-    monkeypatch.setattr(
-        pod_groups.PodGroups, "_lacks", staticmethod(lambda *of: looked.append(1) or lacks(*of))
-    )
+    lacks = pod_groups._Group.lacks
+    monkeypatch.setattr(pod_groups._Group, "lacks", lambda *of: looked.append(1) or lacks(*of))
     for count in (100, 1_000):
         session = Grouped(count)
         looked.clear()

@@ -543,12 +543,12 @@ class KubernetesCluster:
         return news
 
     def _claims_of_group(self, ref: GroupRef) -> GroupClaims | None:
-        return self.groups.claims_of(ref)
+        return self.groups.objects.claims_of(ref)
 
     def _on_pod_group(self, seen: PodGroupSeen, now_ns: int) -> list[News]:
-        before = self.groups.claims_of(GroupRef(*seen.name))
+        before = self.groups.objects.claims_of(GroupRef(*seen.name))
         news = self.groups.see(seen, now_ns)
-        if self.groups.claims_of(GroupRef(*seen.name)) != before:
+        if self.groups.objects.claims_of(GroupRef(*seen.name)) != before:
             news += self.claims.group_changed(now_ns)
         return news
 

@@ -27,6 +27,11 @@ from services.shim_adapter.backends.kubernetes.gang_of_group import (
     task_groups_text,
 )
 from services.shim_adapter.backends.kubernetes.group_disruptions import Disruptions
+from services.shim_adapter.backends.kubernetes.group_objects import (
+    GroupObjects,
+    object_of,
+    with_group_defaults,
+)
 from services.shim_adapter.backends.kubernetes.group_status import (
     INVALID,
     UNREADABLE,
@@ -34,11 +39,7 @@ from services.shim_adapter.backends.kubernetes.group_status import (
     GroupStatuses,
     Standing,
 )
-from services.shim_adapter.backends.kubernetes.group_trees import (
-    GroupTrees,
-    part_named,
-    pods_of,
-)
+from services.shim_adapter.backends.kubernetes.group_trees import Object, part_named, pods_of
 from services.shim_adapter.backends.kubernetes.objects import PodView
 from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
 from services.shim_adapter.backends.kubernetes.topologies import HOST_NAME, Topologies
@@ -57,9 +58,7 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     COMPOSITE,
     CORE,
     POD_GROUP,
-    QUEUE_LABEL,
     GroupRef,
-    tied,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.commands import PodSpec
@@ -72,8 +71,6 @@ RETRY_SECONDS = 10  # 10, 20, 40 ...: a gang that was not to be had is tried aga
 MAX_RETRY_SECONDS = 300  # seconds between attempts to create a PodGroup's gang; repeated for ever
 MIN_TIMEOUT_SECONDS = 30  # of a PodGroup's own; a shorter one makes and deletes placeholders only
 _GENERATION = 5  # characters
-
-_Object = tuple[str, str, str]
 
 
 @dataclass(slots=True)
@@ -96,6 +93,60 @@ class _Group:
     refused: str = ""  # why its placeholders were last, where it was not for want of places
     is_reminded: bool = False  # who waits is told why in a moment
     gang: Gang | None = None  # what its group said when it was let go
+
+    def by_part(self, pods: Iterable[str]) -> dict[str, int]:
+        """Return how many of some pods are of each part."""
+        found: dict[str, int] = {}
+        for uid in pods:
+            part = self.members.get(uid, "")
+            found[part] = found.get(part, 0) + 1
+        return found
+
+    def lacks(self, gang: Gang) -> bool:
+        """Return whether pods are missing of those that start at once."""
+        tree = gang.tree
+        if tree is not None:
+            counts: dict[str, int] = {}
+            for subgroup, count in self.by_subgroup.items():
+                part = gang.part_of(subgroup)
+                counts[part] = counts.get(part, 0) + count
+            return tree.lacking({}, counts) is None
+        if gang.subgroups:
+            there = self.by_subgroup
+            return any(there.get(name, 0) < least for name, least in gang.subgroups.items())
+        return len(self.members) < gang.minimum
+
+    def shapes(self, ref: GroupRef, gang: Gang) -> str:
+        """Return the task groups of the pods that start at once; "": it is one, or none."""
+        if gang.topology.wrong:
+            raise TaskGroupsError(gang.topology.wrong)
+        shapes: dict[str, int] = {}
+        names: dict[str, str] = {}
+        for view in () if gang.tree is not None else self._first(gang):
+            assert view.spec is not None
+            shape = shape_of(view.spec, view.where, view.subgroup, ref)
+            shapes[shape] = shapes.get(shape, 0) + 1
+            names[shape] = view.subgroup
+        if sum(shapes.values()) <= (gang.topology == NO_TOPOLOGY):
+            return ""
+        text = task_groups_text(shapes, names, gang.topology)
+        task_groups_of(text)
+        return text
+
+    def _first(self, gang: Gang) -> Iterator[PodView]:
+        """Yield as many of those who wait as start at once, by age; who has succeeded counts."""
+        order = sorted(self.waiting.values(), key=_rank)
+        if not gang.subgroups:
+            yield from order[: max(0, gang.minimum - len(self.members) + len(self.waiting))]
+            return
+        left = dict(gang.subgroups)
+        for uid, subgroup in self.members.items():
+            if uid not in self.waiting and subgroup in left:
+                left[subgroup] -= 1
+        for view in order:
+            if left.get(view.subgroup, 0) > 0:
+                left[view.subgroup] -= 1
+                yield view
 
 
 class PodGroups:
@@ -120,22 +171,14 @@ class PodGroups:
         self._hold_back = hold_back
         self._admit = admit
         self._statuses = statuses
-        self._label_of = tie_of
-        self._topologies = Topologies() if topologies is None else topologies
+        self.objects = GroupObjects(Topologies() if topologies is None else topologies, tie_of)
         statuses.follow(self._standing)
         self._is_ready = False
         self._now_ns = 0
-        self._objects: dict[_Object, Mapping[str, Gang] | str] = {}
         self._groups: dict[GroupRef, _Group] = {}
-        self._of_object: dict[_Object, dict[GroupRef, None]] = {}
+        self._of_object: dict[Object, dict[GroupRef, None]] = {}
         self._of_pod: dict[str, GroupRef] = {}
         self._claimed: dict[str, GroupRef] = {}  # applications of gangs
-        self._trees = GroupTrees(self._tie_of)
-        self._claims: dict[_Object, GroupClaims] = {}
-        self._foreign_pods: dict[
-            GroupRef, dict[str, None]
-        ] = {}  # pods of other schedulers, by group
-        self._group_of_foreign: dict[str, GroupRef] = {}
         self._due: list[tuple[int, int, GroupRef]] = []  # a heap
         self._numbers = count()
         self._disruptions = Disruptions()
@@ -145,18 +188,18 @@ class PodGroups:
     def see(self, seen: PodGroupSeen, now_ns: int) -> list[News]:
         """Take in that a PodGroup was made, has changed or gone."""
         self._statuses.see(seen.name, seen.uid, None if seen.gangs is None else seen.status)
-        self._note_claims(seen)
-        if self._objects.get(seen.name) == seen.gangs:
+        self.objects.note_claims(seen)
+        if self.objects.by_name.get(seen.name) == seen.gangs:
             return []  # its status: controllers write that all the time
-        before = self._homes(seen.name)
+        before = self.objects.homes(seen.name)
         if seen.gangs is None:
-            del self._objects[seen.name]
+            del self.objects.by_name[seen.name]
         else:
-            self._objects[seen.name] = seen.gangs
+            self.objects.by_name[seen.name] = seen.gangs
         if seen.name[0] in (CORE, COMPOSITE):
-            self._trees.see(seen.name, seen.gangs)
+            self.objects.trees.see(seen.name, seen.gangs)
             self._statuses.changed(seen.name, self._now_ns)
-        homes = before | self._homes(seen.name)
+        homes = before | self.objects.homes(seen.name)
         news: list[News] = []
         for podgroup in homes:
             news += self._move(podgroup, before.get(podgroup), now_ns)
@@ -166,37 +209,10 @@ class PodGroups:
                 news += self._judge_again(ref, now_ns)
         return news
 
-    def _note_claims(self, seen: PodGroupSeen) -> None:
-        """Know which claims a group has: those that are named, and those that were made for it."""
-        gang = None if seen.gangs is None or isinstance(seen.gangs, str) else seen.gangs.get("")
-        if gang is None or not gang.claims:
-            self._claims.pop(seen.name, None)
-            return
-        made = {
-            each.get("name"): str(each.get("resourceClaimName") or "")
-            for each in seen.status.get("resourceClaimStatuses") or ()
-        }
-        claims = {
-            entry: (named, named if is_claim else made.get(entry, ""))
-            for entry, (named, is_claim) in gang.claims.items()
-        }
-        self._claims[seen.name] = GroupClaims(seen.name[2], seen.uid, claims)
-
-    def claims_of(self, ref: GroupRef) -> GroupClaims | None:
-        """Return the claims on devices that a PodGroup has for its pods; None: it has none."""
-        return self._claims.get(_object_of(ref))
-
-    def _homes(self, name: _Object) -> dict[_Object, GroupRef]:
-        """Return the gangs of the PodGroups below a group of core Kubernetes, or its own."""
-        if name[0] not in (CORE, COMPOSITE):
-            return {}
-        below = self._trees.pods_groups_in(name)
-        return {each: self._trees.home(GroupRef(*each)) for each in below}
-
-    def _move(self, podgroup: _Object, before: GroupRef | None, now_ns: int) -> list[News]:
+    def _move(self, podgroup: Object, before: GroupRef | None, now_ns: int) -> list[News]:
         """Have the pods of a PodGroup that are on no node wait in the gang that they are of now."""
         own = GroupRef(*podgroup)
-        ref = self._trees.home(own)
+        ref = self.objects.trees.home(own)
         group = self._groups.get(before or own)
         if group is None or ref == (before or own):
             return []
@@ -219,7 +235,7 @@ class PodGroups:
 
     def _judge_again(self, ref: GroupRef, now_ns: int) -> list[News]:
         """Judge who waits by what their group says now; of core Kubernetes', all who wait."""
-        group, gang = self._groups[ref], self._gang(ref)
+        group, gang = self._groups[ref], self.objects.gang(ref)
         news: list[News] = []
         is_judged = isinstance(gang, Gang) and (
             ref.kind in (CORE, COMPOSITE) or gang.names_a_tree
@@ -236,7 +252,7 @@ class PodGroups:
 
     def _minimums_changed(self, ref: GroupRef) -> list[News]:
         """Return the news of other minimums for a gang that was let go without placeholders."""
-        group, gang = self._groups[ref], self._gang(ref)
+        group, gang = self._groups[ref], self.objects.gang(ref)
         is_theirs = bool(group.application) and not group.text
         if isinstance(gang, str) or gang.tree is None or not is_theirs:
             return []
@@ -246,7 +262,7 @@ class PodGroups:
         """Judge again the gangs that name a tree of the cluster: there are others now."""
         news: list[News] = []
         for ref in list(self._groups):
-            found = self._objects.get(_object_of(ref))
+            found = self.objects.by_name.get(object_of(ref))
             gang = None if found is None or isinstance(found, str) else found.get(ref.part)
             if gang is not None and gang.names_a_tree:
                 news += self._judge_again(ref, now_ns)
@@ -254,22 +270,22 @@ class PodGroups:
 
     def _changed(self, ref: GroupRef, part: str = "") -> None:
         """Note that how far a gang is may have changed, and the groups that it is of with it."""
-        name = _object_of(ref)
+        name = object_of(ref)
         self._statuses.changed(name, self._now_ns)
         if ref.kind == COMPOSITE:
-            parts = [(CORE, ref.namespace, part)] if part else self._trees.pods_groups_in(name)
+            parts = (
+                [(CORE, ref.namespace, part)] if part else self.objects.trees.pods_groups_in(name)
+            )
             for each in parts:
                 self._statuses.changed(each, self._now_ns)
-                for above in self._trees.above(each):
+                for above in self.objects.trees.above(each):
                     self._statuses.changed(above, self._now_ns)
 
     def foreign_pod(self, uid: str, ref: GroupRef, now_ns: int) -> list[News]:
         """Take in a pod of another scheduler that names a group: none of ours in it may start."""
-        if uid in self._group_of_foreign:
+        if not self.objects.add_stranger(uid, ref):
             return []
-        self._group_of_foreign[uid] = ref
-        self._foreign_pods.setdefault(ref, {})[uid] = None
-        home = self._trees.home(ref)
+        home = self.objects.trees.home(ref)
         group = self._groups.get(home)
         if group is None:
             return []
@@ -277,16 +293,11 @@ class PodGroups:
         self._remind(home, now_ns)
         return news
 
-    def _foreign_pod_gone(self, uid: str) -> None:
-        ref = self._group_of_foreign.pop(uid, None)
-        if ref is None:
-            return
-        self._foreign_pods[ref].pop(uid)
-        if not self._foreign_pods[ref]:
-            del self._foreign_pods[ref]
-            home = self._trees.home(ref)
-            if home in self._groups:
-                self._remind(home, self._now_ns)
+    def _stranger_gone(self, uid: str) -> None:
+        ref = self.objects.drop_stranger(uid)
+        home = None if ref is None else self.objects.trees.home(ref)
+        if home in self._groups:
+            self._remind(home, self._now_ns)
 
     def on_pod(self, view: PodView, now_ns: int) -> list[News]:
         """Take in a pod that names a group, and is not let go yet."""
@@ -338,10 +349,10 @@ class PodGroups:
         self._let_go_no_more(group, uid)
         if not group.members:
             del self._groups[ref]
-            objects = self._of_object[_object_of(ref)]
+            objects = self._of_object[object_of(ref)]
             del objects[ref]
             if not objects:
-                del self._of_object[_object_of(ref)]
+                del self._of_object[object_of(ref)]
 
     def placed(self, uid: str) -> None:
         """Take in that a pod is on its node."""
@@ -366,7 +377,7 @@ class PodGroups:
         own = view.group
         if own is None or own.kind != CORE:
             return view
-        ref = self._of_pod.get(view.uid) or self._trees.home(own)
+        ref = self._of_pod.get(view.uid) or self.objects.trees.home(own)
         if ref == own:
             return view
         spec = view.spec
@@ -374,22 +385,22 @@ class PodGroups:
             spec = replace(spec, application_id=application_of(ref))
         return replace(view, group=ref, subgroup=own.name, spec=spec)
 
-    def _standing(self, name: _Object) -> Standing | None:
+    def _standing(self, name: Object) -> Standing | None:
         """Return how far the gang of an object that has one at most is."""
         is_core = name[0] in (CORE, COMPOSITE)
-        if is_core and self._trees.home(GroupRef(*name)).kind == COMPOSITE:
+        if is_core and self.objects.trees.home(GroupRef(*name)).kind == COMPOSITE:
             return self._standing_in_tree(name)
         refs = self._of_object.get(name)
         if not refs:
             return None
         ref = next(iter(refs))
-        group, gang = self._groups[ref], self._gang(ref)
+        group, gang = self._groups[ref], self.objects.gang(ref)
         if group.waiting or isinstance(gang, str):
             why = self._why_not(ref, group, self._now_ns)
         else:
             why = f"application {group.application} waits for room: muster why {group.application}"
         minimum = 0 if isinstance(gang, str) else sum(gang.minima().values())
-        reason = UNREADABLE if isinstance(self._objects.get(name), str) else UNSCHEDULABLE
+        reason = UNREADABLE if isinstance(self.objects.by_name.get(name), str) else UNSCHEDULABLE
         return Standing(
             minimum,
             len(group.members),
@@ -407,12 +418,12 @@ class PodGroups:
         if ref is None or ref.kind not in (CORE, COMPOSITE):
             return
         self._disruptions.evicted(uid)
-        group, gang = self._groups[ref], self._gang(ref)
-        names = [_object_of(ref)]
+        group, gang = self._groups[ref], self.objects.gang(ref)
+        names = [object_of(ref)]
         if ref.kind == COMPOSITE:
-            below = self._trees.pods_groups_in(names[0])
+            below = self.objects.trees.pods_groups_in(names[0])
             own = next((each for each in below if each[2] == group.members.get(uid)), names[0])
-            names = [own, *self._trees.above(own)]
+            names = [own, *self.objects.trees.above(own)]
         for name in names if isinstance(gang, Gang) else ():
             if not self._is_whole(name, group, gang):
                 self._disruptions.begin(name, why)
@@ -425,33 +436,34 @@ class PodGroups:
         if ref is not None:
             self._changed(ref, self._groups[ref].members.get(uid, ""))
 
-    def _is_whole(self, name: _Object, group: _Group, gang: Gang | str) -> bool:
+    def _is_whole(self, name: Object, group: _Group, gang: Gang | str) -> bool:
         """Return whether as many pods of a group as start at once are on nodes, and stay there."""
         if isinstance(gang, str):
             return False
         left = self._disruptions.left(group.placed)
         part = part_named(gang, name)
         if part is not None:
-            return part.count(self._by_part(group, left)) >= max(part.needed, 1)
+            return part.count(group.by_part(left)) >= max(part.needed, 1)
         return len(left) >= max(sum(gang.minima().values()), 1)
 
-    def _why_disrupted(self, name: _Object, group: _Group, gang: Gang | str) -> str:
+    def _why_disrupted(self, name: Object, group: _Group, gang: Gang | str) -> str:
         return self._disruptions.why(name, is_whole=self._is_whole(name, group, gang))
 
-    def _standing_in_tree(self, name: _Object) -> Standing | None:
+    def _standing_in_tree(self, name: Object) -> Standing | None:
         """Return how far a group is that is a part of a tree, or its root."""
-        if self._trees.is_invalid(name):
-            why = self._trees.why_not(name)
-            gang = self._trees.gang(_object_of(self._trees.root_of(GroupRef(*name))))
+        if self.objects.trees.is_invalid(name):
+            trees = self.objects.trees
+            why, root = trees.why_not(name), trees.root_of(GroupRef(*name))
+            gang = trees.gang(object_of(root))
             return Standing(0, 0, 0, 0, 0, why or str(gang), INVALID)
-        ref = self._trees.root_of(GroupRef(*name))
-        group, gang = self._groups.get(ref), self._gang(ref)
+        ref = self.objects.trees.root_of(GroupRef(*name))
+        group, gang = self._groups.get(ref), self.objects.gang(ref)
         part = None if isinstance(gang, str) else part_named(gang, name)
         if group is None or part is None:
             return None
-        counts = [self._by_part(group, of) for of in (group.members, group.placed, group.running)]
+        counts = [group.by_part(of) for of in (group.members, group.placed, group.running)]
         members, placed, running = counts
-        done = self._by_part(group, group.done)
+        done = group.by_part(group.done)
         if group.waiting:
             why = self._why_not(ref, group, self._now_ns)
         else:
@@ -465,15 +477,6 @@ class PodGroups:
             why,
             disrupted=self._why_disrupted(name, group, gang),
         )
-
-    @staticmethod
-    def _by_part(group: _Group, pods: Iterable[str]) -> dict[str, int]:
-        """Return how many of some pods are of each part."""
-        found: dict[str, int] = {}
-        for uid in pods:
-            part = group.members.get(uid, "")
-            found[part] = found.get(part, 0) + 1
-        return found
 
     def begin(self, now_ns: int) -> None:
         """Begin to let go: everything is listed. Gangs are taken up where they stand."""
@@ -574,7 +577,7 @@ class PodGroups:
         group = self._groups.get(ref)
         if group is None:
             group = self._groups[ref] = _Group()
-            self._of_object.setdefault(_object_of(ref), {})[ref] = None
+            self._of_object.setdefault(object_of(ref), {})[ref] = None
         if view.uid not in group.members and not view.is_deleting:
             group.members[view.uid] = view.subgroup
             group.by_subgroup[view.subgroup] = group.by_subgroup.get(view.subgroup, 0) + 1
@@ -593,83 +596,35 @@ class PodGroups:
         group.application = group.application or application
         return self._admit(replace(view, spec=self._spec(ref, group, view, application)), now_ns)
 
-    def _gang(self, ref: GroupRef) -> Gang | str:
-        """Return a group's gang, or what is wrong with it."""
-        if ref.kind == COMPOSITE:
-            return self._trees.gang(_object_of(ref))
-        found = self._objects.get(_object_of(ref), {})
-        if isinstance(found, str):
-            return f"{ref}: {found}"
-        waits = self._trees.why_not(_object_of(ref)) if ref.kind == CORE else ""
-        if waits:
-            return waits
-        gang = found.get(ref.part)
-        if gang is None:
-            return f"{ref} is not there"
-        tie = self._tie_of(_object_of(ref))
-        if tie:
-            return tied(gang, tie)
-        if not gang.names_a_tree:
-            return gang
-        resolved = self._topologies.resolved(gang)
-        return f"{ref}: {resolved}" if isinstance(resolved, str) else resolved
-
-    def _tie_of(self, name: _Object) -> str:
-        """Return the label that a PodGroup's claims tie its pods to, "" for none."""
-        return self._label_of(name[1], self._claims[name]) if name in self._claims else ""
-
     def _why_not(self, ref: GroupRef, group: _Group, now_ns: int) -> str:
         """Return why the pods of a group wait: one sentence for all, however many there are."""
-        gang = self._gang(ref)
+        gang = self.objects.gang(ref)
         if isinstance(gang, str):
             return gang
-        if self._has_strangers(ref):
-            return f"{ref}: its pods name several schedulers, so none of them starts"
+        if self.objects.has_strangers(ref):
+            return f"{ref}: its pods are of several schedulers, and none of them starts"
         if group.retry_ns > now_ns:
             if group.wrong:
                 return group.wrong
             cause = f": {group.refused}" if group.refused else ""
             return f"{ref}: its gang has had no places, and is tried again later as a whole{cause}"
-        if self._lacks(group, gang):
+        if group.lacks(gang):
             minima = gang.minima()
             least = ", ".join(f"{least} of {name}" for name, least in minima.items() if name)
             least = least or f"{gang.minimum} pods"
             return f"{ref}: {least} must start together, and some do not exist yet"
         return f"{ref}: it waits for its gang"
 
-    def _has_strangers(self, ref: GroupRef) -> bool:
-        """Return whether pods of another scheduler name a gang, or a part of it."""
-        if not self._foreign_pods:
-            return False
-        if ref.kind != COMPOSITE:
-            return ref in self._foreign_pods
-        below = self._trees.pods_groups_in(_object_of(ref))
-        return any(GroupRef(*each) in self._foreign_pods for each in below)
-
-    @staticmethod
-    def _lacks(group: _Group, gang: Gang) -> bool:
-        tree = gang.tree
-        if tree is not None:
-            counts: dict[str, int] = {}
-            for subgroup, count in group.by_subgroup.items():
-                part = gang.part_of(subgroup)
-                counts[part] = counts.get(part, 0) + count
-            return tree.lacking({}, counts) is None
-        if gang.subgroups:
-            there = group.by_subgroup
-            return any(there.get(name, 0) < least for name, least in gang.subgroups.items())
-        return len(group.members) < gang.minimum
-
     def _consider(self, ref: GroupRef, now_ns: int) -> list[News]:
         """Let a group's pods go, if that may be."""
         group = self._groups[ref]
-        gang = self._gang(ref)
+        gang = self.objects.gang(ref)
         if not (self._is_ready and group.waiting) or isinstance(gang, str):
             return []
         is_there = bool(group.let_go or group.text)
-        if group.retry_ns > now_ns or (not is_there and self._lacks(group, gang)):
+        if group.retry_ns > now_ns or (not is_there and group.lacks(gang)):
             return []
-        if self._has_strangers(ref):
+        if self.objects.has_strangers(ref):
             return []
         group.wrong = ""
         if not is_there:
@@ -690,46 +645,13 @@ class PodGroups:
 
     def _form(self, ref: GroupRef, group: _Group, gang: Gang) -> None:
         """Make a gang of the pods that wait. Raises TaskGroupsError."""
-        text = self._shapes(ref, group, gang)
+        text = group.shapes(ref, gang)
         first = next(iter(group.waiting.values())).spec
         assert first is not None
         base = first.application_id
         is_own = bool(text) or (gang.tree is not None and gang.has_own_class)
         self._be_gang(ref, group, self._free(base) if is_own else base, text)
         group.gang = gang
-
-    def _shapes(self, ref: GroupRef, group: _Group, gang: Gang) -> str:
-        """Return the task groups of the pods that start at once; "": it is one, or none."""
-        if gang.topology.wrong:
-            raise TaskGroupsError(gang.topology.wrong)
-        shapes: dict[str, int] = {}
-        names: dict[str, str] = {}
-        for view in () if gang.tree is not None else self._first(group, gang):
-            assert view.spec is not None
-            shape = shape_of(view.spec, view.where, view.subgroup, ref)
-            shapes[shape] = shapes.get(shape, 0) + 1
-            names[shape] = view.subgroup
-        if sum(shapes.values()) <= (gang.topology == NO_TOPOLOGY):
-            return ""
-        text = task_groups_text(shapes, names, gang.topology)
-        task_groups_of(text)
-        return text
-
-    @staticmethod
-    def _first(group: _Group, gang: Gang) -> Iterator[PodView]:
-        """Yield as many of those who wait as start at once, by age; who has succeeded counts."""
-        order = sorted(group.waiting.values(), key=_rank)
-        if not gang.subgroups:
-            yield from order[: max(0, gang.minimum - len(group.members) + len(group.waiting))]
-            return
-        left = dict(gang.subgroups)
-        for uid, subgroup in group.members.items():
-            if uid not in group.waiting and subgroup in left:
-                left[subgroup] -= 1
-        for view in order:
-            if left.get(view.subgroup, 0) > 0:
-                left[view.subgroup] -= 1
-                yield view
 
     def _free(self, base: str) -> str:
         """Return an application that is not there: a gang's own, or the next of its name."""
@@ -758,11 +680,11 @@ class PodGroups:
 
     def _spec(self, ref: GroupRef, group: _Group, view: PodView, application: str) -> PodSpec:
         """Return a pod as a member of its application, and of its gang if that is one."""
-        spec, gang = view.spec, self._gang(ref)
+        spec, gang = view.spec, self.objects.gang(ref)
         assert spec is not None
         spec = replace(spec, application_id=application)
         if isinstance(gang, Gang):
-            spec = self._with_group_defaults(spec, gang)
+            spec = with_group_defaults(spec, gang, self._classes)
             if gang.tree is not None:
                 part = gang.part_of(view.subgroup)
                 spec = replace(spec, gang=gang.terms, task_group_name=part)
@@ -786,31 +708,8 @@ class PodGroups:
             placeholder_timeout_seconds=timeout,
         )
 
-    def _with_group_defaults(self, spec: PodSpec, gang: Gang) -> PodSpec:
-        """Return a pod with what its group says and it does not: queue, priority class."""
-        queue = spec.queue_name or spec.labels.get(QUEUE_LABEL) or gang.queue
-        known = self._classes.get(gang.priority_class)
-        if known is not None and (gang.has_own_class or not spec.priority_class):
-            spec = replace(
-                spec,
-                priority_class=gang.priority_class,
-                priority=known.value,
-                allow_preempt_self=spec.allow_preempt_self and known.lets_be_preempted({}),
-                allow_preempt_other=known.lets_preempt({}),
-            )
-        if gang.priority is not None:
-            spec = replace(spec, priority=gang.priority)
-        if gang.lets_preempt is not None:
-            spec = replace(spec, allow_preempt_other=gang.lets_preempt)
-        may = spec.allow_preempt_self and gang.lets_be_preempted(spec.priority)
-        return replace(spec, queue_name=queue, allow_preempt_self=may)
-
 
 def _rank(view: PodView) -> tuple[int, int, str]:
     """Return what orders the pods of a gang: those of the highest priority first, then by age."""
     priority = view.spec.priority if view.spec is not None else 0
     return -priority, view.created_ns, view.name
-
-
-def _object_of(ref: GroupRef) -> _Object:
-    return ref.kind, ref.namespace, ref.name

@@ -1,0 +1,141 @@
+"""The objects of groups, and what they say: which gang each group is, its claims, its trees.
+
+Pods of other schedulers that name a group are known here, too: none of ours in it may start.
+No I/O.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+
+from services.shim_adapter.backends.kubernetes.claim_objects import GroupClaims
+from services.shim_adapter.backends.kubernetes.group_trees import GroupTrees, Object
+from services.shim_adapter.backends.kubernetes.observed import PodGroupSeen
+from services.shim_adapter.backends.kubernetes.topologies import Topologies
+from services.shim_adapter.translation.pods import PriorityClass
+from services.shim_adapter.translation.workloads.pod_groups import (
+    COMPOSITE,
+    CORE,
+    QUEUE_LABEL,
+    GroupRef,
+    tied,
+)
+from services.shim_adapter.translation.workloads.replicas import Gang
+from shared.messages.commands import PodSpec
+
+
+class GroupObjects:
+    """``by_name`` has each object's gangs by their names, or what is wrong with it."""
+
+    def __init__(self, topologies: Topologies, label_of: Callable[[str, GroupClaims], str]) -> None:
+        """``label_of`` returns the label that claims tie the pods of a namespace's group to."""
+        self._topologies, self._label_of = topologies, label_of
+        self.by_name: dict[Object, Mapping[str, Gang] | str] = {}
+        self.trees = GroupTrees(self._tie_of)
+        self._claims: dict[Object, GroupClaims] = {}
+        self._strangers: dict[GroupRef, dict[str, None]] = {}  # pods of other schedulers, by group
+        self._group_of_stranger: dict[str, GroupRef] = {}
+
+    def note_claims(self, seen: PodGroupSeen) -> None:
+        """Know which claims a group has: those that are named, and those that were made for it."""
+        gang = None if seen.gangs is None or isinstance(seen.gangs, str) else seen.gangs.get("")
+        if gang is None or not gang.claims:
+            self._claims.pop(seen.name, None)
+            return
+        made = {
+            each.get("name"): str(each.get("resourceClaimName") or "")
+            for each in seen.status.get("resourceClaimStatuses") or ()
+        }
+        claims = {
+            entry: (named, named if is_claim else made.get(entry, ""))
+            for entry, (named, is_claim) in gang.claims.items()
+        }
+        self._claims[seen.name] = GroupClaims(seen.name[2], seen.uid, claims)
+
+    def claims_of(self, ref: GroupRef) -> GroupClaims | None:
+        """Return the claims on devices that a PodGroup has for its pods; None: it has none."""
+        return self._claims.get(object_of(ref))
+
+    def homes(self, name: Object) -> dict[Object, GroupRef]:
+        """Return the gangs of the PodGroups below a group of core Kubernetes, or its own."""
+        if name[0] not in (CORE, COMPOSITE):
+            return {}
+        below = self.trees.pods_groups_in(name)
+        return {each: self.trees.home(GroupRef(*each)) for each in below}
+
+    def gang(self, ref: GroupRef) -> Gang | str:
+        """Return a group's gang, or what is wrong with it."""
+        if ref.kind == COMPOSITE:
+            return self.trees.gang(object_of(ref))
+        found = self.by_name.get(object_of(ref), {})
+        if isinstance(found, str):
+            return f"{ref}: {found}"
+        waits = self.trees.why_not(object_of(ref)) if ref.kind == CORE else ""
+        if waits:
+            return waits
+        gang = found.get(ref.part)
+        if gang is None:
+            return f"{ref} is not there"
+        tie = self._tie_of(object_of(ref))
+        if tie:
+            return tied(gang, tie)
+        if not gang.names_a_tree:
+            return gang
+        resolved = self._topologies.resolved(gang)
+        return f"{ref}: {resolved}" if isinstance(resolved, str) else resolved
+
+    def _tie_of(self, name: Object) -> str:
+        """Return the label that a PodGroup's claims tie its pods to, "" for none."""
+        return self._label_of(name[1], self._claims[name]) if name in self._claims else ""
+
+    def add_stranger(self, uid: str, ref: GroupRef) -> bool:
+        """Know a pod of another scheduler that names a group; return whether it was not known."""
+        if uid in self._group_of_stranger:
+            return False
+        self._group_of_stranger[uid] = ref
+        self._strangers.setdefault(ref, {})[uid] = None
+        return True
+
+    def drop_stranger(self, uid: str) -> GroupRef | None:
+        """Forget a pod of another scheduler; return its group where it was the last there."""
+        ref = self._group_of_stranger.pop(uid, None)
+        if ref is None:
+            return None
+        self._strangers[ref].pop(uid)
+        if self._strangers[ref]:
+            return None
+        del self._strangers[ref]
+        return ref
+
+    def has_strangers(self, ref: GroupRef) -> bool:
+        """Return whether pods of another scheduler name a gang, or a part of it."""
+        if not self._strangers:
+            return False
+        if ref.kind != COMPOSITE:
+            return ref in self._strangers
+        below = self.trees.pods_groups_in(object_of(ref))
+        return any(GroupRef(*each) in self._strangers for each in below)
+
+
+def with_group_defaults(spec: PodSpec, gang: Gang, classes: Mapping[str, PriorityClass]) -> PodSpec:
+    """Return a pod with what its group says and it does not: queue, priority class."""
+    queue = spec.queue_name or spec.labels.get(QUEUE_LABEL) or gang.queue
+    known = classes.get(gang.priority_class)
+    if known is not None and (gang.has_own_class or not spec.priority_class):
+        spec = replace(
+            spec,
+            priority_class=gang.priority_class,
+            priority=known.value,
+            allow_preempt_self=spec.allow_preempt_self and known.lets_be_preempted({}),
+            allow_preempt_other=known.lets_preempt({}),
+        )
+    if gang.priority is not None:
+        spec = replace(spec, priority=gang.priority)
+    if gang.lets_preempt is not None:
+        spec = replace(spec, allow_preempt_other=gang.lets_preempt)
+    may = spec.allow_preempt_self and gang.lets_be_preempted(spec.priority)
+    return replace(spec, queue_name=queue, allow_preempt_self=may)
+
+
+def object_of(ref: GroupRef) -> Object:
+    """Return the name of the object that a group is of."""
+    return ref.kind, ref.namespace, ref.name
