@@ -3,8 +3,9 @@
 Source: docs/kubernetes.md#devices. Pure: no I/O.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from services.shim_adapter.backends.kubernetes.claim_objects import (
     CLASS_TYPE,
@@ -41,6 +42,11 @@ class DeviceClasses:
         """Return the resource type that devices of a class are counted as."""
         found = self.by_name.get(device_class)
         return (found.extended if found else "") or f"{CLASS_TYPE}{device_class}"
+
+    def config_of(self, device_class: str) -> tuple[Mapping[str, Any], ...]:
+        """Return what a class has drivers told of its devices."""
+        found = self.by_name.get(device_class)
+        return () if found is None else found.config
 
     def wants(self, request: Request, device: Device) -> bool:
         """Return whether a request wants a device. Raises SelectorError."""

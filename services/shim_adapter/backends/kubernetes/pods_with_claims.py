@@ -479,7 +479,7 @@ class PodsWithClaims:
         config = [
             {"source": "FromClass", "requests": [request.name], **each}
             for request in claim.requests
-            for each in self._class_config(request.device_class)
+            for each in self.devices.classes.config_of(request.device_class)
         ]
         config += [{"source": "FromClaim", **each} for each in claim.config]
         results = self._results.get(key, ())
@@ -498,10 +498,6 @@ class PodsWithClaims:
         return (
             self.devices.pools.selector_of(result.device for result in results) if results else None
         )
-
-    def _class_config(self, name: str) -> tuple[Mapping[str, Any], ...]:
-        found = self.devices.classes.by_name.get(name)
-        return () if found is None else found.config
 
     def _extended_claim(self, known: _Pod, pod: PodRecord) -> tuple[Key, list[Request]] | None:
         """Return the claim to be made for a pod's extended resources; None: none is needed.
