@@ -73,7 +73,7 @@ CAPS = {
     "api": (
         *_OF_ALL,
         "services.api.projection.event_settings.MAX_EVENTS",
-        "services.api.projection.projection.MAX_ENDED",
+        "services.api.projection.ended.MAX_ENDED",
         "services.api.projection.stories.MAX_STORIES",
         "services.api.projection.stories.MAX_HELD",
     ),

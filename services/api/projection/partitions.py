@@ -166,5 +166,5 @@ class Projections:
 
     def next_due_ns(self) -> int | None:
         """Return when an application of some partition expires or is swept out, or None."""
-        due = (projection.next_due_ns() for projection in self._of.values())
+        due = (projection.ended.next_due_ns() for projection in self._of.values())
         return min((at for at in due if at is not None), default=None)

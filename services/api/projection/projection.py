@@ -1,26 +1,21 @@
 """From the state events of one partition's core to the read model of that partition.
 
 Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
-        requested, and until it arrives the last good model is shown. A lost last event is noticed
-        by the number that the core sends beside its heartbeats. A change in several parts is
-        applied whole or not at all; a snapshot takes effect with its last part.
-Rule 2: events of a lower epoch, or repeated ones, are refused; a higher epoch starts with a
-        snapshot. Their sender may still be the real core, and the snapshot in use a false one: so a
-        snapshot is requested, and the next one is used whatever its epoch is.
-Rule 3: ended applications outlive a snapshot: the core forgets them, users do not. They expire
-        after RETENTION_NS, and are dropped by the next sweep, at every whole SWEEP_NS of Unix time.
-        A rejected application replaces an earlier rejected one of the same id.
-Rule 4: a change of the state becomes events (``news``) once it is complete; a snapshot becomes
-        events for what is new since the last one, the first one for everything.
-
-Limits: MAX_ENDED ended applications; the oldest are dropped.
+        asked for, and until it comes the last good model stands. What was last is missed by the
+        number that the core gives beside its heartbeats. A change in several parts comes
+        whole or not at all; a snapshot makes it ready with its last part.
+Rule 2: events of a lower epoch, or of before, are refused; a higher epoch starts with a snapshot.
+        Who says them may be the core all the same, and the snapshot that was followed nobody's: so
+        one is asked for, and the next that comes is followed whatever its epoch is.
+Rule 3: ended applications outlive a snapshot: the core forgets them, users do not (``ended.py``).
+Rule 4: what a change of the state says by itself becomes events (``news``), once it is complete;
+        a snapshot says what is new since the last one, and at first everything.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import replace
-from itertools import takewhile
 from typing import Any
 
+from services.api.projection.ended import EndedApplications, Key
 from services.api.projection.event_settings import event_settings
 from services.api.projection.hour import Hour
 from services.api.projection.live import Changes
@@ -38,7 +33,6 @@ from services.api.projection.news import (
     foreign_event,
     node_events,
     queue_events,
-    state_event,
 )
 from services.api.projection.timeline import note_step
 from shared.messages.columns import values_of
@@ -57,20 +51,15 @@ from shared.messages.state import (
     QueueState,
     RefusalState,
     SnapshotRequest,
-    StateChange,
     StateDelta,
     UserState,
 )
 from shared.model.event_codes import EventType
 from shared.model.names import DEFAULT_PARTITION
-from shared.model.states import ENDED, ApplicationEvent, ApplicationState, next_state
+from shared.model.states import ENDED, ApplicationState
 from shared.model.units import seconds
 
-MAX_ENDED = 10_000
 ASK_AGAIN_NS = seconds(10)
-RETENTION_NS = seconds(3 * 24 * 3600)  # docs/rules/applications.md#states: terminatedTimeout
-SWEEP_NS = seconds(24 * 3600)
-Key = tuple[str, str]  # application id and submission
 _RESULTS = (("accepted", ApplicationState.ACCEPTED), ("rejected", ApplicationState.REJECTED))
 
 
@@ -86,6 +75,7 @@ class Projection:
         self.seq = 0
         self.changes = Changes()
         self.hour = Hour()
+        self.ended = EndedApplications()
         self._next = (1, 0)  # the seq and the part that come next
         self._asked_ns = 0
         self._is_in_doubt = False  # whether it follows the core
@@ -99,13 +89,10 @@ class Projection:
         self._superseded: dict[str, ApplicationView] = {}
         self._returned: dict[str, None] = {}  # allocations that are asks again
         self._stepped: dict[str, None] = {}  # applications of which something has changed
-        self._expiring: dict[Key, int] = {}  # when each of ``model.ended`` expires, in this order
-        self._expired: dict[Key, int] = {}  # and, after that, is swept out
-        self._rejected: dict[str, Key] = {}  # of ``model.ended`` those that were, by application
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Take an event in; ask for a snapshot where one is needed."""
-        self._expire(now_ns)
+        self.ended.expire(self.model, now_ns)
         if isinstance(envelope.message, StateDelta):
             self._on_delta(envelope, envelope.message)
             # It is coming: only if it stops is it asked for again.
@@ -425,61 +412,8 @@ class Projection:
             return
         del self.model.applications[summary.application_id]
         self.changes.note_application(view)
-        ended = self.model.ended
         name = (summary.application_id, f"{self.epoch}.{summary.submission}")
-        is_known = name in ended  # by a snapshot, say, that has its end once more
-        ended[name] = view
-        if is_known:
-            return
-        key = (summary.queue_name, summary.state)
-        self.model.ended_counts[key] = self.model.ended_counts.get(key, 0) + 1
-        finished_ns = summary.finished_time_ns or self.model.time_ns
-        self._expiring[name] = finished_ns + RETENTION_NS
-        if summary.state == ApplicationState.REJECTED:
-            self._supersede_rejected(name)
-        if len(ended) > MAX_ENDED:
-            self._forget(next(iter(ended)))
-
-    def _supersede_rejected(self, name: Key) -> None:
-        """Keep only the last rejection of an application (Rule 3)."""
-        application_id, _ = name
-        earlier = self._rejected.get(application_id)
-        if earlier is not None:
-            self._forget(earlier)
-        self._rejected[application_id] = name
-
-    def _forget(self, name: Key) -> None:
-        """Forget an application that has ended."""
-        for line in (self.model.ended, self._expired, self._expiring):
-            line.pop(name, None)
-        if self._rejected.get(name[0]) == name:
-            del self._rejected[name[0]]
-
-    # --- the end of what has ended ------------------------------------------------------------
-
-    def next_due_ns(self) -> int | None:
-        """Return when the next application expires or is swept out, or None."""
-        lines = (self._expiring, self._expired)
-        return min((next(iter(line.values())) for line in lines if line), default=None)
-
-    def _expire(self, now_ns: int) -> None:
-        """Let applications that ended long ago expire, and forget those that did before."""
-        for name in _due(self._expiring, now_ns):
-            del self._expiring[name]
-            self._expire_one(self.model.ended[name], now_ns)
-            self._expired[name] = (now_ns // SWEEP_NS + 1) * SWEEP_NS
-        for name in _due(self._expired, now_ns):
-            self._forget(name)
-
-    def _expire_one(self, view: ApplicationView, now_ns: int) -> None:
-        summary = view.summary
-        if summary.state not in ENDED:  # another submission of its name has taken its place
-            return
-        state = next_state(ApplicationState(summary.state), ApplicationEvent.EXPIRE)
-        change = StateChange(now_ns, state)
-        view.summary = replace(summary, state=state, state_log=(*summary.state_log, change))
-        view.written = None
-        self.model.events.add(state_event(view.summary, change))
+        self.ended.add(self.model, name, view)
 
     # --- asks and allocations -----------------------------------------------------------------
 
@@ -613,11 +547,6 @@ def _asks_in(delta: StateDelta) -> Iterator[_ToldAsk]:
     kept = [None] * len(asks) if all(values_of(asks, "removed")) else asks
     names = ("allocation_key", "application_id", "resource", "removed", "why")
     return zip(kept, *(values_of(asks, name) for name in names), strict=True)
-
-
-def _due(line: Mapping[Key, int], now_ns: int) -> list[Key]:
-    """Return the entries at the head of a line that are due."""
-    return [name for name, _ in takewhile(lambda item: item[1] <= now_ns, line.items())]
 
 
 def _was(summary: ApplicationSummary, state: ApplicationState) -> bool:

@@ -67,7 +67,7 @@ async def live_and_end(system, number):
 
 @pytest.mark.parametrize("rounds", [40])
 async def test_what_ends_beyond_what_is_kept_leaves_nothing_behind(monkeypatch, rounds):
-    monkeypatch.setattr("services.api.projection.projection.MAX_ENDED", KEPT)
+    monkeypatch.setattr("services.api.projection.ended.MAX_ENDED", KEPT)
     monkeypatch.setattr("services.api.projection.stories.MAX_STORIES", KEPT)
     system = System(config_of("{name: a}"), settings=SETTINGS)
     system.has_clock = True

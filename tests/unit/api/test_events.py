@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from services.api.projection.ended import RETENTION_NS, SWEEP_NS
 from services.api.projection.events import EventRing
 from services.api.projection.news import ApplicationNews
-from services.api.projection.projection import RETENTION_NS, SWEEP_NS
 from services.api.yunikorn import answers
 from services.api.yunikorn import events as ws_v1_events
 from shared.messages.constraints import Constraints
@@ -230,7 +230,7 @@ def test_what_has_ended_expires_and_is_swept_out():
     system.asks("ended", ["k"], ONE)
     system.update(remove_applications=(RemoveApplicationRequest("ended"),))
     projection, ended_ns = system.projection, system.now_ns
-    assert projection.next_due_ns() == ended_ns + RETENTION_NS
+    assert projection.ended.next_due_ns() == ended_ns + RETENTION_NS
 
     def at(now_ns: int) -> dict[str, str]:
         projection.handle(envelope(Heartbeat("t")), now_ns)
@@ -242,12 +242,12 @@ def test_what_has_ended_expires_and_is_swept_out():
     assert [of(system, name)[-1] for name in both] == ["SET.APP_EXPIRED"] * 2
     log = system.model.application("ended").summary.state_log
     assert log[-1] == StateChange(ended_ns + RETENTION_NS, "Expired")
-    sweep_ns = projection.next_due_ns()
+    sweep_ns = projection.ended.next_due_ns()
     assert sweep_ns % SWEEP_NS == 0
     assert ended_ns + RETENTION_NS < sweep_ns <= ended_ns + RETENTION_NS + SWEEP_NS
     assert at(sweep_ns - 1) == dict.fromkeys(both, "Expired")
     assert at(sweep_ns) == {}
-    assert projection.next_due_ns() is None
+    assert projection.ended.next_due_ns() is None
     assert [of(system, name).count("SET.APP_EXPIRED") for name in both] == [1, 1]
 
 
@@ -290,17 +290,17 @@ def test_what_comes_and_goes_within_one_batch_is_told_as_both():
 
 
 def test_only_so_many_of_the_ended_wait_for_their_end(monkeypatch):
-    monkeypatch.setattr("services.api.projection.projection.MAX_ENDED", 3)
+    monkeypatch.setattr("services.api.projection.ended.MAX_ENDED", 3)
     system = System(config_of("{name: a}"))
     for at in range(10):
         system.application(f"bad-{at}", "root.nowhere")
     assert [name for name, _ in system.model.ended] == ["bad-7", "bad-8", "bad-9"]
     system.projection.handle(envelope(Heartbeat("t")), system.now_ns + RETENTION_NS)
     system.application("bad-10", "root.nowhere")
-    assert system.projection.next_due_ns() is not None
+    assert system.projection.ended.next_due_ns() is not None
     system.projection.handle(envelope(Heartbeat("t")), system.now_ns + 2 * RETENTION_NS)
     system.projection.handle(envelope(Heartbeat("t")), system.now_ns + 3 * RETENTION_NS)
-    assert (system.model.ended, system.projection.next_due_ns()) == ({}, None)
+    assert (system.model.ended, system.projection.ended.next_due_ns()) == ({}, None)
 
 
 # --- asks and allocations ---------------------------------------------------------------------

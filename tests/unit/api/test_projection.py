@@ -2,9 +2,8 @@
 
 from dataclasses import replace
 
-from services.api.projection import Projection
-from services.api.projection import projection as projections
-from services.api.projection.projection import RETENTION_NS, SWEEP_NS
+from services.api.projection import Projection, ended
+from services.api.projection.ended import RETENTION_NS, SWEEP_NS
 from shared.messages.envelope import Envelope
 from shared.messages.state import (
     AllocationState,
@@ -90,13 +89,13 @@ def test_ended_applications_outlive_a_snapshot_and_the_latest_submission_is_foun
 
 def test_an_end_that_is_told_twice_is_one_and_is_forgotten_once(monkeypatch):
     """A rejection is told, and again in the snapshot of a replica that asks at that moment."""
-    monkeypatch.setattr(projections, "MAX_ENDED", 3)
+    monkeypatch.setattr(ended, "MAX_ENDED", 3)
     projection, seq = ready(), 5
     for number in range(20):
         for state in ("Running", "Completed", "Completed"):
             send(projection, StateDelta(applications=(app(f"a{number}", state=state),)), seq=seq)
             seq += 1
-        assert len(projection._expiring) == len(projection.model.ended) <= 3
+        assert len(projection.ended._expiring) == len(projection.model.ended) <= 3
     assert projection.model.ended_counts == {("root.a", "Completed"): 20}
     after = Envelope("m", "k", StateDelta(), CORE, "core", epoch=1, seq=seq)
     projection.handle(after, RETENTION_NS + 1)
