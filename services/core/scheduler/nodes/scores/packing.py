@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
-from services.core.scheduler.nodes.columns import Amounts, NodeColumns, When
+from services.core.scheduler.nodes.columns import Amounts, Mask, NodeColumns, When
 from services.core.scheduler.nodes.device_rows import open_devices
 from services.core.scheduler.nodes.scores.base import NodeScore, Scored
 from shared.model.gpus import GPU, GPU_SHARE
@@ -30,6 +30,14 @@ def _accelerators(shape: Shape) -> str:
     return next((name for name in (GPU, GPU_SHARE) if shape.resource.get(name, 0) > 0), "")
 
 
+def _wrong(columns: NodeColumns, shape: Shape, rows: Amounts) -> Mask | None:
+    """Return which rows have accelerators of which a shape asks for none; None: no matter."""
+    if _accelerators(shape):
+        return None
+    gpus = columns.amounts(GPU, When.EMPTY, rows)
+    return None if gpus is None else gpus > 0
+
+
 class Packing:
     """What nodes score in searches; no index follows it."""
 
@@ -38,12 +46,11 @@ class Packing:
 
     def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[np.float64]:
         """Return what some rows score for a shape; less is better."""
-        wanted, known = _accelerators(shape), self._columns.numbers
+        known, wrong = self._columns.numbers, _wrong(self._columns, shape, rows)
         marks = np.zeros(rows.size, dtype=np.float64)
-        gpus = None if wanted else self._columns.amounts(GPU, When.EMPTY, rows)
-        if gpus is not None:
-            marks -= (gpus == 0) * _TYPE_MARKS
-        name = wanted or (VCORE if VCORE in known else min(known, default=VCORE))
+        if wrong is not None:
+            marks -= ~wrong * _TYPE_MARKS
+        name = _accelerators(shape) or (VCORE if VCORE in known else min(known, default=VCORE))
         return marks - self._place(rows, name) * _PLACE_MARKS
 
     def _place(self, rows: Amounts, name: str) -> NDArray[np.float64]:
@@ -98,5 +105,5 @@ class AsKai(NodeScore):
             return left_of_all
         left = self._columns.amounts(GPU if wanted else VCORE, When.NOW, rows)
         marks = np.zeros(rows.size, dtype=np.int64) if left is None else np.minimum(left, _MOST)
-        gpus = None if wanted else self._columns.amounts(GPU, When.EMPTY, rows)
-        return marks if gpus is None else marks + (gpus > 0) * _WRONG_TYPE
+        wrong = _wrong(self._columns, shape, rows)
+        return marks if wrong is None else marks + wrong * _WRONG_TYPE
