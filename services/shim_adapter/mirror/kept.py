@@ -3,7 +3,7 @@
 The oldest go where there are too many; what has changed since it was saved is in ``changed``.
 """
 
-from services.shim_adapter.records import Answer, KeptUsage
+from services.shim_adapter.records import Answer, ReportedUsage
 from shared.messages.interface import UsageRecord
 
 MAX_ANSWERS = 10_000  # remembered: many times what a reader can have before it acknowledges
@@ -35,16 +35,16 @@ class KeptUsages:
     """Usage over time as cores reported it, by queue and user; the newest last."""
 
     def __init__(self) -> None:
-        self.by_key: dict[str, KeptUsage] = {}
+        self.by_key: dict[str, ReportedUsage] = {}
         self.changed: dict[str, None] = {}
 
-    def keep(self, partition: str, record: UsageRecord) -> None:
+    def record(self, partition: str, record: UsageRecord) -> None:
         """Keep what a core has reported of usage over time, in place of what it did before."""
         key = f"{partition}/{record.queue}/{record.user}"
         before = self.by_key.pop(key, None)
         if before is not None and before.record.at_ns > record.at_ns:
             record = before.record
-        self.by_key[key] = KeptUsage(partition, record)
+        self.by_key[key] = ReportedUsage(partition, record)
         self.changed[key] = None
         while len(self.by_key) > MAX_USAGE:
             oldest = next(iter(self.by_key))

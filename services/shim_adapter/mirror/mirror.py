@@ -158,7 +158,7 @@ class ClusterMirror(Phases):
             (response.released_allocations, self._on_released),
             (response.updated_applications, self._on_updated),
             (response.scheduling_states, self._on_scheduling_state),
-            (response.usage, partial(self.world.usage.keep, partition)),
+            (response.usage, partial(self.world.usage.record, partition)),
         )
         for items, handler in handlers:
             for item in items:

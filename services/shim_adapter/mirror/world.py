@@ -11,7 +11,6 @@ from services.shim_adapter.records import (
     NodeRecord,
     PodRecord,
     Proposal,
-    ReportedUsage,
 )
 from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
 from shared.messages.commands import PodSpec

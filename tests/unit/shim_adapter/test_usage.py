@@ -38,7 +38,7 @@ def test_what_was_reported_last_comes_with_the_next_recovery_also_after_a_restar
 def test_no_more_is_kept_than_there_is_room_for_and_the_oldest_goes():
     world = World()
     for at in range(MAX_USAGE + 2):
-        world.usage.keep("default", used(f"root.q{at}", 1))
+        world.usage.record("default", used(f"root.q{at}", 1))
     assert len(world.usage.of("default")) == MAX_USAGE
     assert world.usage.of("default")[0] == used("root.q2", 1)
     assert world.usage.of("other") == ()

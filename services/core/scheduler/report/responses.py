@@ -17,6 +17,7 @@ from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement import journal
 from shared.messages.envelope import SHIM_ADAPTER, Address, Outgoing
 from shared.messages.interface import (
+    CREATES,
     AcceptedApplication,
     AcceptedNode,
     AllocationRelease,
@@ -196,8 +197,13 @@ class Responses:
         self._add("updated_applications", application.id, updated)
 
     def _node_rejected(self, entry: journal.NodeRejected) -> None:
+        """Answer news that register a node; of others the event alone reports the refusal.
+
+        Source: docs/rules/interface.md#requests-and-responses.
+        """
         name = entry.info.node_id
-        self._add("rejected_nodes", name, RejectedNode(name, entry.reason))
+        if entry.info.action in CREATES:
+            self._add("rejected_nodes", name, RejectedNode(name, entry.reason))
 
     def _usage_reported(self, entry: journal.UsageReported) -> None:
         self._items("usage", "").extend(entry.records)

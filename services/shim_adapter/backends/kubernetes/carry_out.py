@@ -108,7 +108,7 @@ class Calls:
         to_make = self.volumes.to_make(pod)
         operation = bind(pod, call.node, to_make or ())
         if to_make is None:
-            operation.why_not = f"a volume of its claims is not to be had on node {call.node}"
+            operation.why_not = f"a volume of its claims is not available on node {call.node}"
         if self.claims.has_claims(pod):
             self._to_bind.append((pod, operation))
         else:

@@ -81,6 +81,7 @@ from shared.model.reasons import Reason
 MAX_SEEN = 5_000
 MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
 EPOCHS_A_TURN = 1_000_000
+_BOUND, _COMPLETED = "PodBindSuccessful", "TaskCompleted"  # of events, as YuniKorn has them
 MISSING_RIGHTS = "MissingRights"  # the reason of an event
 
 
@@ -475,6 +476,7 @@ class KubernetesCluster:
         self.claims.bound(pod)
         name = f"{pod.spec.namespace}/{pod.spec.name}"
         self._notes.write(pod, "Scheduled", f"Successfully assigned {name} to node {pod.node}")
+        self._note_as_yunikorn(pod, _BOUND, f"Pod %s is successfully bound to node {pod.node}")
         return [PodBound(pod), *self._evictability.on_a_node(pod)]
 
     def _on_not_bound(self, seen: NotBound, _: int) -> list[News]:

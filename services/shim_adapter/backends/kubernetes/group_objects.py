@@ -32,8 +32,8 @@ class GroupObjects:
         self.by_name: dict[Object, Mapping[str, Gang] | str] = {}
         self.trees = GroupTrees(self._tie_of)
         self._claims: dict[Object, GroupClaims] = {}
-        self._strangers: dict[GroupRef, dict[str, None]] = {}  # pods of other schedulers, by group
-        self._group_of_stranger: dict[str, GroupRef] = {}
+        self._foreign_pods: dict[GroupRef, dict[str, None]] = {}  # by group
+        self._group_of_foreign: dict[str, GroupRef] = {}
 
     def note_claims(self, seen: PodGroupSeen) -> None:
         """Know which claims a group has: those that are named, and those that were made for it."""
@@ -87,33 +87,33 @@ class GroupObjects:
         """Return the label that a PodGroup's claims tie its pods to, "" for none."""
         return self._label_of(name[1], self._claims[name]) if name in self._claims else ""
 
-    def add_stranger(self, uid: str, ref: GroupRef) -> bool:
+    def add_foreign_pod(self, uid: str, ref: GroupRef) -> bool:
         """Know a pod of another scheduler that names a group; return whether it was not known."""
-        if uid in self._group_of_stranger:
+        if uid in self._group_of_foreign:
             return False
-        self._group_of_stranger[uid] = ref
-        self._strangers.setdefault(ref, {})[uid] = None
+        self._group_of_foreign[uid] = ref
+        self._foreign_pods.setdefault(ref, {})[uid] = None
         return True
 
-    def drop_stranger(self, uid: str) -> GroupRef | None:
+    def drop_foreign_pod(self, uid: str) -> GroupRef | None:
         """Forget a pod of another scheduler; return its group where it was the last there."""
-        ref = self._group_of_stranger.pop(uid, None)
+        ref = self._group_of_foreign.pop(uid, None)
         if ref is None:
             return None
-        self._strangers[ref].pop(uid)
-        if self._strangers[ref]:
+        self._foreign_pods[ref].pop(uid)
+        if self._foreign_pods[ref]:
             return None
-        del self._strangers[ref]
+        del self._foreign_pods[ref]
         return ref
 
-    def has_strangers(self, ref: GroupRef) -> bool:
+    def has_foreign_pods(self, ref: GroupRef) -> bool:
         """Return whether pods of another scheduler name a gang, or a part of it."""
-        if not self._strangers:
+        if not self._foreign_pods:
             return False
         if ref.kind != COMPOSITE:
-            return ref in self._strangers
+            return ref in self._foreign_pods
         below = self.trees.pods_groups_in(object_of(ref))
-        return any(GroupRef(*each) in self._strangers for each in below)
+        return any(GroupRef(*each) in self._foreign_pods for each in below)
 
 
 def with_group_defaults(spec: PodSpec, gang: Gang, classes: Mapping[str, PriorityClass]) -> PodSpec:

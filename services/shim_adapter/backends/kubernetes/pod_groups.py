@@ -283,7 +283,7 @@ class PodGroups:
 
     def foreign_pod(self, uid: str, ref: GroupRef, now_ns: int) -> list[News]:
         """Take in a pod of another scheduler that names a group: none of ours in it may start."""
-        if not self.objects.add_stranger(uid, ref):
+        if not self.objects.add_foreign_pod(uid, ref):
             return []
         home = self.objects.trees.home(ref)
         group = self._groups.get(home)
@@ -293,8 +293,8 @@ class PodGroups:
         self._remind(home, now_ns)
         return news
 
-    def _stranger_gone(self, uid: str) -> None:
-        ref = self.objects.drop_stranger(uid)
+    def _foreign_pod_gone(self, uid: str) -> None:
+        ref = self.objects.drop_foreign_pod(uid)
         home = None if ref is None else self.objects.trees.home(ref)
         if home in self._groups:
             self._remind(home, self._now_ns)
@@ -601,8 +601,8 @@ class PodGroups:
         gang = self.objects.gang(ref)
         if isinstance(gang, str):
             return gang
-        if self.objects.has_strangers(ref):
-            return f"{ref}: its pods are of several schedulers, and none of them starts"
+        if self.objects.has_foreign_pods(ref):
+            return f"{ref}: its pods name several schedulers, so none of them starts"
         if group.retry_ns > now_ns:
             if group.wrong:
                 return group.wrong
@@ -624,7 +624,7 @@ class PodGroups:
         is_there = bool(group.let_go or group.text)
         if group.retry_ns > now_ns or (not is_there and group.lacks(gang)):
             return []
-        if self.objects.has_strangers(ref):
+        if self.objects.has_foreign_pods(ref):
             return []
         group.wrong = ""
         if not is_there:

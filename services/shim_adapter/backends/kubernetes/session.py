@@ -159,7 +159,7 @@ class Session:
             await self._absorb()
         cluster.configuration.begin()
         for kept in self.turn.usage:
-            cluster.world.usage.keep(kept.partition, kept.record)
+            cluster.world.usage.record(kept.partition, kept.record)
         cluster.begin(self.turn.number, self._clock.now_ns(), self.turn.last_good)
         log.info("the turn is ours", turn=self.turn.number, instance=self.instance)
         while True:

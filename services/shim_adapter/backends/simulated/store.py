@@ -118,8 +118,8 @@ class ClusterStore:
             world.add_pod(pod)
         for message_id, answer in self._records("answers", Answer):
             world.answers.remember(message_id, answer)
-        for _, usage in self._records("usage", KeptUsage):
-            world.usage.keep(usage.partition, usage.record)
+        for _, usage in self._records("usage", ReportedUsage):
+            world.usage.record(usage.partition, usage.record)
         world.forget_changes()
         return world
 
