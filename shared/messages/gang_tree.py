@@ -64,6 +64,12 @@ class GangTree:
             return self
         return self.parts[0].only if len(self.parts) == 1 and self.needed == 1 else None
 
+    @property
+    def has_choice(self) -> bool:
+        """Return whether it, or a part of it, needs fewer parts than it has."""
+        is_free = self.is_group and self.needed < len(self.parts)
+        return is_free or any(part.has_choice for part in self.parts)
+
     def goes_by_parts(self) -> bool:
         """Return whether no part of it is evicted only as a whole."""
         return not self.goes_whole and all(part.goes_by_parts() for part in self.parts)

@@ -283,3 +283,17 @@ def test_pods_that_affinity_keeps_together_begin_in_each_of_its_domains():
     gang(core, "gang", ("w", 5, near(required="block")), constraints=together, tags=tags)
     assert sum(counts(core)) == 5
     core.check()
+
+
+@pytest.mark.parametrize("policy", ["yunikorn", "kai"])
+def test_any_of_its_subgroups_start_that_have_places_together(policy):
+    core = cluster([[[1, 3, 5], [2]]], settings=(("policy", policy),))
+    sizes = {"a": 3, "b": 2, "c": 3, "d": 1}
+    parts = tuple(SubGroup(name, "", size, topology=near(required="rack"))
+                  for name, size in sizes.items())  # fmt: skip
+    request = AddApplicationRequest("gang", "root.default", gang=GangSettings(parts, 2))
+    asks = [AllocationAsk(f"{name}{at}", "gang", {"vcore": 2}, task_group_name=name)
+            for name, size in sizes.items() for at in range(size)]  # fmt: skip
+    core.update(new_applications=(request,), asks=tuple(asks))
+    assert sum(counts(core)) == 3
+    core.check()

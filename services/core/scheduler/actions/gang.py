@@ -17,8 +17,9 @@ How they take their placeholders' places is in ``replacement.py``.
 Source: docs/rules/gangs.md#the-course; cases G-01 to G-28.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 
 from services.core.scheduler.actions import (
     domain_places,
@@ -277,21 +278,54 @@ def _find_any(
 ) -> tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]:
     """Find places for what starts next of a gang; a part without is passed over for another.
 
-    The refusal is that of the first parts. The gang then waits for places for any of them. Each try
-    leaves one task group more out, so there are at most as many as it has.
+    The refusal is that of the first parts. The gang then waits for places for any of them. Where
+    the parts without a place did not do, those are passed over that need the most of the nodes.
+    Each try leaves one task group more out, so there are at most twice as many as it has.
     """
     first = found, wait_list = _find_next(partition, application)
     lacking: dict[Shape, int] = {}
     while isinstance(found, NoPlaces):
-        for shape, count in found.lacking.items():
-            lacking[shape] = min(count, lacking.get(shape, count))
+        _take_least(lacking, found.lacking)
         if not application.pass_over(found.part):
             break
         found, wait_list = _find_next(partition, application)
     application.pass_over_none()
+    for name in _largest_parts(partition, application) if isinstance(found, NoPlaces) else ():
+        if application.pass_over(name):
+            found, wait_list = _find_next(partition, application)
+        else:
+            application.let_start(name)
+        if not isinstance(found, NoPlaces):
+            break
+        _take_least(lacking, found.lacking)
+    application.pass_over_none()
     if isinstance(first[0], NoPlaces) and isinstance(found, NoPlaces):
         return replace(first[0], lacking=lacking), first[1]
     return found, wait_list
+
+
+def _take_least(counts: dict[Shape, int], others: Mapping[Shape, int]) -> None:
+    for shape, count in others.items():
+        counts[shape] = min(count, counts.get(shape, count))
+
+
+def _largest_parts(partition: Partition, application: Application) -> list[str]:
+    """Return the task groups that wait of a gang that can start without some, the largest first.
+
+    The largest is that of whose pods the nodes hold its minimum the fewest times.
+    """
+    tree = application.tree
+    if tree is None or not tree.has_choice:
+        return []
+    nodes, minima = partition.nodes, tree.minima()
+    found: dict[str, Fraction] = {}
+    for group in application.groups.values():
+        least = minima.get(group.task_group_name, 0)
+        if not group.placeholder and least:
+            places = int(nodes.room.places(group.bucket.shape).sum())
+            times = Fraction(places, least)
+            found[group.task_group_name] = min(times, found.get(group.task_group_name, times))
+    return sorted(found, key=lambda name: (found[name], -minima[name]))
 
 
 def _find_next(

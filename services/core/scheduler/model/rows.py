@@ -1256,6 +1256,10 @@ class Application:
         self.passed_over |= {task_group}
         return self._start_together(self.tree.startable(self.real_pods(), self.waiting_pods()))
 
+    def let_start(self, task_group: str) -> None:
+        """Let a task group that was passed over be of what starts next again."""
+        self.passed_over -= {task_group}
+
     @property
     def keeps_minimum(self) -> bool:
         """Return whether a search takes no more of its gang than it has above its minimum.
