@@ -227,3 +227,40 @@ async def test_a_soft_wish_takes_the_nearest_tier_that_holds_all_and_a_higher_on
     await until_running(muster, *names)
     await volcanos(muster, "deep", 1, {"highestTierAllowed": 0})
     await until_one_waits(muster, "there is no HyperNode of tier 0 or below")
+
+
+async def plain_group(muster, name, total, annotations, *, leader=None):
+    """Make plain pods of a group of Kueue's; the first wishes what ``leader`` has, if any."""
+    names = []
+    for at in range(3):
+        wish = annotations if at or leader is None else leader
+        stated = {"kueue.x-k8s.io/pod-group-total-count": total, **wish}
+        labels = {"kueue.x-k8s.io/pod-group-name": name, **QUEUE}
+        names.append(f"{name}-{at}")
+        await muster.kubectl.pod(a_pod(names[-1], cpu="800m", labels=labels, annotations=stated))
+    return names
+
+
+async def test_the_plain_pods_of_a_group_of_kueues_are_in_one_rack(muster):
+    await topology(muster, groups.KUEUE_TOPOLOGY, "default", "block", "rack")
+    await nodes(muster, {"n1": "b1/r1", "n2": "b1/r1", "n3": "b2/r1", "n4": "b2/r1", "n5": "b2/r1"})
+    wish = {f"{KUEUE}required-topology": "rack"}
+    await plain_group(muster, "four", "4", wish)
+    await until_one_waits(muster, "PodGroup.kueue.x-k8s.io default/four: 4 pods start at once")
+    names = await plain_group(muster, "three", "3", wish)
+    assert await until_running(muster, *names) == ["n3", "n4", "n5"]
+    for name in names:
+        await muster.kubectl.delete(name, gracePeriodSeconds=0)
+    names = await plain_group(muster, "three", "3", {f"{KUEUE}preferred-topology": "rack"})
+    assert await until_running(muster, *names) == ["n3", "n4", "n5"]  # another group of that name
+
+
+async def test_plain_pods_that_state_their_group_differently_wait_and_say_so(muster):
+    await topology(muster, groups.KUEUE_TOPOLOGY, "default", "block", "rack")
+    await nodes(muster, {"n1": "b1/r1", "n2": "b1/r1", "n3": "b1/r1"})
+    wish, other = ({f"{KUEUE}{kind}-topology": "rack"} for kind in ("required", "preferred"))
+    await plain_group(muster, "mixed", "3", wish, leader=other)
+    await until_one_waits(muster, "its pods state different totals, or wish different levels")
+    await plain_group(muster, "many", "x", wish)
+    await until_one_waits(muster, "1 to 10000 pods were expected, found 'x'")
+    assert muster.kubelets.ran == {}

@@ -56,6 +56,7 @@ from services.shim_adapter.translation.task_groups import (
 from services.shim_adapter.translation.workloads.pod_groups import (
     COMPOSITE,
     CORE,
+    KUEUE,
     POD_GROUP,
     QUEUE_LABEL,
     GroupRef,
@@ -72,6 +73,7 @@ RETRY_SECONDS = 10  # 10, 20, 40 ...: a gang that was not to be had is tried aga
 MAX_RETRY_SECONDS = 300  # seconds between attempts to create a PodGroup's gang; repeated for ever
 MIN_TIMEOUT_SECONDS = 30  # of a PodGroup's own; a shorter one makes and deletes placeholders only
 _GENERATION = 5  # characters
+_STATED_DIFFERENTLY = "its pods state different totals, or wish different levels"
 
 _Object = tuple[str, str, str]
 
@@ -293,6 +295,8 @@ class PodGroups:
         view = self._homed(view)
         ref = view.group
         assert ref is not None
+        if ref.kind == KUEUE:
+            self._note_stated(ref, view)
         if view.gates or (view.is_deleting and not view.node):
             self.gone(view.uid)
             return []
@@ -306,6 +310,14 @@ class PodGroups:
                 self._remind(ref, now_ns + seconds(TELL_SECONDS))
             return news
         return self._on_a_node(ref, group, view, now_ns)
+
+    def _note_stated(self, ref: GroupRef, view: PodView) -> None:
+        """Know what plain pods of Kueue state of their group, for which there is no object."""
+        name, said = _object_of(ref), view.stated
+        stated: Mapping[str, Gang] | str = said if isinstance(said, str) else {"": said}
+        known = self._objects.setdefault(name, stated)
+        if known != stated and not isinstance(known, str):
+            self._objects[name] = stated if isinstance(stated, str) else _STATED_DIFFERENTLY
 
     def ended(self, view: PodView) -> None:
         """Take in a pod that has ended: one that succeeded counts for as long as it is there."""
@@ -342,6 +354,8 @@ class PodGroups:
             del objects[ref]
             if not objects:
                 del self._of_object[_object_of(ref)]
+                if ref.kind == KUEUE:
+                    self._objects.pop(_object_of(ref), None)
 
     def placed(self, uid: str) -> None:
         """Take in that a pod is on its node."""

@@ -45,6 +45,8 @@ CORE = "scheduling.k8s.io"
 CORE_WORKLOAD = "Workload.scheduling.k8s.io"
 GROVE = "PodGang.scheduler.grove.io"
 JOB, JOBSET = "Job.batch", "JobSet.jobset.x-k8s.io"
+KUEUE = "kueue.x-k8s.io"  # plain pods with one name of their group, and no object of it
+KUEUE_LABEL = "kueue.x-k8s.io/pod-group-name"
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 COMPOSITE = "CompositePodGroup.scheduling.k8s.io"
@@ -132,7 +134,9 @@ def _job_of(
     annotations: Mapping[str, Any],
     namespace: str,
 ) -> GroupRef | None:
-    """Return the Job, or the part of a JobSet, of a pod with Kueue's annotations of topology."""
+    """Return what Kueue admits as a whole, of a pod with its annotations of topology."""
+    if labels.get(KUEUE_LABEL):
+        return GroupRef(KUEUE, namespace, str(labels[KUEUE_LABEL]))
     jobset, part = labels.get(JOBSET_LABEL), labels.get(REPLICATED_JOB_LABEL)
     if jobset and part:
         part = annotations.get(GROUP_NAME) or part
