@@ -185,14 +185,25 @@ def turn_of(elasticity: int, pods: int, least: int) -> int:
     return elasticity if elasticity <= 0 else 1 + 1000 * pods // max(1, least)
 
 
-def have_same_parts(one: GangSettings, other: GangSettings) -> bool:
-    """Return whether two gangs without placeholders have the same parts: minimums may differ."""
+def follows(news: GangSettings, known: GangSettings) -> bool:
+    """Return whether a gang without placeholders may become what news have: minimums may differ.
 
-    def parts(terms: GangSettings) -> list[tuple[object, ...]]:
-        return [(each.name, each.parent, each.is_group, each.topology) for each in terms.subgroups]
+    All its parts are there, as they were. There may be more, in groups that state how many of their
+    parts they need: none that runs lacks a part by that. It keeps to domains, or it does not.
+    """
 
-    alike = parts(one) == parts(other) and one.topology == other.topology
-    return alike and bool(one.subgroups)
+    def parts(terms: GangSettings) -> dict[str, tuple[object, ...]]:
+        return {part.name: (part.parent, part.is_group, part.topology) for part in terms.subgroups}
+
+    before, after = tree_of(known), tree_of(news)
+    if before is None or after is None or before.has_topology is not after.has_topology:
+        return False
+    were, are = parts(known), parts(news)
+    needed = {"": news.minimum} | {part.name: part.minimum for part in news.subgroups}
+    added = [part for part in news.subgroups if part.name not in were]
+    is_free = all(needed.get(part.parent, -1) >= 0 for part in added)
+    alike = all(are.get(name) == part for name, part in were.items())
+    return alike and is_free and news.topology == known.topology
 
 
 def tree_of(terms: GangSettings) -> GangTree | None:

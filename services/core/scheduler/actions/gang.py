@@ -39,7 +39,7 @@ from services.core.scheduler.statement import application_ledger, application_mo
 from services.core.scheduler.statement.journal import ApplicationChanged, AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
 from services.core.scheduler.statement.tentative import Tentative
-from shared.messages.gang_tree import have_same_parts
+from shared.messages.gang_tree import follows
 from shared.messages.interface import (
     AllocationAskRelease,
     GangChanged,
@@ -522,9 +522,11 @@ def change(partition: Partition, news: GangChanged) -> None:
     if application is None or application.tree is None:
         return
     known = application.request.gang
-    if known == news.gang or not have_same_parts(known, news.gang):
+    if known == news.gang or not follows(news.gang, known):
         return
     application.replant(replace(application.request, gang=news.gang))
+    if application.layout is not None:
+        partition.nodes.domains.rebind(application.id, application.layout)
     partition.set(application, passed_over=frozenset())
     application_ledger.usage_changed(application)
     queueing.activate(application)

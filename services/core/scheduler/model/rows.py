@@ -1100,12 +1100,12 @@ class Application:
             self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
 
     def replant(self, request: AddApplicationRequest) -> None:
-        """Have other minimums, as a request has them; the parts are the same."""
+        """Have other minimums, and perhaps more parts, as a request has them."""
         self.request = request
         tree = self.tree = tree_of(request.gang)
         assert tree is not None
         for name, least in tree.minima().items():
-            counts = self.task_groups[name]
+            counts = self.task_groups.setdefault(name, TaskGroupCount())
             counts.count = counts.replaced = least
             counts.timedout = 0
         if self.layout is not None:
