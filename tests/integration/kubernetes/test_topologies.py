@@ -264,3 +264,42 @@ async def test_plain_pods_that_state_their_group_differently_wait_and_say_so(mus
     await plain_group(muster, "many", "x", wish)
     await until_one_waits(muster, "1 to 10000 pods were expected, found 'x'")
     assert muster.kubelets.ran == {}
+
+
+async def labelled(muster, *names):
+    """Make pods of Volcano's group w, each of the subgroup that its name begins with."""
+    for name in names:
+        label, cpu = ({}, "100m") if name == "head" else ({"replica": name[0]}, "800m")
+        pod = a_pod(name, cpu=cpu, labels={**QUEUE, **label})
+        pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "w"}
+        await muster.kubectl.pod(pod)
+
+
+async def test_volcanos_subgroup_policy_starts_as_many_as_are_needed_each_in_a_hyper_node(
+    muster,
+):
+    await nodes(muster, {f"n{at}": "b/r" for at in range(1, 7)})
+    for name, members in (("s1", "14"), ("s2", "25"), ("s3", "36")):
+        await hyper_node(muster, name, 1, *(f"n{each}" for each in members))
+    await until_levels(muster, "tier-1=topology.volcano.sh/tier-1")
+    policy = {
+        "name": "r", "matchLabelKeys": ["replica"], "subGroupSize": 2, "minSubGroups": 2,
+        "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
+    }  # fmt: skip
+    await labelled(muster, "a0", "b0", "head")  # before their PodGroup
+    await until_one_waits(muster, "PodGroup.scheduling.volcano.sh default/w is not there")
+    spec = {"minMember": 5, "subGroupPolicy": [policy]}
+    await post(muster, groups.VOLCANO, "w", spec, VOLCANOS)
+    await until_one_waits(muster, "1 of w, 2 of r/a, 2 of r/b start at once")
+    assert muster.kubelets.ran == {}
+    await labelled(muster, "a1", "b1")
+    await until_running(muster, "a0", "a1", "b0", "b1", "head")
+    pairs = {tuple(await until_running(muster, f"{each}0", f"{each}1")) for each in "ab"}
+    assert pairs < {("n1", "n4"), ("n2", "n5"), ("n3", "n6")}
+    await labelled(muster, "c0")
+    await muster.kubectl.pod(a_pod("other", cpu="100m", labels=QUEUE))
+    await until_running(muster, "other")
+    assert "c0" not in muster.kubelets.ran  # one more subgroup starts as a whole
+    await labelled(muster, "c1")
+    pairs.add(tuple(await until_running(muster, "c0", "c1")))
+    assert pairs == {("n1", "n4"), ("n2", "n5"), ("n3", "n6")}

@@ -59,10 +59,15 @@ from services.shim_adapter.translation.workloads.pod_groups import (
     KUEUE,
     POD_GROUP,
     QUEUE_LABEL,
+    VOLCANO,
     GroupRef,
     tied,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
+from services.shim_adapter.translation.workloads.subgroup_policies import (
+    subgroup_of,
+    with_subgroups,
+)
 from shared.messages.commands import PodSpec
 from shared.messages.interface import NO_TOPOLOGY
 from shared.model.reasons import Reason
@@ -159,7 +164,7 @@ class PodGroups:
             self._trees.see(seen.name, seen.gangs)
             self._statuses.changed(seen.name, self._now_ns)
         homes = before | self._homes(seen.name)
-        news: list[News] = []
+        news = self._sort_again(GroupRef(*seen.name), now_ns)
         for podgroup in homes:
             news += self._move(podgroup, before.get(podgroup), now_ns)
         of_object = self._of_object.get(seen.name, ())
@@ -207,6 +212,18 @@ class PodGroups:
         for view in [view for view in group.waiting.values() if view.subgroup == part]:
             self.gone(view.uid)
             news += self.on_pod(replace(view, group=own, subgroup=""), now_ns)
+        return news
+
+    def _sort_again(self, ref: GroupRef, now_ns: int) -> list[News]:
+        """Have pods that wait be of the subgroups that a PodGroup of Volcano's has now."""
+        group = self._groups.get(ref) if ref.kind == VOLCANO else None
+        if group is None:
+            return []
+        news = self._take_back(group, "", now_ns)
+        for view in list(group.waiting.values()):
+            if self._homed(view).subgroup != view.subgroup:
+                self.gone(view.uid)
+                news += self.on_pod(view, now_ns)
         return news
 
     def _take_back(self, group: _Group, part: str, now_ns: int) -> list[News]:
@@ -378,6 +395,8 @@ class PodGroups:
     def _homed(self, view: PodView) -> PodView:
         """Return a pod as one of the gang that it is of: that of a whole tree of groups."""
         own = view.group
+        if own is not None and own.kind == VOLCANO:
+            return self._in_its_subgroup(own, view)
         if own is None or own.kind != CORE:
             return view
         ref = self._of_pod.get(view.uid) or self._trees.home(own)
@@ -387,6 +406,14 @@ class PodGroups:
         if spec is not None and spec.application_id == application_of(own):
             spec = replace(spec, application_id=application_of(ref))
         return replace(view, group=ref, subgroup=own.name, spec=spec)
+
+    def _in_its_subgroup(self, ref: GroupRef, view: PodView) -> PodView:
+        """Return a pod as one of the subgroup that it is of by its labels."""
+        stated = self._objects.get(_object_of(ref), "")
+        gang = None if isinstance(stated, str) else stated.get("")
+        if gang is None or not gang.policies or view.labels is None:
+            return view
+        return replace(view, subgroup=subgroup_of(gang, view.labels))
 
     def _standing(self, name: _Object) -> Standing | None:
         """Return how far the gang of an object that has one at most is."""
@@ -623,9 +650,10 @@ class PodGroups:
         tie = self._tie_of(_object_of(ref))
         if tie:
             return tied(gang, tie)
-        if not gang.names_a_tree:
-            return gang
-        resolved = self._topologies.resolved(gang)
+        resolved = self._topologies.resolved(gang) if gang.names_a_tree else gang
+        group = self._groups.get(ref)
+        if isinstance(resolved, Gang) and gang.policies and group is not None:
+            resolved = with_subgroups(resolved, group.by_subgroup)
         return f"{ref}: {resolved}" if isinstance(resolved, str) else resolved
 
     def _tie_of(self, name: _Object) -> str:
