@@ -303,8 +303,9 @@ class AllocationRelease:
 
     Without an application it is a foreign pod's, and is not confirmed.
 
-    ``has_succeeded``: its pod succeeded, so that a gang that shrinks is finishing.
-    ``is_final``: its application was deleted, and no pod replaces it.
+    ``has_succeeded``: its pod ran to its end and well, so that a gang that shrinks is finishing.
+    ``has_failed``: its pod failed by itself, so that what replaces it is better on another node.
+    ``is_final``: its application was deleted, and no pod comes in its place.
     """
 
     application_id: str
@@ -314,6 +315,7 @@ class AllocationRelease:
     message: str = ""
     has_succeeded: bool = False
     is_final: bool = False
+    has_failed: bool = False
 
 
 @record
