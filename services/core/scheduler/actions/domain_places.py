@@ -84,6 +84,8 @@ class _InDomains:
         self._bond = trial.nodes.domains.bonds[application.id]
         self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
         self.stuck_part = ""  # the task group of the first ask, or part, without a place
+        self._start = trial.checkpoint()  # when nothing is placed by this
+        self._at_start: dict[Shape, Amounts] = {}  # places by row then
         self._placed: dict[Ask, None] = {}
         self._parts: dict[Group[Ask], GangTree] = {}
         self._pods: dict[str, list[list[Ask]]] = {}  # by task group, those of one shape together
@@ -132,6 +134,9 @@ class _InDomains:
                 self.put(ask, node)
                 self._placed[ask] = None
                 found.append((ask, node))
+        if found:
+            self._start = self.checkpoint()
+            self._at_start.clear()
         return found
 
     def waiting(self, leaf: Group[Ask]) -> list[Ask]:
@@ -217,7 +222,13 @@ class _InDomains:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def _room(self, shape: Shape, rows: Mask | None) -> Amounts:
-        places = self._nodes.room.places(shape, backfill=self._backfill)
+        """Return for how many of a shape nodes have the room; before any is placed it is kept."""
+        is_first = self.checkpoint() == self._start
+        places = self._at_start.get(shape) if is_first else None
+        if places is None:
+            places = self._nodes.room.places(shape, backfill=self._backfill)
+        if is_first:
+            self._at_start[shape] = places
         return places if rows is None else places * rows
 
     def _at_home(self, group: Group[Ask], wish: Wish, where: Region) -> Region:
