@@ -90,6 +90,14 @@ class GangTree:
         """Return whether so many pods are what it needs."""
         return self.count(has) >= self.needed
 
+    def core(self, has: Counts) -> dict[str, int]:
+        """Return how many of its pods are its minimum, by task group: of groups the first parts."""
+        if not self.is_group:
+            return {self.name: min(has.get(self.name, 0), self.minimum)}
+        whole = [part for part in self.parts if part.is_satisfied(has)]
+        parts = whole[: self.needed] if len(whole) >= self.needed else self.parts
+        return {name: count for part in parts for name, count in part.core(has).items()}
+
     def lacking(self, has: Counts, waiting: Counts) -> dict[str, int] | None:
         """Return the pods that would satisfy it; None where fewer wait."""
         left = self.needed - self.count(has)
