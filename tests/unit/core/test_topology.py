@@ -285,15 +285,23 @@ def test_pods_that_affinity_keeps_together_begin_in_each_of_its_domains():
     core.check()
 
 
+def subgroups(blocks, sizes, least, policy, above="", vcore=1):
+    """Return how many pods start of a gang that needs some of its subgroups: (pods, level) each."""
+    core = cluster(blocks, settings=(("policy", policy),))
+    parts = tuple(SubGroup(name, "", size, topology=near(required=level))
+                  for name, (size, level) in sizes.items())  # fmt: skip
+    terms = GangSettings(parts, least, near(required=above))
+    asks = [AllocationAsk(f"{name}{at}", "gang", {"vcore": vcore}, task_group_name=name)
+            for name, (size, _) in sizes.items() for at in range(size)]  # fmt: skip
+    request = AddApplicationRequest("gang", "root.default", gang=terms)
+    core.update(new_applications=(request,), asks=tuple(asks))
+    core.check()
+    return sum(counts(core))
+
+
 @pytest.mark.parametrize("policy", ["yunikorn", "kai"])
 def test_any_of_its_subgroups_start_that_have_places_together(policy):
-    core = cluster([[[1, 3, 5], [2]]], settings=(("policy", policy),))
-    sizes = {"a": 3, "b": 2, "c": 3, "d": 1}
-    parts = tuple(SubGroup(name, "", size, topology=near(required="rack"))
-                  for name, size in sizes.items())  # fmt: skip
-    request = AddApplicationRequest("gang", "root.default", gang=GangSettings(parts, 2))
-    asks = [AllocationAsk(f"{name}{at}", "gang", {"vcore": 2}, task_group_name=name)
-            for name, size in sizes.items() for at in range(size)]  # fmt: skip
-    core.update(new_applications=(request,), asks=tuple(asks))
-    assert sum(counts(core)) == 3
-    core.check()
+    sizes = {"a": (3, "rack"), "b": (2, "rack"), "c": (3, "rack"), "d": (1, "rack")}
+    assert subgroups([[[1, 3, 5], [2]]], sizes, 2, policy, vcore=2) == 3
+    sizes = {"a": (4, ""), "b": (4, "host"), "c": (3, "host")}
+    assert subgroups([[[1, 1], [4], [1]]], sizes, 2, policy, above="block") == 7

@@ -62,6 +62,8 @@ from shared.model.states import ApplicationEvent, ApplicationState
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
 EXECUTION_TIMEOUT = "ExecutionTimeout"
+MAX_ALONE = 4  # parts of a gang that are left out alone, where others would do; more are not
+_Found = tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]
 
 
 # --- admission ----------------------------------------------------------------------------------
@@ -279,8 +281,9 @@ def _find_any(
     """Find places for what starts next of a gang; a part without is passed over for another.
 
     The refusal is that of the first parts. The gang then waits for places for any of them. Where
-    the parts without a place did not do, those are passed over that need the most of the nodes.
-    Each try leaves one task group more out, so there are at most twice as many as it has.
+    the parts without a place did not do, those are passed over that need the most of the nodes: a
+    few of them alone, then one more each time. So there are at most MAX_ALONE tries and twice as
+    many as it has task groups.
     """
     first = found, wait_list = _find_next(partition, application)
     lacking: dict[Shape, int] = {}
@@ -290,18 +293,32 @@ def _find_any(
             break
         found, wait_list = _find_next(partition, application)
     application.pass_over_none()
-    for name in _largest_parts(partition, application) if isinstance(found, NoPlaces) else ():
-        if application.pass_over(name):
-            found, wait_list = _find_next(partition, application)
-        else:
-            application.let_start(name)
+    names = _largest_parts(partition, application) if isinstance(found, NoPlaces) else []
+    for left_out in (*([name] for name in names[:MAX_ALONE]), names):
         if not isinstance(found, NoPlaces):
             break
-        _take_least(lacking, found.lacking)
-    application.pass_over_none()
+        found, wait_list = _find_without(partition, application, left_out, (found, wait_list))
+        if isinstance(found, NoPlaces):
+            _take_least(lacking, found.lacking)
     if isinstance(first[0], NoPlaces) and isinstance(found, NoPlaces):
         return replace(first[0], lacking=lacking), first[1]
     return found, wait_list
+
+
+def _find_without(
+    partition: Partition, application: Application, names: list[str], before: _Found
+) -> _Found:
+    """Find places with one more of some task groups left out each time; ``before`` without any."""
+    found = before
+    for name in names:
+        if application.pass_over(name):
+            found = _find_next(partition, application)
+        else:
+            application.let_start(name)
+        if not isinstance(found[0], NoPlaces):
+            break
+    application.pass_over_none()
+    return found
 
 
 def _take_least(counts: dict[Shape, int], others: Mapping[Shape, int]) -> None:
