@@ -303,9 +303,9 @@ class AllocationRelease:
 
     Without an application it is a foreign pod's, and is not confirmed.
 
-    ``has_succeeded``: its pod ran to its end and well, so that a gang that shrinks is finishing.
-    ``has_failed``: its pod failed by itself, so that what replaces it is better on another node.
-    ``is_final``: its application was deleted, and no pod comes in its place.
+    ``has_succeeded``: its pod succeeded, so that a gang that shrinks is finishing.
+    ``has_failed``: its pod failed, so that its replacement avoids the node.
+    ``is_final``: its application was deleted, and no pod replaces it.
     """
 
     application_id: str

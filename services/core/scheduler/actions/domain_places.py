@@ -35,8 +35,8 @@ from shared.messages.gang_tree import GangTree
 from shared.model.reasons import Fact, Kind, Reason, Refusal
 from shared.model.resources import fits_room
 
-MAX_SHOWN = 3  # applications named as being in the best domain; the others are left out
-MAX_FIRST = 8  # parts of a gang that are tried first, one after another; the others never are
+MAX_SHOWN = 3  # applications named in the best domain; the others are omitted
+MAX_FIRST = 8  # parts of a gang that are tried first; further ones are not
 
 
 def find(

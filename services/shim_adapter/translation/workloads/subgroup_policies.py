@@ -29,7 +29,7 @@ from shared.messages.selectors import all_hold
 
 MAX_POLICIES = 16  # policies of one PodGroup; one with more is refused
 MAX_LABELS = 8  # labels that tell subgroups of one policy apart; more are refused
-MAX_SUBGROUPS = 100  # subgroups of one PodGroup; the pods of one with more wait and say so
+MAX_SUBGROUPS = 100  # subgroups of one PodGroup; with more its pods wait
 OfNetwork = Callable[[Mapping[str, Any], str], tuple[TopologyConstraint, Network | None]]
 _WHERE = "spec.subGroupPolicy"
 _BETWEEN = "/"  # policy and labels in the name of a subgroup: no value of a label has one
