@@ -170,7 +170,7 @@ async def test_the_groups_of_a_pod_gang_of_grove_start_together_each_where_it_sa
     for name, clique in (("w0", "w"), ("l0", "l"), ("w1", "w")):
         labels = {"grove.io/podgang": "gang", "grove.io/podclique": clique, **QUEUE}
         if name == "w1":
-            await until_one_waits(muster, "2 of w, 1 of l start at once")
+            await until_one_waits(muster, "2 of w, 1 of l must start together")
         await muster.kubectl.pod(a_pod(name, cpu="800m", labels=labels))
     assert await until_running(muster, "w0", "w1", "l0") == ["n2", "n3", "n4"]
     assert muster.kubelets.ran["l0"] == "n4"
@@ -246,7 +246,9 @@ async def test_the_plain_pods_of_a_group_of_kueues_are_in_one_rack(muster):
     await nodes(muster, {"n1": "b1/r1", "n2": "b1/r1", "n3": "b2/r1", "n4": "b2/r1", "n5": "b2/r1"})
     wish = {f"{KUEUE}required-topology": "rack"}
     await plain_group(muster, "four", "4", wish)
-    await until_one_waits(muster, "PodGroup.kueue.x-k8s.io default/four: 4 pods start at once")
+    await until_one_waits(
+        muster, "PodGroup.kueue.x-k8s.io default/four: 4 pods must start together"
+    )
     names = await plain_group(muster, "three", "3", wish)
     assert await until_running(muster, *names) == ["n3", "n4", "n5"]
     for name in names:
@@ -290,7 +292,7 @@ async def test_volcanos_subgroup_policy_starts_as_many_as_are_needed_each_in_a_h
     await until_one_waits(muster, "PodGroup.scheduling.volcano.sh default/w is not there")
     spec = {"minMember": 5, "subGroupPolicy": [policy]}
     await post(muster, groups.VOLCANO, "w", spec, VOLCANOS)
-    await until_one_waits(muster, "1 of w, 2 of r/a, 2 of r/b start at once")
+    await until_one_waits(muster, "1 of w, 2 of r/a, 2 of r/b must start together")
     assert muster.kubelets.ran == {}
     await labelled(muster, "a1", "b1")
     await until_running(muster, "a0", "a1", "b0", "b1", "head")
