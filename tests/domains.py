@@ -40,10 +40,11 @@ def near(**wish):
     return TopologyConstraint(slices=slices, **wish)
 
 
-def gang(core, name, *parts, above=None, constraints=NO_CONSTRAINTS, priority=0, **more):
+def gang(core, name, *parts, above=None, constraints=NO_CONSTRAINTS, priority=0, tags=None, **more):
     """Announce a gang: parts are (name, members, topology) and what each of them requests.
 
-    ``above`` is the topology of all together; ``constraints`` and ``priority`` are those of every pod.
+    ``above`` is the topology of all together; ``constraints``, ``priority`` and ``tags`` are those of
+    every pod.
     """
     parts = [(*part, ONE) if len(part) == 3 else part for part in parts]
     layout = tuple(SubGroup(part, "", count, topology=wish) for part, count, wish, _ in parts)
@@ -62,6 +63,7 @@ def gang(core, name, *parts, above=None, constraints=NO_CONSTRAINTS, priority=0,
                 task_group_name=part,
                 constraints=constraints,
                 priority=priority,
+                allocation_tags=tags or {},
             )
             for key in keys
         ]

@@ -243,7 +243,7 @@ def _placeholder_sets(partition: Partition) -> Iterator[str]:
         inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
         kept = total_of(_reserved_for(application) for application in inside)
         yield from _differs(f"queue {queue.path} kept", queue.kept, kept)
-        fixed = total_of(map(_fixed_use, (a for a in inside if a.is_fixed)))
+        fixed = total_of(map(_fixed_use, inside))
         yield from _differs(f"queue {queue.path} fixed", queue.fixed, fixed)
         for tracker in partition.users.all():
             own = [
@@ -257,7 +257,9 @@ def _placeholder_sets(partition: Partition) -> Iterator[str]:
 
 
 def _fixed_use(application: Application) -> ResourceView:
-    """Return what one that may not be preempted takes of quotas: not what is being released."""
+    """Return what an application takes of quotas that may not be preempted, or its minimum."""
+    if not application.is_fixed:
+        return application.fixed_use() if application.keeps_minimum_in_quota else {}
     going = [
         allocation.resource_per_alloc
         for key, allocation in application.allocations.items()

@@ -64,6 +64,12 @@ class GangTree:
             return self
         return self.parts[0].only if len(self.parts) == 1 and self.needed == 1 else None
 
+    @property
+    def has_choice(self) -> bool:
+        """Return whether it, or a part of it, needs fewer parts than it has."""
+        is_free = self.is_group and self.needed < len(self.parts)
+        return is_free or any(part.has_choice for part in self.parts)
+
     def goes_by_parts(self) -> bool:
         """Return whether no part of it is evicted only as a whole."""
         return not self.goes_whole and all(part.goes_by_parts() for part in self.parts)
@@ -83,6 +89,14 @@ class GangTree:
     def is_satisfied(self, has: Counts) -> bool:
         """Return whether so many pods are what it needs."""
         return self.count(has) >= self.needed
+
+    def core(self, has: Counts) -> dict[str, int]:
+        """Return how many of its pods are its minimum, by task group: of groups the first parts."""
+        if not self.is_group:
+            return {self.name: min(has.get(self.name, 0), self.minimum)}
+        whole = [part for part in self.parts if part.is_satisfied(has)]
+        parts = whole[: self.needed] if len(whole) >= self.needed else self.parts
+        return {name: count for part in parts for name, count in part.core(has).items()}
 
     def lacking(self, has: Counts, waiting: Counts) -> dict[str, int] | None:
         """Return the pods that would satisfy it; None where fewer wait."""
@@ -179,14 +193,25 @@ def turn_of(elasticity: int, pods: int, least: int) -> int:
     return elasticity if elasticity <= 0 else 1 + 1000 * pods // max(1, least)
 
 
-def have_same_parts(one: GangSettings, other: GangSettings) -> bool:
-    """Return whether two gangs without placeholders have the same parts: minimums may differ."""
+def follows(news: GangSettings, known: GangSettings) -> bool:
+    """Return whether a gang without placeholders may become what news have: minimums may differ.
 
-    def parts(terms: GangSettings) -> list[tuple[object, ...]]:
-        return [(each.name, each.parent, each.is_group, each.topology) for each in terms.subgroups]
+    All its parts are there, as they were. There may be more, in groups that state how many of their
+    parts they need: none that runs lacks a part by that. It keeps to domains, or it does not.
+    """
 
-    alike = parts(one) == parts(other) and one.topology == other.topology
-    return alike and bool(one.subgroups)
+    def parts(terms: GangSettings) -> dict[str, tuple[object, ...]]:
+        return {part.name: (part.parent, part.is_group, part.topology) for part in terms.subgroups}
+
+    before, after = tree_of(known), tree_of(news)
+    if before is None or after is None or before.has_topology is not after.has_topology:
+        return False
+    were, are = parts(known), parts(news)
+    needed = {"": news.minimum} | {part.name: part.minimum for part in news.subgroups}
+    added = [part for part in news.subgroups if part.name not in were]
+    is_free = all(needed.get(part.parent, -1) >= 0 for part in added)
+    alike = all(are.get(name) == part for name, part in were.items())
+    return alike and is_free and news.topology == known.topology
 
 
 def tree_of(terms: GangSettings) -> GangTree | None:

@@ -304,6 +304,7 @@ class AllocationRelease:
     Without an application it is a foreign pod's, and is not confirmed.
 
     ``has_succeeded``: its pod succeeded, so that a gang that shrinks is finishing.
+    ``has_failed``: its pod failed, so that its replacement avoids the node.
     ``is_final``: its application was deleted, and no pod replaces it.
     """
 
@@ -314,6 +315,7 @@ class AllocationRelease:
     message: str = ""
     has_succeeded: bool = False
     is_final: bool = False
+    has_failed: bool = False
 
 
 @record

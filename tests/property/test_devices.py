@@ -76,10 +76,19 @@ def test_as_many_like_pods_are_counted_as_there_are_places_for(free, need):
 
 
 @given(FREE, NEEDS)
+def test_no_more_than_one_place_of_pods_like_it_goes_with_a_pod(free, need):
+    chosen = devices.choose(free, need)
+    if chosen:
+        left = list(free)
+        devices.change(left, chosen, -1)
+        assert devices.places(left, need) == devices.places(free, need) - 1
+
+
+@given(FREE, NEEDS)
 def test_the_fullest_device_is_taken(free, need):
-    size = need[0]
+    size, count = need
     chosen = [at for at, _ in devices.choose(free, need)]
-    if chosen and size < WHOLE:
+    if chosen and size < WHOLE and count == 1:
         left = [free[at] for at in range(len(free)) if at not in chosen and free[at] >= size]
         assert max(free[at] for at in chosen) <= min(left, default=WHOLE)
 

@@ -58,7 +58,7 @@ from services.shim_adapter.records import (
 )
 from shared.messages.columns import values_of
 from shared.messages.envelope import Outgoing
-from shared.messages.gang_tree import have_same_parts
+from shared.messages.gang_tree import follows
 from shared.messages.interface import (
     AcceptedApplication,
     AcceptedNode,
@@ -296,7 +296,7 @@ class ClusterMirror(Phases):
         application = self.world.applications.get(name)
         if application is None or gang == application.gang or not application.is_live:
             return
-        if not have_same_parts(application.gang, gang):
+        if not follows(gang, application.gang):
             return
         application.gang = gang
         self.world.touch_application(application)

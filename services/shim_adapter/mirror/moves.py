@@ -151,6 +151,7 @@ class Moves:
             message=message,
             has_succeeded=pod.phase is PodPhase.SUCCEEDED,
             is_final=application is not None and application.is_deleted,
+            has_failed=pod.phase is PodPhase.FAILED,
         )
         self._send(self._partition_of(pod), releases=(release,))
 

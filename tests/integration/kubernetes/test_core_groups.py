@@ -128,6 +128,20 @@ async def test_as_many_groups_as_are_needed_start_and_the_others_when_they_have_
     await until_running(muster, "t0", "t1")
 
 
+async def test_a_group_that_is_added_to_a_tree_that_runs_starts_as_a_whole(muster):
+    await nodes(muster, {"a1": "a"}, cpu="4")
+    await make(muster, COMPOSITES, "root", 1)
+    await make(muster, GROUPS, "first", 1, "root")
+    await pods(muster, "first", "p0")
+    await until_running(muster, "p0")
+    await make(muster, GROUPS, "later", 2, "root")
+    await pods(muster, "later", "q0")
+    await settled(muster)
+    assert "q0" not in muster.kubelets.ran
+    await pods(muster, "later", "q1")
+    await until_running(muster, "q0", "q1")
+
+
 async def test_four_groups_deep_are_a_gang_and_five_are_invalid(muster):
     await nodes(muster, {"a1": "a"}, cpu="4")
     for name, parent in (("c1", ""), ("c2", "c1"), ("c3", "c2")):

@@ -581,7 +581,16 @@ async def test_volcano_so_many_of_every_task_start_at_once(muster, kinds):
         ({"networkTopology": {"highestTierAllowed": 1}}, "spec.networkTopology"),
         ({"minMember": 5, "minTaskMember": {"a": 1}}, "spec.minTaskMember"),
         ({"minMember": 1, "minTaskMember": {"a": "x"}}, "spec.minTaskMember"),
-        ({"subGroupPolicy": [{"name": "a"}]}, "spec.subGroupPolicy"),
+        ({"subGroupPolicy": [{"name": "a"}]}, "spec.subGroupPolicy[0].subGroupSize"),
+        ({"subGroupPolicy": [{"name": "a/b", "subGroupSize": 1}]}, "spec.subGroupPolicy[0].name"),
+        (
+            {"subGroupPolicy": [{"name": "a", "subGroupSize": 1}], "minTaskMember": {"a": 1}},
+            "spec.minTaskMember: not supported beside subGroupPolicy",
+        ),
+        (
+            {"subGroupPolicy": [{"name": name, "subGroupSize": 1} for name in "ab"]},
+            "spec.subGroupPolicy[0].minSubGroups",
+        ),
     ],
 )
 async def test_volcano_what_is_not_supported_waits_and_says_so(muster, kinds, spec, words):

@@ -170,7 +170,7 @@ async def test_the_groups_of_a_pod_gang_of_grove_start_together_each_where_it_sa
     for name, clique in (("w0", "w"), ("l0", "l"), ("w1", "w")):
         labels = {"grove.io/podgang": "gang", "grove.io/podclique": clique, **QUEUE}
         if name == "w1":
-            await until_one_waits(muster, "2 of w, 1 of l start at once")
+            await until_one_waits(muster, "2 of w, 1 of l must start together")
         await muster.kubectl.pod(a_pod(name, cpu="800m", labels=labels))
     assert await until_running(muster, "w0", "w1", "l0") == ["n2", "n3", "n4"]
     assert muster.kubelets.ran["l0"] == "n4"
@@ -227,3 +227,81 @@ async def test_a_soft_wish_takes_the_nearest_tier_that_holds_all_and_a_higher_on
     await until_running(muster, *names)
     await volcanos(muster, "deep", 1, {"highestTierAllowed": 0})
     await until_one_waits(muster, "there is no HyperNode of tier 0 or below")
+
+
+async def plain_group(muster, name, total, annotations, *, leader=None):
+    """Make plain pods of a group of Kueue's; the first wishes what ``leader`` has, if any."""
+    names = []
+    for at in range(3):
+        wish = annotations if at or leader is None else leader
+        stated = {"kueue.x-k8s.io/pod-group-total-count": total, **wish}
+        labels = {"kueue.x-k8s.io/pod-group-name": name, **QUEUE}
+        names.append(f"{name}-{at}")
+        await muster.kubectl.pod(a_pod(names[-1], cpu="800m", labels=labels, annotations=stated))
+    return names
+
+
+async def test_the_plain_pods_of_a_group_of_kueues_are_in_one_rack(muster):
+    await topology(muster, groups.KUEUE_TOPOLOGY, "default", "block", "rack")
+    await nodes(muster, {"n1": "b1/r1", "n2": "b1/r1", "n3": "b2/r1", "n4": "b2/r1", "n5": "b2/r1"})
+    wish = {f"{KUEUE}required-topology": "rack"}
+    await plain_group(muster, "four", "4", wish)
+    await until_one_waits(
+        muster, "PodGroup.kueue.x-k8s.io default/four: 4 pods must start together"
+    )
+    names = await plain_group(muster, "three", "3", wish)
+    assert await until_running(muster, *names) == ["n3", "n4", "n5"]
+    for name in names:
+        await muster.kubectl.delete(name, gracePeriodSeconds=0)
+    names = await plain_group(muster, "three", "3", {f"{KUEUE}preferred-topology": "rack"})
+    assert await until_running(muster, *names) == ["n3", "n4", "n5"]  # another group of that name
+
+
+async def test_plain_pods_that_state_their_group_differently_wait_and_say_so(muster):
+    await topology(muster, groups.KUEUE_TOPOLOGY, "default", "block", "rack")
+    await nodes(muster, {"n1": "b1/r1", "n2": "b1/r1", "n3": "b1/r1"})
+    wish, other = ({f"{KUEUE}{kind}-topology": "rack"} for kind in ("required", "preferred"))
+    await plain_group(muster, "mixed", "3", wish, leader=other)
+    await until_one_waits(muster, "its pods state different totals, or wish different levels")
+    await plain_group(muster, "many", "x", wish)
+    await until_one_waits(muster, "1 to 10000 pods were expected, found 'x'")
+    assert muster.kubelets.ran == {}
+
+
+async def labelled(muster, *names):
+    """Make pods of Volcano's group w, each of the subgroup that its name begins with."""
+    for name in names:
+        label, cpu = ({}, "100m") if name == "head" else ({"replica": name[0]}, "800m")
+        pod = a_pod(name, cpu=cpu, labels={**QUEUE, **label})
+        pod["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "w"}
+        await muster.kubectl.pod(pod)
+
+
+async def test_volcanos_subgroup_policy_starts_as_many_as_are_needed_each_in_a_hyper_node(
+    muster,
+):
+    await nodes(muster, {f"n{at}": "b/r" for at in range(1, 7)})
+    for name, members in (("s1", "14"), ("s2", "25"), ("s3", "36")):
+        await hyper_node(muster, name, 1, *(f"n{each}" for each in members))
+    await until_levels(muster, "tier-1=topology.volcano.sh/tier-1")
+    policy = {
+        "name": "r", "matchLabelKeys": ["replica"], "subGroupSize": 2, "minSubGroups": 2,
+        "networkTopology": {"mode": "hard", "highestTierAllowed": 1},
+    }  # fmt: skip
+    await labelled(muster, "a0", "b0", "head")  # before their PodGroup
+    await until_one_waits(muster, "PodGroup.scheduling.volcano.sh default/w is not there")
+    spec = {"minMember": 5, "subGroupPolicy": [policy]}
+    await post(muster, groups.VOLCANO, "w", spec, VOLCANOS)
+    await until_one_waits(muster, "1 of w, 2 of r/a, 2 of r/b must start together")
+    assert muster.kubelets.ran == {}
+    await labelled(muster, "a1", "b1")
+    await until_running(muster, "a0", "a1", "b0", "b1", "head")
+    pairs = {tuple(await until_running(muster, f"{each}0", f"{each}1")) for each in "ab"}
+    assert pairs < {("n1", "n4"), ("n2", "n5"), ("n3", "n6")}
+    await labelled(muster, "c0")
+    await muster.kubectl.pod(a_pod("other", cpu="100m", labels=QUEUE))
+    await until_running(muster, "other")
+    assert "c0" not in muster.kubelets.ran  # one more subgroup starts as a whole
+    await labelled(muster, "c1")
+    pairs.add(tuple(await until_running(muster, "c0", "c1")))
+    assert pairs == {("n1", "n4"), ("n2", "n5"), ("n3", "n6")}

@@ -79,6 +79,15 @@ def message_of(core, application="app"):
 # --- placing --------------------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize(("gpus", "size", "count"), [(3, 500, 3), (2, 300, 3), (3, 300, 4)])
+def test_as_many_shares_of_two_devices_are_placed_as_a_node_has_places_for(gpus, size, count):
+    core = cluster(gpus)
+    for at in range(count + 1):
+        ask(core, f"p{at}", share(size, 2), 2)
+    assert len(core.partition.applications["app"].allocations) == count
+    core.check()
+
+
 def test_whole_devices_are_the_lowest_and_are_told():
     core = cluster(4)
     assert placed(ask(core, "a", whole(2))) == {"a": ("n0", ((0, 1000), (1, 1000)))}

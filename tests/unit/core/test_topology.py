@@ -3,8 +3,23 @@
 import pytest
 
 from services.core.scheduler.actions import domain_places
-from shared.messages.constraints import Constraints, NodeTerm, Requirement
-from shared.messages.interface import AllocationAsk, AllocationRelease, TerminationType
+from shared.messages.constraints import (
+    NO_CONSTRAINTS,
+    Constraints,
+    NodeTerm,
+    PodTerm,
+    Requirement,
+)
+from shared.messages.interface import (
+    AddApplicationRequest,
+    AllocationAsk,
+    AllocationRelease,
+    GangSettings,
+    NodeAction,
+    NodeInfo,
+    SubGroup,
+    TerminationType,
+)
 from tests.builders import section
 from tests.domains import HOST, ONE, cluster, counts, gang, near, node, why
 
@@ -225,3 +240,68 @@ def test_a_gang_that_the_cluster_has_no_room_for_is_refused_by_counts_alone(monk
     node(core, "more", {"block": "b0", "rack": "r2", HOST: "more"}, 2)
     assert sum(counts(core, "parts")) == 6
     core.check()
+
+
+def test_a_part_that_may_use_fewer_nodes_is_not_missed_for_want_of_its_turn():
+    core = cluster([[]])
+    for name, size, kind in (("a", 5, "x"), ("b", 2, "x"), ("c", 5, "y")):
+        labels = {"block": "b", "rack": "r", HOST: name, "kind": kind}
+        info = NodeInfo(name, NodeAction.CREATE, {"vcore": size, "memory": 5}, labels=labels)
+        core.update(nodes=(info,))
+    chosen = Constraints(node_selector=(("kind", "x"),))
+    layout = (SubGroup("p", "", 3), SubGroup("q", "", 3))
+    asks = [member(f"p{at}", "p", {"vcore": 1, "memory": 1}, chosen) for at in range(3)]
+    asks += [member(f"q{at}", "q", {"vcore": 2, "memory": 1}) for at in range(3)]
+    terms = GangSettings(layout=layout, topology=near(required="rack"))
+    total = {"vcore": 9, "memory": 6}
+    request = AddApplicationRequest("gang", "root.default", placeholder_ask=total, gang=terms)
+    core.update(new_applications=(request,), asks=tuple(asks))
+    assert sum(counts(core)) == 6
+    core.check()
+
+
+def member(key, part, resource, constraints=NO_CONSTRAINTS):
+    return AllocationAsk(
+        key, "gang", resource, placeholder=True, task_group_name=part, constraints=constraints
+    )
+
+
+def test_slices_that_need_a_whole_node_are_not_missed_for_those_that_need_a_rack():
+    core = cluster([[[4, 1], [2, 3], [2, 1]]])
+    two = {"vcore": 2}
+    gang(core, "gang", ("p", 2, near(slices=[("rack", 2)]), two),
+         ("q", 2, near(slices=[("host", 2)]), two), ("r", 1, near(), two),
+         above=near(required="block"))  # fmt: skip
+    assert counts(core) == [2, 0, 1, 1, 1, 0]
+
+
+def test_pods_that_affinity_keeps_together_begin_in_each_of_its_domains():
+    core = cluster([[[3, 3], [2, 1]]], settings=(("policy", "kai"),))  # the smallest node first
+    term = PodTerm("rack", (Requirement("job", "In", ("g",)),))
+    together = Constraints(pod_affinity=(term,), namespace="ns")
+    tags = {"kubernetes.io/label/job": "g", "kubernetes.io/meta/namespace": "ns"}
+    gang(core, "gang", ("w", 5, near(required="block")), constraints=together, tags=tags)
+    assert sum(counts(core)) == 5
+    core.check()
+
+
+def subgroups(blocks, sizes, least, policy, above="", vcore=1):
+    """Return how many pods start of a gang that needs some of its subgroups: (pods, level) each."""
+    core = cluster(blocks, settings=(("policy", policy),))
+    parts = tuple(SubGroup(name, "", size, topology=near(required=level))
+                  for name, (size, level) in sizes.items())  # fmt: skip
+    terms = GangSettings(parts, least, near(required=above))
+    asks = [AllocationAsk(f"{name}{at}", "gang", {"vcore": vcore}, task_group_name=name)
+            for name, (size, _) in sizes.items() for at in range(size)]  # fmt: skip
+    request = AddApplicationRequest("gang", "root.default", gang=terms)
+    core.update(new_applications=(request,), asks=tuple(asks))
+    core.check()
+    return sum(counts(core))
+
+
+@pytest.mark.parametrize("policy", ["yunikorn", "kai"])
+def test_any_of_its_subgroups_start_that_have_places_together(policy):
+    sizes = {"a": (3, "rack"), "b": (2, "rack"), "c": (3, "rack"), "d": (1, "rack")}
+    assert subgroups([[[1, 3, 5], [2]]], sizes, 2, policy, vcore=2) == 3
+    sizes = {"a": (4, ""), "b": (4, "host"), "c": (3, "host")}
+    assert subgroups([[[1, 1], [4], [1]]], sizes, 2, policy, above="block") == 7

@@ -253,7 +253,7 @@ def _no_headroom(
         allocation_log.note(partition, application, ask, allocation_log.USER_QUOTA)
         return Refusal(Reason.USER_QUOTA, limit=limit), tracker.wait_list
     keeps_room = application.has_claimed_room(ask)
-    if application.is_fixed:
+    if application.asks_within_quota:
         over = over_quota(application, amount, amount if keeps_room else {})
         if over is not None:
             return over

@@ -2,6 +2,8 @@
 
 Rule 1: all that start together get a place on idle room, part by part of the gang's tree, or none
         does. Where the members of a part are alike a placement is found wherever there is one.
+        Where they are not, and each part would fit by itself, each comes first once, on the nodes
+        in their order and then on the tightest.
 Rule 2: members that are there keep those that come to their domain of a required level.
 Rule 3: the refusal is of the first part that no domain of its level holds by itself: the best
         domain, what it lacks and who is there. Where each part would fit it says how many do.
@@ -22,8 +24,9 @@ from services.core.scheduler.nodes.columns import Amounts, Mask
 from services.core.scheduler.nodes.domains import EVERYWHERE, Bond, Wish
 from services.core.scheduler.nodes.node_order import AS_CONFIGURED
 from services.core.scheduler.nodes.node_table import NodeTable
+from services.core.scheduler.place import packing
 from services.core.scheduler.place.one import InDomain, node_for
-from services.core.scheduler.place.place import Unplaced, place
+from services.core.scheduler.place.place import Unplaced, place_any
 from services.core.scheduler.place.regions import Region, at_home, regions, shared_out
 from services.core.scheduler.place.units import Units, units_of
 from services.core.scheduler.statement.task_trees import Group
@@ -33,6 +36,7 @@ from shared.model.reasons import Fact, Kind, Reason, Refusal
 from shared.model.resources import fits_room
 
 MAX_SHOWN = 3  # applications named in the best domain; the others are omitted
+MAX_FIRST = 8  # parts of a gang that are tried first; further ones are not
 
 
 def find(
@@ -45,7 +49,7 @@ def find(
     placer = _InDomains(trial, application, backfill=backfill)
     before = trial.checkpoint()
     kept = placer.to_reserved_nodes()
-    found = place(placer, placer.tree, Region())
+    found = place_any(placer, placer.orders(), Region())
     if isinstance(found, Unplaced):
         trial.rollback(before)
         needs = application.placeholder_needs()
@@ -80,6 +84,8 @@ class _InDomains:
         self._bond = trial.nodes.domains.bonds[application.id]
         self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
         self.stuck_part = ""  # the task group of the first ask, or part, without a place
+        self._start = trial.checkpoint()  # when nothing is placed by this
+        self._at_start: dict[Shape, Amounts] = {}  # places by row then
         self._placed: dict[Ask, None] = {}
         self._parts: dict[Group[Ask], GangTree] = {}
         self._pods: dict[str, list[list[Ask]]] = {}  # by task group, those of one shape together
@@ -90,7 +96,9 @@ class _InDomains:
         others = [Group(name, tasks=asks) for name, sets in self._pods.items() for asks in sets]
         self.tree = replace(self.tree, members=[*self.tree.members, *others])
         self._parts[self.tree] = application.layout
-        self._is_of_one_shape = len(self._counts(self.tree)) == 1
+        shapes = list(self._counts(self.tree))
+        self._is_of_one_shape = len(shapes) == 1 and self._is_counted(shapes[0])
+        self._is_tightest_first = False  # whatever the order of nodes is
 
     def _group_of(self, part: GangTree) -> Group[Ask]:
         """Return a part of the gang with what waits of it, that with the most pods first."""
@@ -126,6 +134,9 @@ class _InDomains:
                 self.put(ask, node)
                 self._placed[ask] = None
                 found.append((ask, node))
+        if found:
+            self._start = self.checkpoint()
+            self._at_start.clear()
         return found
 
     def waiting(self, leaf: Group[Ask]) -> list[Ask]:
@@ -135,16 +146,57 @@ class _InDomains:
     def _all(self, group: Group[Ask]) -> list[Ask]:
         return group.tasks + [ask for member in group.members for ask in self._all(member)]
 
+    # --- orders ---------------------------------------------------------------------------------
+
+    def orders(self) -> Iterator[Group[Ask]]:
+        """Yield the gang with its parts in their order, then each of them first.
+
+        Where a part has no places even by itself no order helps.
+        """
+        yield self.tree
+        leaves = list(_leaves(self.tree))
+        if len(leaves) == 1 or self.why(None) is not None:
+            return
+        for self._is_tightest_first in (False, True):
+            for leaf in leaves[not self._is_tightest_first : MAX_FIRST]:
+                yield self._with_first(self.tree, leaf)
+
+    def _with_first(self, group: Group[Ask], leaf: Group[Ask]) -> Group[Ask]:
+        """Return a part of the gang with the members first in which a leaf is."""
+        if leaf is group or not any(each is leaf for each in _leaves(group)):
+            return group
+        members = [self._with_first(member, leaf) for member in group.members]
+        members.sort(key=lambda member: all(each is not leaf for each in _leaves(member)))
+        found = replace(group, members=members)
+        if group in self._parts:
+            self._parts[found] = self._parts[group]
+        return found
+
     # --- domains --------------------------------------------------------------------------------
 
     def domains(self, group: Group[Ask], where: Region) -> Iterator[Region]:
-        """Yield the domains that hold each shape of a group, the tightest of the first first."""
+        """Yield the domains that hold each shape of a group, the tightest of the first first.
+
+        Pods that affinity keeps together have more tries in each, from other nodes on.
+        """
         wish = self._wish(group)
         if wish is None:
             yield where
             return
         if isinstance(wish, str):
             return
+        counts = self._counts(group)
+        for region in self._regions(group, wish, where):
+            yield region
+            for node in self._starts(counts, region.rows):
+                yield replace(region, begin=node)
+
+    def _starts(self, counts: dict[Shape, int], rows: Mask | None) -> Iterator[Node]:
+        if any(shape.constraints.pod_affinity for shape in counts):
+            first = next(iter(counts))
+            yield from gang_places.starts(self._nodes, counts, first, rows, backfill=self._backfill)
+
+    def _regions(self, group: Group[Ask], wish: Wish, where: Region) -> Iterator[Region]:
         yield from regions(
             self._nodes.domains,
             wish,
@@ -170,7 +222,13 @@ class _InDomains:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def _room(self, shape: Shape, rows: Mask | None) -> Amounts:
-        places = self._nodes.room.places(shape, backfill=self._backfill)
+        """Return for how many of a shape nodes have the room; before any is placed it is kept."""
+        is_first = self.checkpoint() == self._start
+        places = self._at_start.get(shape) if is_first else None
+        if places is None:
+            places = self._nodes.room.places(shape, backfill=self._backfill)
+        if is_first:
+            self._at_start[shape] = places
         return places if rows is None else places * rows
 
     def _at_home(self, group: Group[Ask], wish: Wish, where: Region) -> Region:
@@ -183,8 +241,14 @@ class _InDomains:
 
     def nodes_for(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
         """Yield the nodes of a leaf's asks: counted at once, one by one where pods mind others."""
-        shape = asks[0].shape
-        if where.wish is None or where.is_packed or not self._is_counted(shape):
+        shape, is_free = asks[0].shape, where.wish is None or packing.is_packed(where.wish)
+        if where.begin is not None and self._nodes.filters.takes.holds(where.begin, shape):
+            yield where.begin
+            asks, where = asks[1:], replace(where, begin=None)
+            if not asks:
+                return
+        is_one_by_one = where.is_packed or (is_free and self._is_tightest_first)
+        if where.wish is None or is_one_by_one or not self._is_counted(shape):
             yield from self._one_by_one(asks, where)
             return
         for row, number in shared_out(where, shape, self._room, len(asks)):
@@ -200,13 +264,15 @@ class _InDomains:
     def _one_by_one(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
         """Yield the first node in order for each; where places alone decide, only it changes."""
         shape, nodes, filters = asks[0].shape, self._nodes, self._nodes.filters
-        if where.rows is None and not where.before:
+        if where.rows is None and not where.before and not self._is_tightest_first:
             for _ in asks:
                 yield node_for(nodes, shape, backfill=self._backfill)
             return
         takes = filters.backfill if self._backfill else filters.open
         stays = takes if self._backfill else filters.has_room  # what may change of the last node
         order = nodes.order.in_domains(*where.before) if where.is_packed else AS_CONFIGURED
+        if self._is_tightest_first:
+            order = nodes.order.packed(*where.before)
         is_counted = self._is_counted(shape)
         among = InDomain(nodes, takes, where.rows, order=order, stays=stays if is_counted else None)
         for _ in asks:
@@ -372,3 +438,11 @@ def members_by_level(nodes: NodeTable, bond: Bond) -> list[tuple[str, dict[str, 
         paths = tree.paths[level]
         found.append((name, {"/".join(paths[at]): number for at, number in counts.items()}))
     return found
+
+
+def _leaves(group: Group[Ask]) -> Iterator[Group[Ask]]:
+    """Yield the parts of a group that have pods of their own."""
+    if not group.members:
+        yield group
+    for member in group.members:
+        yield from _leaves(member)

@@ -17,8 +17,9 @@ How they take their placeholders' places is in ``replacement.py``.
 Source: docs/rules/gangs.md#the-course; cases G-01 to G-28.
 """
 
-from collections.abc import Hashable, Iterator
+from collections.abc import Hashable, Iterator, Mapping
 from dataclasses import replace
+from fractions import Fraction
 
 from services.core.scheduler.actions import (
     domain_places,
@@ -38,7 +39,7 @@ from services.core.scheduler.statement import application_ledger, application_mo
 from services.core.scheduler.statement.journal import ApplicationChanged, AskReleased
 from services.core.scheduler.statement.partition import Partition, timer_name
 from services.core.scheduler.statement.tentative import Tentative
-from shared.messages.gang_tree import have_same_parts
+from shared.messages.gang_tree import follows
 from shared.messages.interface import (
     AllocationAskRelease,
     GangChanged,
@@ -61,6 +62,8 @@ from shared.model.states import ApplicationEvent, ApplicationState
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
 EXECUTION_TIMEOUT = "ExecutionTimeout"
+MAX_ALONE = 4  # parts of a gang that are skipped alone; further ones are not
+_Found = tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]
 
 
 # --- admission ----------------------------------------------------------------------------------
@@ -277,21 +280,69 @@ def _find_any(
 ) -> tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]:
     """Find places for what starts next of a gang; a part without is passed over for another.
 
-    The refusal is that of the first parts. The gang then waits for places for any of them. Each try
-    leaves one task group more out, so there are at most as many as it has.
+    The refusal is that of the first parts. The gang then waits for places for any of them. Where
+    the parts without a place did not do, those are passed over that need the most of the nodes: a
+    few of them alone, then one more each time. So there are at most MAX_ALONE tries and twice as
+    many as it has task groups.
     """
     first = found, wait_list = _find_next(partition, application)
     lacking: dict[Shape, int] = {}
     while isinstance(found, NoPlaces):
-        for shape, count in found.lacking.items():
-            lacking[shape] = min(count, lacking.get(shape, count))
+        _take_least(lacking, found.lacking)
         if not application.pass_over(found.part):
             break
         found, wait_list = _find_next(partition, application)
     application.pass_over_none()
+    names = _largest_parts(partition, application) if isinstance(found, NoPlaces) else []
+    for left_out in (*([name] for name in names[:MAX_ALONE]), names):
+        if not isinstance(found, NoPlaces):
+            break
+        found, wait_list = _find_without(partition, application, left_out, (found, wait_list))
+        if isinstance(found, NoPlaces):
+            _take_least(lacking, found.lacking)
     if isinstance(first[0], NoPlaces) and isinstance(found, NoPlaces):
         return replace(first[0], lacking=lacking), first[1]
     return found, wait_list
+
+
+def _find_without(
+    partition: Partition, application: Application, names: list[str], before: _Found
+) -> _Found:
+    """Find places with one more of some task groups left out each time; ``before`` without any."""
+    found = before
+    for name in names:
+        if application.pass_over(name):
+            found = _find_next(partition, application)
+        else:
+            application.let_start(name)
+        if not isinstance(found[0], NoPlaces):
+            break
+    application.pass_over_none()
+    return found
+
+
+def _take_least(counts: dict[Shape, int], others: Mapping[Shape, int]) -> None:
+    for shape, count in others.items():
+        counts[shape] = min(count, counts.get(shape, count))
+
+
+def _largest_parts(partition: Partition, application: Application) -> list[str]:
+    """Return the task groups that wait of a gang that can start without some, the largest first.
+
+    The largest is that of whose pods the nodes hold its minimum the fewest times.
+    """
+    tree = application.tree
+    if tree is None or not tree.has_choice:
+        return []
+    nodes, minima = partition.nodes, tree.minima()
+    found: dict[str, Fraction] = {}
+    for group in application.groups.values():
+        least = minima.get(group.task_group_name, 0)
+        if not group.placeholder and least:
+            places = int(nodes.room.places(group.bucket.shape).sum())
+            times = Fraction(places, least)
+            found[group.task_group_name] = min(times, found.get(group.task_group_name, times))
+    return sorted(found, key=lambda name: (found[name], -minima[name]))
 
 
 def _find_next(
@@ -488,9 +539,11 @@ def change(partition: Partition, news: GangChanged) -> None:
     if application is None or application.tree is None:
         return
     known = application.request.gang
-    if known == news.gang or not have_same_parts(known, news.gang):
+    if known == news.gang or not follows(news.gang, known):
         return
     application.replant(replace(application.request, gang=news.gang))
+    if application.layout is not None:
+        partition.nodes.domains.rebind(application.id, application.layout)
     partition.set(application, passed_over=frozenset())
     application_ledger.usage_changed(application)
     queueing.activate(application)

@@ -17,7 +17,7 @@ Source: docs/adr/0032.
 Cost: a trial is one search of the nodes a member; the bound one comparison of the nodes a shape.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from typing import TYPE_CHECKING
@@ -26,7 +26,7 @@ import numpy as np
 
 from services.core.scheduler.model.rows import AskGroup, Node
 from services.core.scheduler.model.shapes import Ask, Shape
-from services.core.scheduler.nodes.columns import When
+from services.core.scheduler.nodes.columns import Amounts, Mask, When
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.place.one import node_for
 from services.core.scheduler.place.place import Unplaced, place
@@ -157,7 +157,10 @@ class _OnNodes:
         """Yield everywhere, and then the domains in which to begin."""
         yield where
         if group.members:  # the gang, not one task group of it
-            for start in _starts(self._nodes, self._application, backfill=self._backfill):
+            nodes, application, backfill = self._nodes, self._application, self._backfill
+            wanted = application.placeholder_needs()
+            first = _by_room(nodes, application, backfill=backfill)[0].bucket.shape
+            for start in starts(nodes, wanted, first, backfill=backfill):
                 yield [start]
 
     def nodes_for(self, asks: list[Ask], where: list[Node]) -> Iterator[Node | None]:
@@ -188,39 +191,44 @@ class _OnNodes:
         return NoPlaces(refusal, wanted, ask.request.task_group_name)
 
 
-def _starts(nodes: NodeTable, application: "Application", *, backfill: bool) -> Iterator[Node]:
-    """Yield where to begin with a gang that affinity keeps together: a node in each domain.
+def starts(
+    nodes: NodeTable,
+    wanted: Mapping[Shape, int],
+    first: Shape,
+    rows: Mask | None = None,
+    *,
+    backfill: bool,
+) -> Iterator[Node]:
+    """Yield where to begin with pods that affinity keeps together: a node in each domain.
 
-    A domain must have the room for all that is kept together; the largest come first.
+    A domain must have the room for all that is kept together, on the ``rows`` (None: all); the
+    largest come first. The node has room for one of the ``first`` shape.
     """
-    bound_to = {
-        group.bucket.shape: term.topology_key
-        for group in members(application)
-        for term in group.bucket.shape.constraints.pod_affinity[:1]
-    }
-    if not bound_to:
+    keys = {s: terms[0].topology_key for s in wanted if (terms := s.constraints.pod_affinity)}
+    if not keys:
         return
-    key, wanted = next(iter(bound_to.values())), application.placeholder_needs()
-    places = {shape: nodes.room.places(shape, backfill=backfill) for shape in bound_to}
+
+    def room_of(shape: Shape) -> Amounts:
+        room = nodes.room.places(shape, backfill=backfill)
+        return room if rows is None else room * rows
+
+    key = next(iter(keys.values()))
     domains: dict[str, list[Node]] = {}
     for node in nodes.nodes.values():
         if key in node.labels:
             domains.setdefault(node.labels[key], []).append(node)
+    places = {shape: room_of(shape) for shape in keys}
     sizes = [
         (min(sum(int(room[node.row]) for node in own) - wanted[shape]
              for shape, room in places.items()), name)
         for name, own in domains.items()
     ]  # fmt: skip
-    first = _by_room(nodes, application, backfill=backfill)[0].bucket.shape
-    room_of_first = nodes.room.places(first, backfill=backfill)
+    room_of_first, takes = room_of(first), nodes.filters.takes
     for spare, name in sorted(sizes, key=lambda size: (-size[0], size[1]))[:MAX_STARTS]:
         if spare < 0:
             return
-        for node in domains[name]:
-            is_free = room_of_first[node.row] and not node.is_closed
-            if is_free and nodes.filters.takes.holds(node, first):
-                yield node
-                break
+        free = (node for node in domains[name] if room_of_first[node.row] and not node.is_closed)
+        yield from islice((node for node in free if takes.holds(node, first)), 1)
 
 
 def are_there(nodes: NodeTable, application: "Application", *, backfill: bool = False) -> bool:

@@ -3,7 +3,8 @@
 Rule 1: a controller that restarts a gang as a whole deletes its pods and makes them again within
         seconds. When a member ends without success, is on a node that is still there, and leaves
         its task group below its minimum, its room is kept for the same gang by a claim, as that of
-        a pod that is moved is. The first pod like it has the claim.
+        a pod that is moved is. The first pod like it has the claim. Of one that has failed by
+        itself it is a place on another node, where one fits: its own may be the cause.
 Rule 2: it is kept for the setting ``restartRoom``, and at most for the gang's stale grace where
         stale gangs are evicted: after that the gang has given up what it had. Not for a gang that
         was given up, is finishing or ends, nor for one of a single pod.
@@ -15,11 +16,14 @@ Rule 4: it is kept from asks of the same priority, whatever queue they are in. O
         priority ends it.
 """
 
+import numpy as np
+
 from services.core.scheduler.model.reservations import priority_of, rank_of
 from services.core.scheduler.model.rows import Application, Claim, Node
 from services.core.scheduler.model.settings import STALE
 from services.core.scheduler.model.shapes import Shape
-from services.core.scheduler.place.one import node_for
+from services.core.scheduler.nodes.columns import Mask
+from services.core.scheduler.place.one import InDomain, node_for
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 from shared.model.states import ApplicationState
@@ -49,6 +53,8 @@ def keep_room(
     if is_higher or pod.allocation_key in partition.moved:
         return
     if _may_stay(partition, application, pod, node):
+        if ended.has_failed:
+            node = _another(partition, application, pod, node) or node
         partition.keep_for_restart(application, pod, node, partition.now_ns + room_ns)
 
 
@@ -125,6 +131,17 @@ def _shape_of(partition: Partition, application: Application, pod: Allocation) -
     bond = partition.nodes.domains.bond_of(application.id, pod.task_group_name)
     resource = dict(pod.resource_per_alloc)
     return Shape("of a member", resource, pod.constraints, labels, bond=bond)
+
+
+def _another(
+    partition: Partition, application: Application, pod: Allocation, node: Node
+) -> Node | None:
+    """Return the first node, in order, that would take a pod like one, but for one node."""
+    nodes = partition.nodes
+    others: Mask = np.ones(len(nodes.rows), dtype=np.bool_)
+    others[node.row] = False
+    shape = _shape_of(partition, application, pod)
+    return InDomain(nodes, nodes.filters.open, others).node_for(shape)
 
 
 def _priority_of(claim: Claim) -> int:

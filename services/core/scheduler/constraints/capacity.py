@@ -53,9 +53,11 @@ def over_limits(job: Job, request: Amount) -> list[tuple[Share, list[int]]]:
 def over_quota(job: Job, request: Amount) -> bool:
     """Return whether a job that may not be preempted, with others like it, would exceed a quota.
 
-    Only types that are asked for are looked at, in every queue on the path.
+    Only types that are asked for are looked at, in every queue on the path. So it is for a gang of
+    which only the minimum may not, while it lacks some of that.
     """
-    return not job.preemptible and any(
+    is_bound = not job.preemptible or job.application.asks_within_quota
+    return is_bound and any(
         value > 0 and quota != UNLIMITED and fixed + value > quota
         for queue in job.queue.lineage()
         for fixed, value, quota in zip(job.trial.fixed(queue), request, queue.quota, strict=True)

@@ -50,14 +50,28 @@ def misfit(resource: Mapping[str, int], constraints: Constraints) -> str:
 
 
 def choose(free: Sequence[int], need: Need) -> Devices:
-    """Return the devices for a pod, () where no set of them holds it."""
+    """Return the devices for a pod, () where no set of them holds it.
+
+    Shares go to the devices with the least left; where fewer pods like it would have a place after
+    it by that than can have, to those that hold the most of them.
+    """
     size, count = need
     found = [at for at, left in enumerate(free) if left >= size]
     if len(found) < count:
         return ()
     if size < WHOLE:
-        found = sorted(sorted(found, key=free.__getitem__)[:count])
+        tight = sorted(found, key=free.__getitem__)[:count]
+        if count > 1 and _places_after(free, need, tight) < places(free, need) - 1:
+            tight = sorted(found, key=lambda at: (-(free[at] // size), free[at]))[:count]
+        found = sorted(tight)
     return tuple((at, size) for at in found[:count])
+
+
+def _places_after(free: Sequence[int], need: Need, taken: Sequence[int]) -> int:
+    left = list(free)
+    for at in taken:
+        left[at] -= need[0]
+    return places(left, need)
 
 
 def choose_last(free: Sequence[int], need: Need) -> Devices:

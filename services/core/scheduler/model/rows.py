@@ -1100,12 +1100,12 @@ class Application:
             self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
 
     def replant(self, request: AddApplicationRequest) -> None:
-        """Have other minimums, as a request has them; the parts are the same."""
+        """Have other minimums, and perhaps more parts, as a request has them."""
         self.request = request
         tree = self.tree = tree_of(request.gang)
         assert tree is not None
         for name, least in tree.minima().items():
-            counts = self.task_groups[name]
+            counts = self.task_groups.setdefault(name, TaskGroupCount())
             counts.count = counts.replaced = least
             counts.timedout = 0
         if self.layout is not None:
@@ -1255,6 +1255,10 @@ class Application:
             return False
         self.passed_over |= {task_group}
         return self._start_together(self.tree.startable(self.real_pods(), self.waiting_pods()))
+
+    def let_start(self, task_group: str) -> None:
+        """Let a task group that was passed over be of what starts next again."""
+        self.passed_over -= {task_group}
 
     @property
     def keeps_minimum(self) -> bool:
@@ -1620,9 +1624,30 @@ class Application:
         return total
 
     def fixed_use(self) -> Resource:
-        """Return what it takes of the quotas of its queues, if it may not be preempted."""
+        """Return what it takes of the quotas of its queues, as far as it may not be preempted."""
+        if not self.is_fixed:
+            return self._minimum_use()
         used = add(self.in_use(), self.claimed_room())
         return subtract(used, self.going) if self.going else used
+
+    def _minimum_use(self) -> Resource:
+        """Return what its minimum takes; of a task group all pods count as the last that came."""
+        used: Resource = {}
+        assert self.tree is not None
+        for name, count in self.tree.core(self.real_pods()).items():
+            add_into(used, multiply(self.task_groups[name].of_one, count))
+        return used
+
+    @property
+    def keeps_minimum_in_quota(self) -> bool:
+        """Return whether its minimum may not be preempted, and what it has above it may be."""
+        is_semi = self.is_kai and self.request.gang.keeps_minimum
+        return is_semi and self.tree is not None and not self.is_fixed
+
+    @property
+    def asks_within_quota(self) -> bool:
+        """Return whether what starts next of it may not be preempted, so that quotas bound it."""
+        return self.is_fixed or (self.keeps_minimum_in_quota and bool(self.missing))
 
     def has_claimed_room(self, ask: Ask) -> bool:
         """Return whether its queues count what an ask needs: others have gone for it."""
@@ -1650,7 +1675,7 @@ class Application:
         """Yield every waiting list at which the application's asks may wait."""
         for queue in self.queue.lineage():
             yield queue.wait_list
-            if self.is_fixed:
+            if self.is_fixed or self.keeps_minimum_in_quota:
                 yield queue.quota_wait_list
         for tracker in self.trackers:
             yield tracker.wait_list
@@ -1678,6 +1703,8 @@ class Application:
         counts = self.task_groups.get(allocation.task_group_name)
         if counts is not None and not allocation.placeholder:
             counts.real += change
+            if change > 0 and self.keeps_minimum_in_quota:
+                counts.of_one = dict(allocation.resource_per_alloc)
 
     def count_going(self, allocation: Allocation, change: int, amount: ResourceView) -> None:
         """Count what a real pod holds as being released, or no more so; under kai alone."""

@@ -16,6 +16,7 @@ class TaskGroupCount:
     replaced: int = 0
     timedout: int = 0
     real: int = 0  # its real pods that run and are not being released
+    of_one: Resource = field(default_factory=dict)  # what the last of these that came has
     min_resource: Resource = field(default_factory=dict)
     held: dict[str, None] = field(default_factory=dict)  # allocated and not released
     unclaimed: dict[str, None] = field(default_factory=dict)  # releasing, not for a replacement

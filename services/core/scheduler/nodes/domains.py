@@ -151,11 +151,17 @@ class Bond:
     def __post_init__(self) -> None:
         self._follow(self.tree, [])
 
+    def follow(self, tree: GangTree) -> None:
+        """Have another tree from now on, which has all the parts that this one has."""
+        self.tree = tree
+        self.bounds.clear()
+        self._follow(tree, [])
+
     def _follow(self, part: GangTree, above: list[GangTree]) -> None:
         chain = [*above, part] if part.topology != NO_TOPOLOGY else above
         if not part.is_group:
             self.chains[part.name] = chain
-            self.on[part.name] = {}
+            self.on.setdefault(part.name, {})
         for each in part.parts:
             self._follow(each, chain)
 
@@ -314,6 +320,10 @@ class Domains:
     def bind(self, application_id: str, tree: GangTree) -> None:
         """Follow the members of a gang from now on."""
         self.bonds[application_id] = Bond(tree)
+
+    def rebind(self, application_id: str, tree: GangTree) -> None:
+        """Follow the members of a gang by another tree, which has all parts that it had."""
+        self.bonds[application_id].follow(tree)
 
     def unbind(self, application_id: str) -> None:
         """Follow them no more; one that is not followed is no error."""

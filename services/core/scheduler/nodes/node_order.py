@@ -132,6 +132,10 @@ class NodeOrder:
         """Return the order for idle room: binpacking is kai's packing, others are as configured."""
         return Order(before, self._packing if self.policy in (BINPACKING, AS_KAI) else None)
 
+    def packed(self, *before: RowScore) -> Order:
+        """Return the order of kai's packing, whatever is configured."""
+        return Order(before, self._packing)
+
     def in_searches(self, *before: RowScore) -> Order:
         """Return the order for room that may be released yet: idle nodes first, then by room."""
         by = self._spreading if self.policy == FAIR else self._packing

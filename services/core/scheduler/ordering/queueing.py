@@ -248,6 +248,23 @@ def wait_no_more(application: Application) -> None:
     was_tried(application)
 
 
+def find_class_again(application: Application) -> None:
+    """Have an application that has been given room wait by itself, refused as it is.
+
+    Those that were refused like it wait on with another representative.
+    """
+    waiting, refusal = application.waits_in, application.refusal
+    if waiting is None or refusal is None or _is_like_others(application, waiting.key):
+        return
+    _leave_class(application)
+    if application.waiting_among is not None:
+        application.waits_in = application.waiting_among.class_of(application, refusal)
+    elif isinstance(waiting.home, WaitList):
+        application.waits_in = class_of(waiting.home, application, refusal, by_need=False)
+    if application.waits_in is not None:
+        application.waits_in.add(application)
+
+
 def _leave_class(application: Application) -> None:
     waiting, application.waits_in = application.waits_in, None
     if waiting is not None:

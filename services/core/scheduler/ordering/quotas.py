@@ -5,7 +5,7 @@ Rule 1: a queue is owed what its property ``deserved.TYPE`` says, else its guara
         unlimited for all.
 Rule 2: what may not be preempted never takes more of a type than its queue, and every one above
         it, is owed; room that was freed for it counts as taken. Only types that are asked for
-        count.
+        count. Of a gang that is semi-preemptible so is its minimum, and nothing above it.
 Source: KAI's quotas (deserved), and its rule for jobs that are not preemptible.
 """
 
@@ -54,10 +54,10 @@ def over_quota(
 ) -> tuple[Refusal, PluginWaitList] | None:
     """Return which queue an application would take more of than it is owed, and where it waits.
 
-    None where it may be preempted, or all of it is within the quotas. ``own`` is what is kept for
-    what it asks for.
+    None where what it asks for may be preempted, or is within the quotas. ``own`` is what is kept
+    for that.
     """
-    if not application.is_fixed:
+    if not application.asks_within_quota:
         return None
     for queue in application.queue.lineage():
         quota = quota_of(queue)

@@ -81,12 +81,25 @@ def place(
 
     A tree of which none waits is placed as it is: it needs no domain.
     """
-    parts = list(_parts(placer, tree))
-    if not parts:
-        return []
+    return place_any(placer, (tree,), where)
+
+
+def place_any(
+    placer: Placer[Task, Where, Why], trees: Iterable[Group[Task]], where: Where
+) -> list[tuple[Task, Node]] | Unplaced[Why]:
+    """Place the first that can be placed of trees of the same asks, as by ``place``.
+
+    All of them together have MAX_TRIES; the next is asked for when the one before it is undone.
+    """
     search: _Search[Why] = _Search()
-    for found in _of_group(placer, tree, parts, where, search):
-        return found
+    for tree in trees:
+        parts = list(_parts(placer, tree))
+        if not parts:
+            return []
+        for found in _of_group(placer, tree, parts, where, search):
+            return found
+        if search.left <= 0:
+            break
     return search.refused or Unplaced(placer.refusal(None, []))
 
 

@@ -39,6 +39,7 @@ class Region:
     is_packed: bool = False  # node by node by their order, those of the best ranks first
     before: tuple[Ranks, ...] = ()  # those ranks, if any
     homes: tuple[At, ...] = ()  # where most members are, at a preferred level and above
+    begin: Node | None = None  # which the first pod gets, where others are to be near it
 
 
 def at_home(

@@ -8,30 +8,35 @@ Rule 2: members are placed first where there is room, the others as they would p
         is reserved for one of them takes no member that does not preempt.
 Rule 3: a gang that starts without placeholders, or must be in one domain, preempts as a whole: one
         domain after another is tried, with victims that are there, and the one with the least harm
-        is taken. Not where parts of it go to domains of their own, nor in slices.
+        is taken. So it is for each part that goes to a domain of its own and for each slice, one
+        after another; none of these choices is taken back. Not for a slice that has begun.
 Source: docs/adr/0016, docs/adr/0034. It is tried on an open statement and rolled back.
 
-Cost: a choice of victims a member; gangs that are alike are tried once a pass.
+Cost: a choice of victims a member and domain; gangs that are alike are tried once a pass.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import groupby, islice
 
 import numpy as np
 
-from services.core.scheduler.actions.domain_places import in_one_domain, required_parts
 from services.core.scheduler.actions.victim_search import NO_HARM, Harm, harm_of, search_places
 from services.core.scheduler.constraints.guarantees import used
 from services.core.scheduler.model.preemptors import may_ever
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask, When
+from services.core.scheduler.nodes.domains import EVERYWHERE, Wish
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.place.regions import searched
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
 from services.core.scheduler.policies.preemption_victims import eligible
 from services.core.scheduler.statement.statement import Statement, under_way
+from shared.messages.gang_tree import GangTree
+
+MAX_TRIES = 256  # domains searched for room for one gang; then each slice has one more
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,39 +65,125 @@ def would_be_whole(trial: Statement, application: Application) -> bool:
 def cheapest_way(trial: Statement, application: Application) -> Way | None:
     """Return how all that start together would get their places with the least harm, or None.
 
-    Of one that must be in one domain each is tried that could hold it, by Rule 3. Nothing changes.
+    What must be in one domain of a level is tried in each that could hold it. Nothing changes.
+    """
+    if application.layout is None:
+        return _way(trial, application, None)
+    start, search = trial.checkpoint(), _InDomains(trial, application)
+    is_whole = search.place(application.layout, None)
+    trial.rollback(start)
+    return search.way if is_whole else None
+
+
+class _InDomains:
+    """Finds a way for a gang of which parts, or slices, are to be in one domain each.
+
+    What it has found stands on the statement until that is rolled back.
     """
 
-    def find(rows: Mask | None, _: Harm | None) -> tuple[Harm, Way] | None:
-        way = _way(trial, application, rows)
-        return None if way is None else (way.harm, way)
+    def __init__(self, trial: Statement, application: Application) -> None:
+        self.way = Way([])
+        self._trial, self._application = trial, application
+        self._nodes = trial.partition.nodes
+        self._bond = self._nodes.domains.bonds[application.id]
+        self._asks: dict[str, list[Ask]] = {}  # what starts, by task group
+        for group, count in application.to_start():
+            waiting = islice(group.in_order(), count)
+            self._asks.setdefault(group.task_group_name, []).extend(waiting)
+        self._left = MAX_TRIES
 
-    return search_places(((NO_HARM, rows) for rows in _domains(trial, application)), find)
+    def place(self, part: GangTree, rows: Mask | None) -> bool:
+        """Find a way for what waits of a part, on some rows; return whether there is one."""
+        asks = [ask for name in part.minima() for ask in self._asks.get(name, ())]
+        if not asks:
+            return True
+        wish: Wish | str | None = None
+        if part.constraint is not None:
+            wish = self._nodes.domains.wish(part.topology)
+        if isinstance(wish, str):
+            return False
+        if wish is None or wish.required == EVERYWHERE:
+            return self._inside(part, asks, wish, rows)
+        there = self._bond.members(part)
+        return self._in_the_best(
+            replace(wish, slices=()), asks, there, rows,
+            lambda own: self._inside(part, asks, wish, own),
+        )  # fmt: skip
 
+    def _inside(
+        self, part: GangTree, asks: list[Ask], wish: Wish | None, rows: Mask | None
+    ) -> bool:
+        """Find a way for a part in a domain: its slices, or its parts, those with a level first."""
+        if wish is not None and wish.slices:
+            return not self._bond.members(part) and self._in_slices(asks, wish, rows)
+        inner = [each for each in part.parts if each.has_topology]
+        apart = {name for each in inner for name in each.minima()}
+        loose = [ask for ask in asks if ask.request.task_group_name not in apart]
+        return all(self.place(each, rows) for each in inner) and self._together(loose, rows)
 
-def _domains(trial: Statement, application: Application) -> list[Mask | None]:
-    """Return the rows of the domains to try: None is everywhere, [] where nothing can be said."""
-    layout, nodes = application.layout, trial.partition.nodes
-    if layout is None:
-        return [None]
-    part = in_one_domain(application)
-    if layout.has_slices or required_parts(layout) != ([part] if part is not None else []):
-        return []  # parts of it go to domains of their own
-    if part is None:
-        return [None]
-    wish = nodes.domains.wish(part.topology)
-    if isinstance(wish, str):
-        return []
-    counts = application.placeholder_needs()
+    def _in_slices(self, asks: list[Ask], wish: Wish, rows: Mask | None) -> bool:
+        """Find a way for slice after slice, each in the domain with the least harm."""
+        if not wish.slices:
+            return self._together(asks, rows)
+        (level, size), *finer = wish.slices
+        own, rest = replace(wish, required=level, slices=()), replace(wish, slices=tuple(finer))
+        return all(
+            self._in_the_best(own, each, {}, rows, partial(self._in_slices, each, rest))
+            for each in (asks[at : at + size] for at in range(0, len(asks), size))
+        )
 
-    def empty(shape: Shape, _: Mask | None) -> Amounts:
-        return nodes.room.places(shape, when=When.EMPTY)
+    def _in_the_best(
+        self,
+        wish: Wish,
+        asks: list[Ask],
+        there: Mapping[Node, int],
+        rows: Mask | None,
+        find: Callable[[Mask], bool],
+    ) -> bool:
+        """Find a way in the domain of a level in which it does the least harm."""
+        start, found = self._trial.checkpoint(), len(self.way.places)
 
-    def free(shape: Shape, _: Mask | None) -> Amounts:
-        return nodes.room.places(shape)
+        def attempt(own: Mask, _: Harm | None) -> tuple[Harm, Mask] | None:
+            self._left -= 1
+            harm = Way(self.way.places[found:]).harm if find(own) else None
+            self._trial.rollback(start)
+            del self.way.places[found:]
+            return None if harm is None else (harm, own)
 
-    there = nodes.domains.bonds[application.id].members(part)
-    return [*searched(nodes.domains, wish, counts, (empty, free), there)]
+        domains = enumerate(self._domains(wish, asks, there, rows))
+        best = search_places(
+            (
+                (NO_HARM, domain if rows is None else domain & rows)
+                for at, domain in domains
+                if not at or self._left > 0
+            ),
+            attempt,
+        )
+        return best is not None and find(best)
+
+    def _domains(
+        self, wish: Wish, asks: list[Ask], there: Mapping[Node, int], rows: Mask | None
+    ) -> list[Mask]:
+        counts: dict[Shape, int] = {}
+        for ask in asks:
+            counts[ask.shape] = counts.get(ask.shape, 0) + 1
+
+        def room(when: When, shape: Shape, _: Mask | None) -> Amounts:
+            places = self._nodes.room.places(shape, when=when)
+            return places if rows is None else places * rows
+
+        places = partial(room, When.EMPTY), partial(room, When.NOW)
+        return searched(self._nodes.domains, wish, counts, places, there)
+
+    def _together(self, asks: list[Ask], rows: Mask | None) -> bool:
+        """Find a way for pods on some rows: those first for which nobody has to go."""
+        trial, application, way = self._trial, self._application, self.way
+        rest = [
+            ask
+            for _, alike in groupby(asks, key=lambda ask: ask.shape)
+            for ask in _unplaced(trial, application, alike, way, rows)
+        ]
+        return all(_preempts(trial, application, ask, way, rows) for ask in rest)
 
 
 def _way(trial: Statement, application: Application, rows: Mask | None) -> Way | None:

@@ -259,6 +259,7 @@ def _preempt_as_a_whole(search: "Search", application: Application) -> None:
         return
     for ask, node, victims in way.places:
         search.take(application, ask, node, victims)
+    queueing.find_class_again(application)
 
 
 def _may_be_let_start(partition: Partition, application: Application) -> bool:

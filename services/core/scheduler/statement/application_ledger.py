@@ -154,8 +154,7 @@ def usage_changed(application: Application) -> None:
 
     What it has decides whether it may start: one that waits is not like others any more.
     """
-    if application.is_fixed:
-        count_fixed(application)
+    count_fixed(application)
     for name, value in application.allocated.items():
         if value > application.max_allocated.get(name, 0):
             application.max_allocated[name] = value
@@ -192,7 +191,7 @@ def count_fixed(application: Application) -> None:
     Room that was freed for it counts, and a pod that is being released does not. Who waits for the
     quota tries again when there is more.
     """
-    if not application.is_fixed:
+    if not (application.is_fixed or application.keeps_minimum_in_quota):
         return
     before, after = application.fixed, application.fixed_use()
     if before == after:

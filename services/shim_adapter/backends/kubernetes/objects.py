@@ -43,13 +43,16 @@ from services.shim_adapter.translation.task_groups import (
     TASK_GROUP_NAME,
     TASK_GROUPS,
 )
+from services.shim_adapter.translation.workloads.kueue import pod_group_gang
 from services.shim_adapter.translation.workloads.pod_groups import (
     CORE,
+    KUEUE,
     POD_GROUP,
     GroupRef,
     group_of,
     subgroup_of,
 )
+from services.shim_adapter.translation.workloads.replicas import Gang
 from shared.messages.commands import PodSpec
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints, PodTerm, Taint
 from shared.model.gpus import GPU_DEVICES, Devices, devices_in
@@ -103,6 +106,7 @@ class PodView:
     strange_group: GroupRef | None = None  # of core Kubernetes, of a pod of another scheduler
     subgroup: str = ""
     device_claims: DeviceClaims = NO_CLAIMS
+    stated: Gang | str = ""  # of a plain pod of Kueue's: its group, or what is wrong with it
     where: str = ""  # of a pod with a group: where it may be, as its placeholders are to say it
 
 
@@ -156,11 +160,7 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
         is_ready=_is_ready(status),
         labels=_once(metadata.get("labels") or {}),
     )
-    if is_ours:
-        view.group = group_of(metadata, spec)
-        view.subgroup = "" if view.group is None else subgroup_of(metadata, view.group)
-    elif spec.get("schedulingGroup"):
-        view.strange_group = group_of(metadata, spec)
+    _read_group(raw, view)
     if view.phase in ENDED_PHASES:
         return view
     try:
@@ -175,6 +175,19 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
     if view.error and view.is_ours:
         view.application = _application_of(raw, reading, view)
     return view
+
+
+def _read_group(raw: Mapping[str, Any], view: PodView) -> None:
+    """Read which group a pod names, and what a plain pod of Kueue's states of it."""
+    metadata, spec = raw["metadata"], raw.get("spec") or {}
+    if not view.is_ours:
+        view.strange_group = group_of(metadata, spec) if spec.get("schedulingGroup") else None
+        return
+    view.group = group = group_of(metadata, spec)
+    if group is not None:
+        view.subgroup = subgroup_of(metadata, group)
+    if group is not None and group.kind == KUEUE:
+        view.stated = pod_group_gang(metadata.get("annotations") or {}, group.name)
 
 
 def _application_of(raw: Mapping[str, Any], reading: Reading, view: PodView) -> tuple[str, str]:

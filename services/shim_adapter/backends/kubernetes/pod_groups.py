@@ -57,10 +57,16 @@ from services.shim_adapter.translation.task_groups import (
 from services.shim_adapter.translation.workloads.pod_groups import (
     COMPOSITE,
     CORE,
+    KUEUE,
     POD_GROUP,
+    VOLCANO,
     GroupRef,
 )
 from services.shim_adapter.translation.workloads.replicas import Gang
+from services.shim_adapter.translation.workloads.subgroup_policies import (
+    subgroup_of,
+    with_subgroups,
+)
 from shared.messages.commands import PodSpec
 from shared.messages.interface import NO_TOPOLOGY
 from shared.model.reasons import Reason
@@ -71,6 +77,7 @@ RETRY_SECONDS = 10  # 10, 20, 40 ...: a gang that was not to be had is tried aga
 MAX_RETRY_SECONDS = 300  # seconds between attempts to create a PodGroup's gang; repeated for ever
 MIN_TIMEOUT_SECONDS = 30  # of a PodGroup's own; a shorter one makes and deletes placeholders only
 _GENERATION = 5  # characters
+_STATED_DIFFERENTLY = "its pods state different totals, or wish different levels"
 
 
 @dataclass(slots=True)
@@ -200,7 +207,7 @@ class PodGroups:
             self.objects.trees.see(seen.name, seen.gangs)
             self._statuses.changed(seen.name, self._now_ns)
         homes = before | self.objects.homes(seen.name)
-        news: list[News] = []
+        news = self._sort_again(GroupRef(*seen.name), now_ns)
         for podgroup in homes:
             news += self._move(podgroup, before.get(podgroup), now_ns)
         of_object = self._of_object.get(seen.name, ())
@@ -223,6 +230,18 @@ class PodGroups:
             news += self.on_pod(replace(view, group=own, subgroup=""), now_ns)
         return news
 
+    def _sort_again(self, ref: GroupRef, now_ns: int) -> list[News]:
+        """Have pods that wait be of the subgroups that a PodGroup of Volcano's has now."""
+        group = self._groups.get(ref) if ref.kind == VOLCANO else None
+        if group is None:
+            return []
+        news = self._take_back(group, "", now_ns)
+        for view in list(group.waiting.values()):
+            if self._homed(view).subgroup != view.subgroup:
+                self.gone(view.uid)
+                news += self.on_pod(view, now_ns)
+        return news
+
     def _take_back(self, group: _Group, part: str, now_ns: int) -> list[News]:
         """Have a gang that was let go, and holds no node, wait as if it had not been."""
         if group.placed or not group.let_go:
@@ -235,7 +254,7 @@ class PodGroups:
 
     def _judge_again(self, ref: GroupRef, now_ns: int) -> list[News]:
         """Judge who waits by what their group says now; of core Kubernetes', all who wait."""
-        group, gang = self._groups[ref], self.objects.gang(ref)
+        group, gang = self._groups[ref], self._gang(ref)
         news: list[News] = []
         is_judged = isinstance(gang, Gang) and (
             ref.kind in (CORE, COMPOSITE) or gang.names_a_tree
@@ -252,7 +271,7 @@ class PodGroups:
 
     def _minimums_changed(self, ref: GroupRef) -> list[News]:
         """Return the news of other minimums for a gang that was let go without placeholders."""
-        group, gang = self._groups[ref], self.objects.gang(ref)
+        group, gang = self._groups[ref], self._gang(ref)
         is_theirs = bool(group.application) and not group.text
         if isinstance(gang, str) or gang.tree is None or not is_theirs:
             return []
@@ -304,6 +323,8 @@ class PodGroups:
         view = self._homed(view)
         ref = view.group
         assert ref is not None
+        if ref.kind == KUEUE:
+            self._note_stated(ref, view)
         if view.gates or (view.is_deleting and not view.node):
             self.gone(view.uid)
             return []
@@ -317,6 +338,14 @@ class PodGroups:
                 self._remind(ref, now_ns + seconds(TELL_SECONDS))
             return news
         return self._on_a_node(ref, group, view, now_ns)
+
+    def _note_stated(self, ref: GroupRef, view: PodView) -> None:
+        """Know what plain pods of Kueue state of their group, for which there is no object."""
+        name, said = object_of(ref), view.stated
+        stated: Mapping[str, Gang] | str = said if isinstance(said, str) else {"": said}
+        known = self.objects.by_name.setdefault(name, stated)
+        if known != stated and not isinstance(known, str):
+            self.objects.by_name[name] = stated if isinstance(stated, str) else _STATED_DIFFERENTLY
 
     def ended(self, view: PodView) -> None:
         """Take in a pod that has ended: one that succeeded counts for as long as it is there."""
@@ -353,6 +382,8 @@ class PodGroups:
             del objects[ref]
             if not objects:
                 del self._of_object[object_of(ref)]
+                if ref.kind == KUEUE:
+                    self.objects.by_name.pop(object_of(ref), None)
 
     def placed(self, uid: str) -> None:
         """Take in that a pod is on its node."""
@@ -375,6 +406,8 @@ class PodGroups:
     def _homed(self, view: PodView) -> PodView:
         """Return a pod as one of the gang that it is of: that of a whole tree of groups."""
         own = view.group
+        if own is not None and own.kind == VOLCANO:
+            return self._in_its_subgroup(own, view)
         if own is None or own.kind != CORE:
             return view
         ref = self._of_pod.get(view.uid) or self.objects.trees.home(own)
@@ -385,6 +418,14 @@ class PodGroups:
             spec = replace(spec, application_id=application_of(ref))
         return replace(view, group=ref, subgroup=own.name, spec=spec)
 
+    def _in_its_subgroup(self, ref: GroupRef, view: PodView) -> PodView:
+        """Return a pod as one of the subgroup that it is of by its labels."""
+        stated = self.objects.by_name.get(object_of(ref), "")
+        gang = None if isinstance(stated, str) else stated.get("")
+        if gang is None or not gang.policies or view.labels is None:
+            return view
+        return replace(view, subgroup=subgroup_of(gang, view.labels))
+
     def _standing(self, name: Object) -> Standing | None:
         """Return how far the gang of an object that has one at most is."""
         is_core = name[0] in (CORE, COMPOSITE)
@@ -394,7 +435,7 @@ class PodGroups:
         if not refs:
             return None
         ref = next(iter(refs))
-        group, gang = self._groups[ref], self.objects.gang(ref)
+        group, gang = self._groups[ref], self._gang(ref)
         if group.waiting or isinstance(gang, str):
             why = self._why_not(ref, group, self._now_ns)
         else:
@@ -418,7 +459,7 @@ class PodGroups:
         if ref is None or ref.kind not in (CORE, COMPOSITE):
             return
         self._disruptions.evicted(uid)
-        group, gang = self._groups[ref], self.objects.gang(ref)
+        group, gang = self._groups[ref], self._gang(ref)
         names = [object_of(ref)]
         if ref.kind == COMPOSITE:
             below = self.objects.trees.pods_groups_in(names[0])
@@ -457,7 +498,7 @@ class PodGroups:
             gang = trees.gang(object_of(root))
             return Standing(0, 0, 0, 0, 0, why or str(gang), INVALID)
         ref = self.objects.trees.root_of(GroupRef(*name))
-        group, gang = self._groups.get(ref), self.objects.gang(ref)
+        group, gang = self._groups.get(ref), self._gang(ref)
         part = None if isinstance(gang, str) else part_named(gang, name)
         if group is None or part is None:
             return None
@@ -596,9 +637,17 @@ class PodGroups:
         group.application = group.application or application
         return self._admit(replace(view, spec=self._spec(ref, group, view, application)), now_ns)
 
+    def _gang(self, ref: GroupRef) -> Gang | str:
+        """Return a group's gang, with the subgroups of its pods; or what is wrong with it."""
+        gang, group = self.objects.gang(ref), self._groups.get(ref)
+        if isinstance(gang, str) or not gang.policies or group is None:
+            return gang
+        found = with_subgroups(gang, group.by_subgroup)
+        return f"{ref}: {found}" if isinstance(found, str) else found
+
     def _why_not(self, ref: GroupRef, group: _Group, now_ns: int) -> str:
         """Return why the pods of a group wait: one sentence for all, however many there are."""
-        gang = self.objects.gang(ref)
+        gang = self._gang(ref)
         if isinstance(gang, str):
             return gang
         if self.objects.has_foreign_pods(ref):
@@ -618,7 +667,7 @@ class PodGroups:
     def _consider(self, ref: GroupRef, now_ns: int) -> list[News]:
         """Let a group's pods go, if that may be."""
         group = self._groups[ref]
-        gang = self.objects.gang(ref)
+        gang = self._gang(ref)
         if not (self._is_ready and group.waiting) or isinstance(gang, str):
             return []
         is_there = bool(group.let_go or group.text)
@@ -680,7 +729,7 @@ class PodGroups:
 
     def _spec(self, ref: GroupRef, group: _Group, view: PodView, application: str) -> PodSpec:
         """Return a pod as a member of its application, and of its gang if that is one."""
-        spec, gang = view.spec, self.objects.gang(ref)
+        spec, gang = view.spec, self._gang(ref)
         assert spec is not None
         spec = replace(spec, application_id=application)
         if isinstance(gang, Gang):

@@ -211,6 +211,8 @@ class Topologies:
 
     def resolved(self, gang: Gang) -> Gang | str:
         """Return a gang with the trees that it names, or what of them is not there."""
+        if gang.policies:
+            return self._of_policies(gang)
         if gang.network is not None:
             return self._with_tier(gang, gang.network)
         if gang.topologies:
@@ -222,6 +224,18 @@ class Topologies:
         if wrong and not (wish.levels or self.is_set):
             return f"{KUEUE_TOPOLOGY} {wrong[0]}: {self.kueue[wrong[0]]}"
         return replace(gang, topology=wish)
+
+    def _of_policies(self, gang: Gang) -> Gang | str:
+        """Return a gang of Volcano's with the tiers that it, and each of its policies, names."""
+        policies = []
+        for policy in gang.policies:
+            own = Gang(policy.name, 0, topology=policy.topology, network=policy.network)
+            found = self.resolved(own)
+            if isinstance(found, str):
+                return f"spec.subGroupPolicy {policy.name}: {found}"
+            policies.append(replace(policy, topology=found.topology))
+        whole = self.resolved(replace(gang, policies=()))
+        return whole if isinstance(whole, str) else replace(whole, policies=tuple(policies))
 
     def _of_kai(self, gang: Gang) -> Gang | str:
         for name in gang.topologies.values():

@@ -1,18 +1,30 @@
-"""Jobs and JobSets whose pod templates carry Kueue's annotations of topology: each is a gang.
+"""Jobs, JobSets and plain pod groups whose pods carry Kueue's annotations of topology: gangs.
 
 Kueue admits such a job as a whole; so it starts here, with all the pods that run at once. Source:
-Kueue's documentation (topology aware scheduling): a pod set is a Job, or a replicated job of a
-JobSet; pod sets of one `podset-group-name` go together.
+Kueue's documentation (topology aware scheduling, plain pods): a pod set is a Job, or a replicated
+job of a JobSet; pod sets of one `podset-group-name` go together. Pods of one label
+`pod-group-name` are a group of as many as their annotation `pod-group-total-count` states.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from services.shim_adapter.translation.errors import MAX_TEXT
 from services.shim_adapter.translation.pods import mapping
 from services.shim_adapter.translation.topology import GROUP_NAME, of_kueue
-from services.shim_adapter.translation.workloads.replicas import Gang, inner, items, text, whole
+from services.shim_adapter.translation.workloads.replicas import (
+    MAX_PODS,
+    Gang,
+    inner,
+    items,
+    text,
+    whole,
+)
 from shared.messages.interface import NO_TOPOLOGY, TopologyConstraint
+from shared.model.numbers import parse_int64
+
+TOTAL_COUNT = "kueue.x-k8s.io/pod-group-total-count"
 
 
 def job_gangs(body: Mapping[str, Any], name: str) -> dict[str, Gang] | None:
@@ -49,6 +61,16 @@ def job_set_gangs(body: Mapping[str, Any], name: str) -> dict[str, Gang] | None:
                 known, minimum=known.minimum + pods, topology=_both(known.topology, wish)
             )
     return found or None
+
+
+def pod_group_gang(annotations: Mapping[str, str], name: str) -> Gang | str:
+    """Return the gang of plain pods, as one of them states it, or what of that does not hold."""
+    stated = str(annotations.get(TOTAL_COUNT, ""))
+    pods = parse_int64(stated)
+    if pods is None or not 1 <= pods <= MAX_PODS:
+        where = f"metadata.annotations[{TOTAL_COUNT}]"
+        return f"{where}: 1 to {MAX_PODS} pods were expected, found {stated[:MAX_TEXT]!r}"
+    return _gang(name, pods, of_kueue(annotations, pods)[0])
 
 
 def _both(one: TopologyConstraint, other: TopologyConstraint) -> TopologyConstraint:

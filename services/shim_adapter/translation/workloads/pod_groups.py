@@ -36,6 +36,7 @@ from services.shim_adapter.translation.workloads.replicas import (
     text,
     whole,
 )
+from services.shim_adapter.translation.workloads.subgroup_policies import policies_of
 from shared.messages.interface import NO_TOPOLOGY, GangSettings, SubGroup, TopologyConstraint
 from shared.model.numbers import INT32
 
@@ -45,6 +46,8 @@ CORE = "scheduling.k8s.io"
 CORE_WORKLOAD = "Workload.scheduling.k8s.io"
 GROVE = "PodGang.scheduler.grove.io"
 JOB, JOBSET = "Job.batch", "JobSet.jobset.x-k8s.io"
+KUEUE = "kueue.x-k8s.io"  # plain pods with one name of their group, and no object of it
+KUEUE_LABEL = "kueue.x-k8s.io/pod-group-name"
 JOBSET_LABEL = "jobset.sigs.k8s.io/jobset-name"
 REPLICATED_JOB_LABEL = "jobset.sigs.k8s.io/replicatedjob-name"
 COMPOSITE = "CompositePodGroup.scheduling.k8s.io"
@@ -132,7 +135,9 @@ def _job_of(
     annotations: Mapping[str, Any],
     namespace: str,
 ) -> GroupRef | None:
-    """Return the Job, or the part of a JobSet, of a pod with Kueue's annotations of topology."""
+    """Return what Kueue admits as a whole, of a pod with its annotations of topology."""
+    if labels.get(KUEUE_LABEL):
+        return GroupRef(KUEUE, namespace, str(labels[KUEUE_LABEL]))
     jobset, part = labels.get(JOBSET_LABEL), labels.get(REPLICATED_JOB_LABEL)
     if jobset and part:
         part = annotations.get(GROUP_NAME) or part
@@ -302,10 +307,11 @@ def volcano_pod_group(body: Mapping[str, Any], name: str) -> Gang:
     """
     gang = pod_group(body, name)
     spec = body["spec"]
-    if spec.get("subGroupPolicy"):
-        raise ManifestError("spec.subGroupPolicy", "not supported")
     topology, network = of_network(spec)
     where = "spec.minTaskMember"
+    policies = policies_of(spec, of_network)
+    if policies and spec.get("minTaskMember"):
+        raise ManifestError(where, "not supported beside subGroupPolicy")
     tasks = mapping(spec.get("minTaskMember") or {}, where)
     least = {str(task): whole(tasks, task, 0, where) for task in tasks}
     if len(least) > MAX_SUBGROUPS:
@@ -315,7 +321,14 @@ def volcano_pod_group(body: Mapping[str, Any], name: str) -> Gang:
         raise ManifestError(where, f"not supported: {total} in all, fewer than minMember")
     queue = "" if gang.queue == VOLCANO_DEFAULT else gang.queue
     subgroups = least if total == gang.minimum else {}
-    return replace(gang, queue=queue, subgroups=subgroups, topology=topology, network=network)
+    return replace(
+        gang,
+        queue=queue,
+        subgroups=subgroups,
+        topology=topology,
+        network=network,
+        policies=policies,
+    )
 
 
 def of_network(
@@ -344,7 +357,12 @@ def of_network(
 
 
 def without_hyper_nodes(gang: Gang) -> Gang:
-    """Return a gang for a cluster that has no HyperNodes. Raises ManifestError for a tier."""
+    """Return a gang for a cluster that has no HyperNodes. Raises ManifestError for a tier.
+
+    Its pods are of no subgroup by their labels there: what makes them does not label them either.
+    """
+    if gang.policies:
+        raise ManifestError("spec.subGroupPolicy", "not supported in a simulated cluster")
     network = gang.network
     if network is None or network.is_soft or network.tier is None:
         return gang

@@ -7,6 +7,7 @@ from typing import Any
 from services.shim_adapter.records import NodeRecord
 from services.shim_adapter.translation.errors import ManifestError
 from services.shim_adapter.translation.pods import mapping
+from shared.messages.constraints import Requirement
 from shared.messages.gang_tree import GangTree, tree_of
 from shared.messages.interface import (
     NO_GANG_SETTINGS,
@@ -48,6 +49,23 @@ class Network:
 
 
 @dataclass(frozen=True, slots=True)
+class SubGroupPolicy:
+    """Which pods of a PodGroup are subgroups, by their labels, and in which domain each of them is.
+
+    Pods that match ``selector`` and have equal values of the labels ``keys`` are one subgroup: it
+    starts with ``size`` pods. ``least`` subgroups start at once (None: it does not say).
+    """
+
+    name: str
+    selector: tuple[Requirement, ...]
+    keys: tuple[str, ...]
+    size: int
+    least: int | None
+    topology: TopologyConstraint = NO_TOPOLOGY
+    network: Network | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Gang:
     """A PodGroup of the same submission: so many pods at once, in all or by subgroup.
 
@@ -61,7 +79,8 @@ class Gang:
     ``priority`` and ``lets_preempt`` are a group's own word, which holds for all its pods (None:
     they say it themselves). ``network``, ``topologies`` (the names of KAI's, by subgroup, that of
     the gang under "") and ``is_kueues`` say which tree of the cluster its topology is about, where
-    that is not the setting's. ``claims`` are its pods' in common: what each entry names, and
+    that is not the setting's. ``policies`` say which subgroups its pods are of, by
+    their labels. ``claims`` are its pods' in common: what each entry names, and
     whether that is a claim, not a template. ``parent`` is the group of groups that it is in
     ("": none), ``workload`` what both are of ("": it does not say).
     """
@@ -84,12 +103,14 @@ class Gang:
     network: Network | None = None
     topologies: Mapping[str, str] = field(default_factory=dict)
     is_kueues: bool = False
+    policies: tuple[SubGroupPolicy, ...] = ()
     claims: Mapping[str, tuple[str, bool]] = field(default_factory=dict)
 
     @property
     def names_a_tree(self) -> bool:
         """Return whether what its topology means hangs on objects of the cluster."""
-        return bool(self.network or self.topologies or self.is_kueues)
+        of_policies = any(policy.network for policy in self.policies)
+        return bool(self.network or self.topologies or self.is_kueues or of_policies)
 
     @property
     def tree(self) -> GangTree | None:
