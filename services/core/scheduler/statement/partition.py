@@ -287,22 +287,20 @@ class Partition:
     def _run_times(self, application: Application, request: AllocationAsk) -> tuple[int, int]:
         """Return for how long an ask runs at most, and is expected to; 0: not known, or not asked.
 
-        What is expected is what is predicted, but never more than what is stated. With
-        ``backfill: stated`` only what states nothing has it.
+        Expected is what is predicted of what states nothing; with ``shortestFirst`` of others too,
+        but never more than they state.
         """
         backfills = self.settings.backfill and self.settings.reserves_for_gang
         if not (backfills or self.nodes.spares.is_on):
             return 0, 0
         timeout_ms = request.exec_timeout_milli_seconds
         stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
-        is_known = bool(stated) and not self.settings.shortest_first
-        if not backfills or is_known:
+        if not backfills or (stated and not self.settings.shortest_first):
             return stated, 0
-        if not self.settings.passes_predicted:
-            return 0, self.run_times.guessed_ns(application, request.resource_per_alloc)
-        predicted = self.run_times.predicted_ns(application, request.resource_per_alloc)
-        run_ns = stated or predicted
-        return run_ns, min(run_ns, predicted or run_ns) if self.settings.shortest_first else 0
+        times, pod = self.run_times, request.resource_per_alloc
+        if stated:
+            return stated, min(stated, times.predicted_ns(application, pod) or stated)
+        return 0, times.guessed_ns(application, pod)
 
     def ask_joined(self, application: Application, ask: Ask) -> None:
         """Write down that an ask waits."""
