@@ -322,7 +322,7 @@ def test_nobody_passes_by_a_prediction_before():
     assert runs(core, "one") == 0
 
 
-def test_a_gang_has_not_waited_long_while_an_older_pod_waits_for_a_node():
+def test_what_states_nothing_passes_no_gang_while_an_older_pod_waits_for_a_node():
     core = idle("1%", members=3)
     core.update(releases=(AllocationRelease("wide", "", TerminationType.STOPPED_BY_RM),))
     pod(core, "filler", queue="root.a")
@@ -331,9 +331,11 @@ def test_a_gang_has_not_waited_long_while_an_older_pod_waits_for_a_node():
     gang(core, "late", 3)
     core.now_ns += seconds(12 * 3_600)
     core.update()
-    assert (lane_of(core), core.partition.lane.waited_long) == ("late", False)
+    head_gang = core.partition.nodes.head_gang
+    assert (lane_of(core), core.partition.lane.waited_long) == ("late", True)
+    assert (len(held(core)), head_gang.predicted_ns) == (3, 0)
     core.update(ask_releases=(AllocationAskRelease("old", "", TerminationType.STOPPED_BY_RM),))
-    assert core.partition.lane.waited_long
+    assert head_gang.predicted_ns > 0
 
 
 def test_where_nothing_may_stand_idle_a_gang_that_waited_long_holds_nothing_either():
