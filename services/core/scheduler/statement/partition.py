@@ -18,7 +18,12 @@ from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.lazy_heap import LazyHeap
-from services.core.scheduler.model.lost_work import lost_with, service_level, weight_of
+from services.core.scheduler.model.lost_work import (
+    JobsEvicted,
+    lost_with,
+    service_level,
+    weight_of,
+)
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
 from services.core.scheduler.model.rows import (
@@ -147,6 +152,7 @@ class Partition:
     is_capacity_new: bool = False  # other gangs than before may be too large
     preemption_due_ns: int = 0
     lost_work: list[int] = field(default_factory=lambda: [0, 0])  # by evictions, in thousandths
+    jobs_evicted: JobsEvicted = field(default_factory=JobsEvicted)
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
     searches: SearchPass | None = None  # a pass that goes on with the next batch
@@ -589,6 +595,8 @@ class Partition:
         weights = weight_of(allocation)
         one, two = (had + by * run_ns for had, by in zip(application.served, weights, strict=True))
         application.served = one, two
+        if application.evicted_ns:
+            self.jobs_evicted.evicted(application)
         level = service_level(application, self.now_ns)
         if level != application.service_level:
             application.service_level = level
