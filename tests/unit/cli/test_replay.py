@@ -91,6 +91,23 @@ def test_with_a_preemption_cost_it_goes_on_from_where_it_was_and_starting_over_c
     assert figures_of(outcome, 0.0)["lostPercent"] == round(100 * 60 / (20_010 + 60), 2)
 
 
+def test_a_setup_says_what_a_preemption_costs(tmp_path):
+    trace, file = trace_of((0, 1, 1, 8)), tmp_path / "setup.yaml"
+    for text, cost in (
+        ("preemptionCost: 60", 60),
+        ("preemptionCost: -1", None),
+        ("nodes: 1", None),
+    ):
+        file.write_text(text)
+        assert read_setup(trace, file, "x").preemption_cost_s == cost
+    for text in ("soon", "-2", "3601"):
+        file.write_text(f"preemptionCost: {text}")
+        with pytest.raises(
+            TraceError, match="a number of seconds, -1: all that it ran was expected"
+        ):
+            read_setup(trace, file, "x")
+
+
 LEVELS = """
 partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [
   {name: a, properties: {attained.service.levels: 1h}}]}]}]
