@@ -143,13 +143,15 @@ def _month(seeds: int, jobs: int) -> Callable[[Path], str]:
 
 
 def _preempting(seeds: int, jobs: int, *costs: int) -> Callable[[Path], str]:
-    """Compare attained service, at some costs of a preemption in s, with none, on GPU months.
+    """Compare attained service, at some costs of a preemption in s, with none, on single days.
 
-    All jobs are in one queue: those of one queue preempt each other by their service.
+    All jobs are in one queue: those of one queue preempt each other by their service. They ask for
+    all that there is.
     """
 
     def row(_: Path) -> str:
-        traces = [_in_one_queue(gpu_month(seed).first(jobs)) for seed in range(seeds)]
+        days = [gpu_month(seed, jobs=jobs, days=1, load=1.0) for seed in range(seeds)]
+        traces = [_in_one_queue(day) for day in days]
         told = []
         for cost in (None, *costs):
             queues = default_queues(traces[0])
@@ -305,7 +307,7 @@ def _growth(policy: str) -> Callable[[Path], str]:
 
 
 MUSTER = {"preset": "muster"}
-KAI = {"policy": "kai", "preset": "muster"}
+KAI = {**MUSTER, "policy": "kai", "consolidationVictims": "0"}  # a gang comes as another one
 LEVELS = "attained.service.levels: 1h,10h"
 GREEDY = {**MUSTER, "reservations": "none", "starvationGuard": "876000h"}
 ROWS: dict[str, Callable[[Path], str]] = {
@@ -319,7 +321,7 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "KTH-SP2, forecasts": _forecasts(900, 7, 0, 2_000, 4_000, 6_000),
     "GPU month rich in gangs, muster": _month(5, 19_000),
     "GPU month rich in gangs, forecasts": _month_forecasts(3_000, 10),
-    "GPU month rich in gangs, attained service": _preempting(5, 19_000, 60, 600),
+    "GPU days rich in gangs, attained service": _preempting(3, 400, 60, 600),
     "gangs that wait, cost": _waiting((100, 400, 1_600)),
     "philly 75 nodes, muster": _philly(75, MUSTER),
     "philly 72 nodes, muster": _philly(72, MUSTER),
@@ -342,7 +344,7 @@ ROWS: dict[str, Callable[[Path], str]] = {
 SMALL: dict[str, Callable[[Path], str]] = {
     "GPU month rich in gangs, muster": _month(1, 500),
     "GPU month rich in gangs, forecasts": _month_forecasts(300, 5),
-    "GPU month rich in gangs, attained service": _preempting(1, 300, 60),
+    "GPU days rich in gangs, attained service": _preempting(1, 50, 60),
     "gangs that wait, cost": _waiting((10, 20)),
 }
 

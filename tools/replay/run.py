@@ -5,7 +5,8 @@ Rule 1: all that is due at a moment is handed in at once: first who ends, then w
 Rule 2: a job of one pod is an application with one ask. A job of several is a gang: placeholders
         first; when all have a place the real pods take it, and the job runs from then on.
         A gang that empty nodes could not hold is not submitted (``too_large.py``).
-Rule 3: who is evicted starts again, as a new application of the same job, and what it ran is lost.
+Rule 3: who is evicted starts again, and what it ran is lost: a job of one pod by another pod of its
+        application, as a controller makes it, a gang as a new application of the same job.
         Where the setup has a preemption cost it goes on from there instead: it runs for what was
         left and so many seconds more, which its pods state (``muster.io/restart-seconds``).
 Rule 4: where the setup has a placeholder timeout, a gang that has not got all its placeholders by
@@ -318,7 +319,7 @@ class Replay:
             for message in self._send(request.message()):
                 self._take(message, answer)
             for run in again:
-                self._submit(answer, run)
+                self._come_again(answer, run)
             request = answer
 
     def _send(self, message: object, epoch: int = 1) -> list[UpdateResponse]:
@@ -413,6 +414,8 @@ class Replay:
 
     def _asks(self, run: Run, *, is_placeholder: bool) -> Iterator[AllocationAsk]:
         job, prefix = run.job, "ph-" if is_placeholder else ""
+        if run.began and job.pods == 1:  # it has had other pods
+            prefix = f"{run.began}."
         tags = dict(self._costs)
         if job.stated_ns:
             tags[RUN_SECONDS] = str(-(-job.stated_ns // NANOS_PER_SECOND))
@@ -512,10 +515,20 @@ class Replay:
             self._waiting -= 1
         else:
             run.evicted(self.now_ns, self._cost_ns)
-        self._leave(run, answer, has_succeeded=False)
-        run.application_id = f"{run.job.name}.{self.evictions}"
         run.places = run.real = 0
+        if run.job.pods > 1:
+            self._leave(run, answer, has_succeeded=False)
+            run.application_id = f"{run.job.name}.{self.evictions}"
         self._again.append(run)
+
+    def _come_again(self, request: "_Request", run: Run) -> None:
+        """Submit an evicted job again, or its pod."""
+        if run.job.pods > 1:
+            self._submit(request, run)
+            return
+        run.is_waiting = True
+        self._waiting += 1
+        request.asks += self._asks(run, is_placeholder=False)
 
     def _refuse(self, name: str, reason: str) -> None:
         run = self._of.pop(name, None)
