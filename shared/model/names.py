@@ -49,6 +49,7 @@ PARTITION = "muster.io/partition"  # a label, or annotation, of a pod: whose its
 RUN_SECONDS = "muster.io/run-seconds"  # for how long a pod says that it runs; a tag, too
 CHECKPOINT_SECONDS = "muster.io/checkpoint-seconds"  # how often a pod has one; a tag, too
 RESTART_SECONDS = "muster.io/restart-seconds"  # what starting over costs a pod; a tag, too
+JOB = "muster.io/job"  # the job that an application is of, the same where it comes again; a tag
 GRACE_SECONDS = "muster.io/termination-grace-seconds"  # how long a pod may take to end; a tag
 FAIR, BINPACKING = "fair", "binpacking"  # what a nodesortpolicy names: YuniKorn's
 NODE_SCORES = (FAIR, BINPACKING)

@@ -35,7 +35,7 @@ from tools.replay.forecasts import forecast_line
 from tools.replay.formats import read
 from tools.replay.jobs import MAX_PODS, Job, Trace, in_order
 from tools.replay.run import Replay
-from tools.replay.setup import setup_of
+from tools.replay.setup import default_queues, setup_of
 
 
 def _micro(settings: dict[str, str]) -> Callable[[Path], str]:
@@ -140,6 +140,45 @@ def _month(seeds: int, jobs: int) -> Callable[[Path], str]:
         return f"{'; '.join(told)}; held idle {idle:.2f} %; {seeds} seeds"
 
     return row
+
+
+def _preempting(seeds: int, jobs: int, *costs: int) -> Callable[[Path], str]:
+    """Compare attained service, at some costs of a preemption in s, with none, on single days.
+
+    All jobs are in one queue: those of one queue preempt each other by their service. They ask for
+    all that there is.
+    """
+
+    def row(_: Path) -> str:
+        days = [gpu_month(seed, jobs=jobs, days=1, load=1.0) for seed in range(seeds)]
+        traces = [_in_one_queue(day) for day in days]
+        told = []
+        for cost in (None, *costs):
+            queues = default_queues(traces[0])
+            if cost is not None:
+                queues = queues.replace("properties:", f"properties:\n        {LEVELS}")
+            found = [
+                measured(
+                    trace,
+                    setup_of(trace, "x", queues=queues, scheduler=KAI, preemption_cost_s=cost),
+                )[1]
+                for trace in traces
+            ]
+            wide = fmean(each["bySize"][f"over {WIDE}"]["meanWaitSeconds"] for each in found)
+            told.append(
+                f"{'none' if cost is None else f'{cost} s'}: mean wait "
+                f"{fmean(each['all']['meanWaitSeconds'] for each in found):,.0f} s, over {WIDE} "
+                f"GPUs {wide:,.0f} s, bounded slowdown "
+                f"{fmean(each['all']['boundedSlowdown'] for each in found):.1f}, lost "
+                f"{fmean(each['lostPercent'] for each in found):.2f} %"
+            )
+        return f"{'; '.join(told)}; {seeds} seeds"
+
+    return row
+
+
+def _in_one_queue(trace: Trace) -> Trace:
+    return replace(trace, jobs=tuple(replace(job, queue="all") for job in trace.jobs))
 
 
 def _waiting(counts: tuple[int, ...]) -> Callable[[Path], str]:
@@ -268,6 +307,8 @@ def _growth(policy: str) -> Callable[[Path], str]:
 
 
 MUSTER = {"preset": "muster"}
+KAI = {**MUSTER, "policy": "kai", "consolidationVictims": "0"}  # a gang comes as another one
+LEVELS = "attained.service.levels: 1h,10h"
 GREEDY = {**MUSTER, "reservations": "none", "starvationGuard": "876000h"}
 ROWS: dict[str, Callable[[Path], str]] = {
     "micro, muster": _micro(MUSTER),
@@ -280,6 +321,7 @@ ROWS: dict[str, Callable[[Path], str]] = {
     "KTH-SP2, forecasts": _forecasts(900, 7, 0, 2_000, 4_000, 6_000),
     "GPU month rich in gangs, muster": _month(5, 19_000),
     "GPU month rich in gangs, forecasts": _month_forecasts(3_000, 10),
+    "GPU days rich in gangs, attained service": _preempting(3, 400, 60, 600),
     "gangs that wait, cost": _waiting((100, 400, 1_600)),
     "philly 75 nodes, muster": _philly(75, MUSTER),
     "philly 72 nodes, muster": _philly(72, MUSTER),
@@ -302,6 +344,7 @@ ROWS: dict[str, Callable[[Path], str]] = {
 SMALL: dict[str, Callable[[Path], str]] = {
     "GPU month rich in gangs, muster": _month(1, 500),
     "GPU month rich in gangs, forecasts": _month_forecasts(300, 5),
+    "GPU days rich in gangs, attained service": _preempting(1, 50, 60),
     "gangs that wait, cost": _waiting((10, 20)),
 }
 

@@ -98,6 +98,12 @@ Timeout = Annotated[
         metavar="SECONDS", help="After this time a gang gives up; 0: never.", min=0, max=_YEAR
     ),
 ]
+Cost = Annotated[
+    int,
+    typer.Option(
+        metavar="SECONDS", help="Cost of a preemption; -1: all that the job ran.", min=-1, max=3_600
+    ),
+]
 GangStyle = Annotated[Style, typer.Option(help="After its timeout: its pods one by one, or none.")]
 
 
@@ -153,12 +159,14 @@ def replay(
     processors: Counted = Processors.REQUESTED,
     placeholder_timeout: Timeout = 0,
     gang_style: GangStyle = Style.SOFT,
+    preemption_cost: Cost = -1,
     output: OutputOption = Output.TABLE,
 ) -> None:
     """Show how long the jobs of a log would wait."""
     from shared.messages.interface import GangSchedulingStyle
     from tools.replay.command import Wanted
     from tools.replay.command import replay as run
+    from tools.replay.setup import cost_of
 
     if more and compare is None:
         raise typer.BadParameter("one trace is replayed; setups go behind --compare")
@@ -169,6 +177,6 @@ def replay(
         trace, nodes, capacity, queues, _settings(scheduler), others, jobs, seeds, spread, html,
         snapshot, jobs_out, _columns(columns), forecasts, tune.value if tune is not None else "",
         processors is Processors.ALLOCATED, placeholder_timeout, GangSchedulingStyle(gang_style),
-        resample is not None,
+        cost_of(preemption_cost), resample is not None,
     )  # fmt: skip
     raise typer.Exit(run(wanted, output))

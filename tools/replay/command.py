@@ -56,6 +56,7 @@ class Wanted:
     is_allocated: bool = False  # jobs of SWF have the processors that they got
     placeholder_timeout_s: int = 0
     gang_style: GangSchedulingStyle = GangSchedulingStyle.SOFT
+    preemption_cost_s: int | None = None  # None: all that was run is lost
     resample: bool = False  # seeds are other months, drawn from the trace
 
     def of_seed(self, trace: Trace, seed: int) -> Trace:
@@ -119,6 +120,7 @@ def _setups(trace: Trace, wanted: Wanted) -> list[Setup]:
             scheduler={**taken.settings, **settings, **wanted.scheduler},
             placeholder_timeout_s=wanted.placeholder_timeout_s,
             gang_style=wanted.gang_style,
+            preemption_cost_s=wanted.preemption_cost_s,
         )
         for name, settings in tried.items()
     ]

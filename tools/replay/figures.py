@@ -1,7 +1,8 @@
 """What a replay comes to: the figures of a report, each from the jobs that started.
 
-Waits are whole seconds from a job's submission to the start of the last of its pods; who was
-evicted counts by its first start. The bounded slowdown is (wait + run) / max(run, 10 s), at least 1
+Waits are whole seconds from a job's submission to the start of the last of its pods; of a job that
+was evicted, all from its submission to its end but its run time. Lost is the share of all that ran
+which an eviction made vain. The bounded slowdown is (wait + run) / max(run, 10 s), at least 1
 (Feitelson et al. 1997). Utilisation and fragmentation are means over the time from the first
 submission to the last one: of the size, what is in use, and what is free on nodes partly in use.
 Held idle is what stood idle on nodes that were held for the head gang, as a share of the same.
@@ -56,6 +57,7 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
         "neverStartedFor": outcome.waits_for,
         "leftOut": _left_out(outcome),
         "evictions": outcome.evictions,
+        "lostPercent": _lost_percent(outcome),
         "timedOut": outcome.timed_out,
         "decisions": outcome.decisions,
         "cpuSeconds": round(cpu_seconds, 2),
@@ -119,7 +121,7 @@ def _group(runs: Iterable[Run]) -> Figures:
     chosen = list(runs)
     if not chosen:
         return {"jobs": 0}
-    waits = sorted(run.started_ns - run.job.submitted_ns for run in chosen)
+    waits = sorted(run.wait_ns for run in chosen)
     last = len(waits) - 1
     return {
         "jobs": len(chosen),
@@ -145,6 +147,15 @@ def _jain(started: Iterable[Run], owner_of: Callable[[Run], str]) -> float | Non
     return round(sum(means) ** 2 / (len(means) * sum(mean * mean for mean in means)), 3)
 
 
+def _lost_percent(outcome: Outcome) -> float:
+    """Return which share of what ended jobs ran was lost by evictions, by their size."""
+    name = outcome.trace.size_of
+    ended = [run for run in outcome.runs if run.ended_ns >= 0]
+    ran = sum((run.ended_ns - run.began_ns + run.before_ns) * run.job.amount(name) for run in ended)
+    lost = sum(run.lost_ns * run.job.amount(name) for run in ended)
+    return round(100 * lost / (ran or 1), 2)
+
+
 def _by_queue(outcome: Outcome, until_ns: int) -> dict[str, float]:
     """Return how many per cent of the size each queue's jobs used, until the last submission."""
     name, whole = outcome.trace.size_of, outcome.capacity * until_ns
@@ -153,15 +164,14 @@ def _by_queue(outcome: Outcome, until_ns: int) -> dict[str, float]:
         if run.began_ns < 0:
             continue
         end_ns = min(run.ended_ns if run.ended_ns >= 0 else until_ns, until_ns)
-        ran_ns = max(0, end_ns - run.began_ns) + run.lost_ns
+        ran_ns = max(0, end_ns - run.began_ns) + run.before_ns
         used[run.job.queue] = used.get(run.job.queue, 0) + ran_ns * run.job.amount(name)
     return {queue: round(100 * used[queue] / (whole or 1), 2) for queue in sorted(used)}
 
 
 def slowdown(run: Run) -> float:
     """Return a job's bounded slowdown."""
-    wait_ns = run.started_ns - run.job.submitted_ns
-    return max(1.0, (wait_ns + run.job.run_ns) / max(run.job.run_ns, BOUND_NS))
+    return max(1.0, (run.wait_ns + run.job.run_ns) / max(run.job.run_ns, BOUND_NS))
 
 
 def _mean(moments: Iterable[int], values: Iterable[int], until_ns: int) -> float:

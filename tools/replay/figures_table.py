@@ -55,6 +55,8 @@ def parts(found: Figures) -> list[Any]:
         f"{found['jainOfUsers']} of users"
     )
     lines: list[Any] = [head, use, fair]
+    if found["evictions"]:
+        lines.append(f"evictions lost {found['lostPercent']} % of what ran")
     if found["timedOut"]:
         lines.append(f"the placeholders of {found['timedOut']:,} gangs timed out")
     if found["forecasts"]["asked"]:

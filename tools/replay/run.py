@@ -5,7 +5,10 @@ Rule 1: all that is due at a moment is handed in at once: first who ends, then w
 Rule 2: a job of one pod is an application with one ask. A job of several is a gang: placeholders
         first; when all have a place the real pods take it, and the job runs from then on.
         A gang that empty nodes could not hold is not submitted (``too_large.py``).
-Rule 3: who is evicted starts again, as a new application of a later submission; what ran is lost.
+Rule 3: who is evicted starts again, and what it ran is lost: a job of one pod by another pod of its
+        application, as a controller makes it, a gang as a new application of the same job.
+        Where the setup has a preemption cost it goes on from there instead: it runs for what was
+        left and so many seconds more, which its pods state (``muster.io/restart-seconds``).
 Rule 4: where the setup has a placeholder timeout, a gang that has not got all its placeholders by
         then gives them back: a soft one asks for its pods one by one, a hard one does not run.
 Limit: without one a job waits for as long as the trace goes on: the placeholder timeout is then
@@ -50,7 +53,7 @@ from shared.messages.protocol import (
     TimerSet,
 )
 from shared.messages.what_if import Forecast, WhatIf
-from shared.model.names import RUN_SECONDS
+from shared.model.names import CHECKPOINT_SECONDS, JOB, RESTART_SECONDS, RUN_SECONDS
 from shared.model.resources import add_into, multiply
 from shared.model.states import ApplicationState
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, NANOS_PER_SECOND
@@ -70,7 +73,8 @@ Watch = Callable[[int], None]  # told how many jobs have ended since last time
 class Run:
     """What became of one job; times are from the first submission on, -1: it did not come to it.
 
-    ``began`` counts its beginnings: more than one where it was evicted.
+    ``began`` counts its beginnings: more than one where it was evicted. ``lost_ns`` is what it ran
+    in vain, as it was evicted: for starting over, and work that it had to do again.
     """
 
     job: Job
@@ -83,9 +87,34 @@ class Run:
     held: dict[str, tuple[str, int]] = field(default_factory=dict)  # by pod: node, size
     nodes: tuple[str, ...] = ()  # of its last beginning
     began_ns: int = -1  # its last beginning
-    lost_ns: int = 0  # what it had run when it was evicted
+    left_ns: int = 0  # for how long it runs from then on
+    restart_ns: int = 0  # what of that is for starting over
+    before_ns: int = 0  # for how long it ran in its other beginnings
+    lost_ns: int = 0
     places: int = 0  # of its placeholders that were bound
     real: int = 0  # of its real pods that are bound
+
+    @property
+    def wait_ns(self) -> int:
+        """Return how long it did not run, or ran in vain, from its submission to its end.
+
+        Of a job that was never evicted, or has not ended, it is the time until its first start.
+        """
+        if self.began > 1 and self.ended_ns >= 0:
+            return self.ended_ns - self.job.submitted_ns - self.job.run_ns
+        return self.started_ns - self.job.submitted_ns
+
+    def evicted(self, now_ns: int, cost_ns: int | None) -> None:
+        """Count that it is evicted as it runs; without a cost all that it ran is lost."""
+        ran_ns = now_ns - self.began_ns
+        self.before_ns += ran_ns
+        if cost_ns is None:
+            self.lost_ns += ran_ns
+            return
+        in_vain_ns = min(ran_ns, self.restart_ns)
+        self.lost_ns += in_vain_ns
+        self.left_ns += cost_ns - self.restart_ns - (ran_ns - in_vain_ns)
+        self.restart_ns = cost_ns
 
     @property
     def left_out(self) -> str:
@@ -145,13 +174,19 @@ class Replay:
         self.forecasts: list[Forecasted] = []
         self._ask_every, self._waited = ask_every, 0  # every so-many-th that waits; 0: none
         self.scheduler = Scheduler(RM_ID, parse_configuration, find_plugin, has_readers=False)
-        self.runs = [Run(job, job.name) for job in trace.jobs]
+        self.runs = [Run(job, job.name, left_ns=job.run_ns) for job in trace.jobs]
         self.now_ns = 0
+        cost_s = setup.preemption_cost_s
+        self._cost_ns = None if cost_s is None else cost_s * NANOS_PER_SECOND
+        self._costs = (
+            {} if cost_s is None else {CHECKPOINT_SECONDS: "1", RESTART_SECONDS: str(cost_s)}
+        )
         self.evictions = self.timed_out = 0
         self.series = Series()
         self._watch = watch
         self._room = Room(setup.nodes)
         self._of: dict[str, Run] = {}
+        self._again: list[Run] = []  # evicted, to be submitted once their ends are handed in
         self._ends: list[tuple[int, int, int, Run]] = []  # a heap: when, number, beginning
         self._timers: dict[str, TimerSet] = {}
         self._due: list[tuple[int, str, str]] = []  # a heap of those timers, with generations
@@ -274,11 +309,17 @@ class Replay:
         self._send(SyncEnd(len(self.setup.nodes), 0, 0))
 
     def _hand_in(self, request: "_Request") -> None:
-        """Hand a request in, and then what its answers lead to, until nothing more comes of it."""
+        """Hand a request in, and then what its answers lead to, until nothing more comes of it.
+
+        A job that was evicted comes again when it has been said that it ended.
+        """
         while not request.is_empty:
+            again, self._again = self._again, []
             answer = _Request()
             for message in self._send(request.message()):
                 self._take(message, answer)
+            for run in again:
+                self._come_again(answer, run)
             request = answer
 
     def _send(self, message: object, epoch: int = 1) -> list[UpdateResponse]:
@@ -360,6 +401,7 @@ class Replay:
                 run.application_id,
                 f"root.{job.queue}",
                 ugi=UserGroupInformation(job.user),
+                tags={JOB: job.name},
                 placeholder_ask=wanted,
                 placeholder_timeout_milli_seconds=self._timeout_ns() // NANOS_PER_MILLI,
                 gang_scheduling_style=self.setup.gang_style,
@@ -372,7 +414,11 @@ class Replay:
 
     def _asks(self, run: Run, *, is_placeholder: bool) -> Iterator[AllocationAsk]:
         job, prefix = run.job, "ph-" if is_placeholder else ""
-        tags = {RUN_SECONDS: str(-(-job.stated_ns // NANOS_PER_SECOND))} if job.stated_ns else {}
+        if run.began and job.pods == 1:  # it has had other pods
+            prefix = f"{run.began}."
+        tags = dict(self._costs)
+        if job.stated_ns:
+            tags[RUN_SECONDS] = str(-(-job.stated_ns // NANOS_PER_SECOND))
         is_gang = job.pods > 1
         for at, (members, pod) in enumerate(job.groups):
             for member in range(members):
@@ -409,7 +455,7 @@ class Replay:
         if run.started_ns < 0:
             run.started_ns = self.now_ns
         if run.job.run_ns < FOREVER_NS:
-            entry = (self.now_ns + run.job.run_ns, next(self._numbers), run.began, run)
+            entry = (self.now_ns + run.left_ns, next(self._numbers), run.began, run)
             heappush(self._ends, entry)
 
     def _end_due(self, request: "_Request") -> int:
@@ -420,17 +466,20 @@ class Replay:
             if run.is_waiting or run.began != began:
                 continue  # it was evicted
             run.ended_ns = self.now_ns
+            run.lost_ns += run.restart_ns
             ended += 1
             self._leave(run, request)
         return ended
 
-    def _leave(self, run: Run, request: "_Request") -> None:
+    def _leave(self, run: Run, request: "_Request", *, has_succeeded: bool = True) -> None:
         """Take a job out: its pods have ended, and nobody has to hear of it again."""
         name = run.application_id
         for key, (node, amount) in run.held.items():
             self._count(node, -amount)
             request.releases.append(
-                AllocationRelease(name, key, TerminationType.STOPPED_BY_RM, has_succeeded=True)
+                AllocationRelease(
+                    name, key, TerminationType.STOPPED_BY_RM, has_succeeded=has_succeeded
+                )
             )
         request.removed.append(RemoveApplicationRequest(name))
         del self._of[name]
@@ -465,11 +514,21 @@ class Replay:
         if run.is_waiting:
             self._waiting -= 1
         else:
-            run.lost_ns += self.now_ns - run.began_ns
-        self._leave(run, answer)
-        run.application_id = f"{run.job.name}.{self.evictions}"
+            run.evicted(self.now_ns, self._cost_ns)
         run.places = run.real = 0
-        self._submit(answer, run)
+        if run.job.pods > 1:
+            self._leave(run, answer, has_succeeded=False)
+            run.application_id = f"{run.job.name}.{self.evictions}"
+        self._again.append(run)
+
+    def _come_again(self, request: "_Request", run: Run) -> None:
+        """Submit an evicted job again, or its pod."""
+        if run.job.pods > 1:
+            self._submit(request, run)
+            return
+        run.is_waiting = True
+        self._waiting += 1
+        request.asks += self._asks(run, is_placeholder=False)
 
     def _refuse(self, name: str, reason: str) -> None:
         run = self._of.pop(name, None)

@@ -2,7 +2,7 @@
 
 A file of `--compare` is a map with any of ``nodes`` (a number, or a file), ``capacity``, ``queues``
 (a file, or the configuration itself), ``scheduler`` (settings by name), ``placeholderTimeout``
-(seconds; 0: none) and ``gangStyle`` (Soft or Hard).
+(seconds; 0: none), ``gangStyle`` (Soft or Hard) and ``preemptionCost`` (seconds; -1: all is lost).
 """
 
 import reprlib
@@ -32,6 +32,8 @@ from tools.replay.formats import read_nodes
 from tools.replay.jobs import Trace, TraceError
 
 MAX_TIMEOUT_S = 366 * 86_400  # seconds of a replay's placeholder timeout; a longer one is an error
+MAX_COST_S = 3_600  # seconds that a preemption costs in a replay; a larger number is an error
+ALL_IS_LOST = -1  # by a preemption, as it is typed
 _SHOWN = 60  # characters of a key
 _EXPECTED = {
     "nodes": "a number of nodes, or the name of their file",
@@ -40,6 +42,7 @@ _EXPECTED = {
     "scheduler": "a map of settings",
     "placeholderTimeout": "a number of seconds, 0: none",
     "gangStyle": "Soft or Hard",
+    "preemptionCost": "a number of seconds, -1: all that it ran",
 }
 _KEYS = tuple(_EXPECTED)
 
@@ -58,6 +61,7 @@ class Setup:
     warnings: tuple[str, ...] = ()
     placeholder_timeout_s: int = 0  # 0: none
     gang_style: GangSchedulingStyle = GangSchedulingStyle.SOFT
+    preemption_cost_s: int | None = None  # what starting over costs; None: all that it ran
 
 
 def setup_of(
@@ -70,6 +74,7 @@ def setup_of(
     scheduler: Mapping[str, str] | None = None,
     placeholder_timeout_s: int = 0,
     gang_style: GangSchedulingStyle = GangSchedulingStyle.SOFT,
+    preemption_cost_s: int | None = None,
 ) -> Setup:
     """Return a setup; what is not stated is the trace's own. Raises TraceError."""
     text = queues or default_queues(trace)
@@ -95,8 +100,9 @@ def setup_of(
             "fewer nodes, or a smaller capacity"
         )
     return Setup(
-        name, found, text, settings.stated, settings.warnings, placeholder_timeout_s, gang_style
-    )
+        name, found, text, settings.stated, settings.warnings, placeholder_timeout_s, gang_style,
+        preemption_cost_s,
+    )  # fmt: skip
 
 
 def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRecord, ...]:
@@ -138,7 +144,19 @@ def read_setup(trace: Trace, file: Path, name: str) -> Setup:
         scheduler=_settings_of(file, document.get("scheduler")),
         placeholder_timeout_s=_timeout_of(file, document.get("placeholderTimeout", 0)),
         gang_style=_style_of(file, document.get("gangStyle", GangSchedulingStyle.SOFT)),
+        preemption_cost_s=_cost_of(file, document.get("preemptionCost", ALL_IS_LOST)),
     )
+
+
+def _cost_of(file: Path, stated: object) -> int | None:
+    if not isinstance(stated, int) or not ALL_IS_LOST <= stated <= MAX_COST_S:
+        raise _wrong(file, "preemptionCost", _EXPECTED["preemptionCost"], stated)
+    return cost_of(int(stated))
+
+
+def cost_of(seconds: int) -> int | None:
+    """Return what a preemption costs beside its waiting, in s; None: all that ran."""
+    return None if seconds == ALL_IS_LOST else seconds
 
 
 def _timeout_of(file: Path, stated: object) -> int:

@@ -12,7 +12,7 @@ from services.shim_adapter.records import (
     PodRecord,
     Proposal,
 )
-from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS
+from services.shim_adapter.translation.task_groups import POLICY_PARAMETERS, TASK_GROUPS, job_tag
 from shared.messages.commands import PodSpec
 from shared.messages.protocol import MAX_EPOCH
 from shared.model.gpus import Devices
@@ -321,7 +321,7 @@ class World:
         application = application_from_pod(pod.spec, self.next_submission(), pod.created_ns)
         tags = self.namespace_tags.get(application.namespace, {})
         secrets = {PULL_SECRETS: ",".join(pod.spec.pull_secrets)} if pod.spec.pull_secrets else {}
-        application.tags = {**tags, **secrets}
+        application.tags = {**tags, **secrets, **job_tag(pod.spec.annotations)}
         application.is_gang_over = not self.has_gangs
         return self.add_application(application)
 

@@ -20,6 +20,7 @@ from services.shim_adapter.translation.gpu_shares import over_devices, with_shar
 from services.shim_adapter.translation.topology import topology_of
 from shared.messages.commands import TaskGroupSpec
 from shared.messages.constraints import Constraints
+from shared.model.names import JOB
 from shared.model.numbers import parse_int64
 from shared.model.quantity import QuantityError, parse_pod_quantity
 from shared.model.resources import (
@@ -268,3 +269,9 @@ def _timeout(parameters: dict[str, str]) -> int:
 def _parameters(annotation: str) -> dict[str, str]:
     items = (item.split("=") for item in annotation.split(" "))
     return {parts[0]: parts[1] for parts in items if len(parts) == 2}  # noqa: PLR2004 - key, value
+
+
+def job_tag(annotations: Mapping[str, str]) -> dict[str, str]:
+    """Return the tag by which an application is of a job, as its first pod states it; or none."""
+    name = annotations.get(JOB)
+    return {JOB: name} if name else {}

@@ -67,7 +67,7 @@ def test_free_gpus_of_nodes_partly_in_use_are_counted_as_fragments():
     assert list(series.broken) == [5, 5, 0, 0]
 
 
-def test_a_job_that_is_evicted_begins_anew_and_its_first_start_counts():
+def test_a_job_that_is_evicted_begins_again_and_waits_for_all_that_it_did_not_run():
     trace = trace_of((0, 10_000, 1, 8, "a"), (0, 10_000, 1, 8, "a"), (50, 10, 1, 8, "b"), nodes=2)
     outcome, times = replayed(trace, queues=EVICTING)
     assert outcome.evictions == 1
@@ -76,6 +76,55 @@ def test_a_job_that_is_evicted_begins_anew_and_its_first_start_counts():
     assert end == start + 10 < 200
     assert sorted(ended for _, ended in times[:2]) == [10_000, end + 10_000]
     assert outcome.series.used[-1] == outcome.series.waiting[-1] == 0
+    evicted = max(outcome.runs, key=lambda run: run.began)
+    assert (evicted.wait_ns, evicted.lost_ns) == (end * S, start * S)
+    assert figures_of(outcome, 0.0)["lostPercent"] == round(100 * start / (20_010 + start), 2)
+
+
+def test_with_a_preemption_cost_it_goes_on_from_where_it_was_and_starting_over_costs_so_much():
+    trace = trace_of((0, 10_000, 1, 8, "a"), (0, 10_000, 1, 8, "a"), (50, 10, 1, 8, "b"), nodes=2)
+    outcome, times = replayed(trace, queues=EVICTING, preemption_cost_s=60)
+    assert outcome.evictions == 1
+    evicted = max(outcome.runs, key=lambda run: run.began)
+    assert sorted(ended for _, ended in times[:2]) == [10_000, 10_000 + 10 + 60]
+    assert (evicted.wait_ns, evicted.lost_ns) == (70 * S, 60 * S)
+    assert figures_of(outcome, 0.0)["lostPercent"] == round(100 * 60 / (20_010 + 60), 2)
+
+
+def test_a_setup_says_what_a_preemption_costs(tmp_path):
+    trace, file = trace_of((0, 1, 1, 8)), tmp_path / "setup.yaml"
+    for text, cost in (
+        ("preemptionCost: 60", 60),
+        ("preemptionCost: -1", None),
+        ("nodes: 1", None),
+    ):
+        file.write_text(text)
+        assert read_setup(trace, file, "x").preemption_cost_s == cost
+    for text in ("soon", "-2", "3601"):
+        file.write_text(f"preemptionCost: {text}")
+        with pytest.raises(
+            TraceError, match="a number of seconds, -1: all that it ran was expected"
+        ):
+            read_setup(trace, file, "x")
+
+
+LEVELS = """
+partitions: [{name: default, queues: [{name: root, submitacl: '*', queues: [
+  {name: a, properties: {attained.service.levels: 1h}}]}]}]
+"""
+
+
+def test_the_service_of_a_job_outlives_its_evictions():
+    """What has had its hour is not tried before what has had less, though it comes again."""
+    jobs = ((0, 2_000, 1, 8), (1_000, 300, 1, 8), (1_100, 300, 1, 8))
+    outcome, times = replayed(
+        trace_of(*jobs), queues=LEVELS, scheduler={"policy": "kai"}, preemption_cost_s=60
+    )
+    assert outcome.evictions == 1
+    (_, last), (second, ended), (third, _) = times
+    assert 1_000 <= second < 1_200
+    assert third == ended
+    assert last == 2_000 + 300 + 300 + 60
 
 
 def test_a_job_that_no_node_can_hold_never_starts_and_one_that_is_refused_says_why():

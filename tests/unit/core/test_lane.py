@@ -154,7 +154,7 @@ def test_without_backfill_nobody_uses_what_is_held_however_short():
     assert runs(core, "short") == 0
 
 
-@pytest.mark.parametrize(("run", "starts"), [(189, True), (190, True), (191, False), (0, False)])
+@pytest.mark.parametrize(("run", "starts"), [(189, True), (190, True), (191, False)])
 def test_with_backfill_who_has_ended_in_time_may(run, starts):
     core = cluster(settings=EASY)
     gang(core, "wide", 2)
@@ -169,7 +169,7 @@ def test_with_backfill_what_the_gang_leaves_of_a_node_is_for_whoever_runs_for_lo
     gang(core, "wide", 4, amount=6)
     end(core, "full-0", 10)
     pod(core, "two", amount=2)
-    pod(core, "three", amount=3)
+    pod(core, "three", amount=3, run=86_400)
     assert (runs(core, "two"), runs(core, "three")) == (1, 0)
 
 
@@ -191,15 +191,31 @@ def test_who_states_nothing_passes_by_a_prediction_only_where_that_is_set(settin
     assert runs(core, "stated") != starts
 
 
-def test_who_is_older_but_states_nothing_does_not_take_what_is_held_where_only_the_stated_pass():
-    core = cluster(settings=STATED)
+@pytest.mark.parametrize("settings", [STATED, EASY])
+def test_who_is_older_but_states_nothing_does_not_take_what_is_held(settings):
+    """With ``backfill: enabled`` it may if it is predicted to end: in 100 s, as ``full-3`` did."""
+    core = cluster(settings=settings, runs=(100, 200, 300, 100))
+    end(core, "full-3", 100)
+    pod(core, "filler", run=1_000)
     pod(core, "old")
     core.now_ns += seconds(1)
     gang(core, "wide", 2)
-    end(core, "full-0", 10)
-    assert runs(core, "old") == 0
+    end(core, "full-0", 110)
+    assert (runs(core, "old"), held(core)) == (0, ["n0", "n1"])
     pod(core, "brief", run=5)
     assert runs(core, "brief") == 1
+
+
+def test_what_passes_by_a_prediction_goes_to_other_nodes_first_and_what_states_its_time_last():
+    core = cluster(settings=EASY)
+    end(core, "full-0", 10)
+    pod(core, "half", amount=4, run=1_000)
+    gang(core, "wide", 2)
+    end(core, "full-1", 100)
+    assert held(core) == ["n1", "n2"]
+    for name, run, node in (("stated", 50, "n1"), ("one", 0, "n0"), ("two", 0, "n1")):
+        pod(core, name, amount=4, run=run)
+        assert core.partition.applications[name].allocations[f"{name}-0"].node_id == node
 
 
 # --- how long nodes may stand idle --------------------------------------------------------------
@@ -306,7 +322,7 @@ def test_nobody_passes_by_a_prediction_before():
     assert runs(core, "one") == 0
 
 
-def test_a_gang_has_not_waited_long_while_an_older_pod_waits_for_a_node():
+def test_what_states_nothing_passes_no_gang_while_an_older_pod_waits_for_a_node():
     core = idle("1%", members=3)
     core.update(releases=(AllocationRelease("wide", "", TerminationType.STOPPED_BY_RM),))
     pod(core, "filler", queue="root.a")
@@ -315,9 +331,11 @@ def test_a_gang_has_not_waited_long_while_an_older_pod_waits_for_a_node():
     gang(core, "late", 3)
     core.now_ns += seconds(12 * 3_600)
     core.update()
-    assert (lane_of(core), core.partition.lane.waited_long) == ("late", False)
+    head_gang = core.partition.nodes.head_gang
+    assert (lane_of(core), core.partition.lane.waited_long) == ("late", True)
+    assert (len(held(core)), head_gang.predicted_ns) == (3, 0)
     core.update(ask_releases=(AllocationAskRelease("old", "", TerminationType.STOPPED_BY_RM),))
-    assert core.partition.lane.waited_long
+    assert head_gang.predicted_ns > 0
 
 
 def test_where_nothing_may_stand_idle_a_gang_that_waited_long_holds_nothing_either():
@@ -574,7 +592,7 @@ def test_what_the_gang_leaves_is_there_from_when_it_has_the_lane():
 
 def test_who_is_short_is_tried_again_when_nobody_waits_any_more_who_comes_before_the_gang():
     core = half_free()
-    pod(core, "old")
+    pod(core, "old", run=86_400)
     core.now_ns += seconds(1)
     gang(core, "wide", 2)
     pod(core, "short", amount=4, run=60)
@@ -591,7 +609,7 @@ def test_who_comes_before_the_next_gang_is_tried_again_when_it_has_the_lane(prio
         core.application(name, "root.a", placeholder_ask={"gpu": 16})
         core.asks(name, [f"{name}-0", f"{name}-1"], WHOLE, priority=first, **more)
     core.application("other", "root.b")
-    core.asks("other", ["other-0"], {"gpu": 4}, priority=priority)
+    core.asks("other", ["other-0"], {"gpu": 4}, priority=priority, allocation_tags=tags(86_400))
     assert (lane_of(core), runs(core, "other")) == ("first", 0)
     withdraw(core, "first")
     assert (lane_of(core), runs(core, "other")) == ("second", starts)

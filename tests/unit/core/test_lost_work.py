@@ -1,8 +1,15 @@
 """Of victims that may all go, those go that lose the least work; what is lost is counted."""
 
-from shared.messages.interface import Allocation, AllocationRelease, TerminationType
+from shared.messages.interface import (
+    Allocation,
+    AllocationAskRelease,
+    AllocationRelease,
+    RemoveApplicationRequest,
+    TerminationType,
+    UserGroupInformation,
+)
 from shared.model.gpus import GPU
-from shared.model.names import CHECKPOINT_SECONDS, RESTART_SECONDS
+from shared.model.names import CHECKPOINT_SECONDS, JOB, RESTART_SECONDS
 from shared.model.units import seconds
 from tests.builders import Core, config_of, section
 from tests.table import each_row
@@ -109,3 +116,36 @@ def test_what_was_preempted_goes_after_what_has_had_less_and_takes_nothing_back(
     held = {name: list(core.partition.applications[name].allocations) for name in "xq"}
     assert held == {"x": [], "q": ["q"]}
     core.check()
+
+
+def test_the_service_of_an_evicted_job_is_that_of_its_next_application_until_one_ends_well():
+    core = with_levels()
+    core.node("n", **{GPU: 8})
+
+    def comes(name: str, job: str, user: str = "alice") -> tuple[int, int]:
+        core.application(name, "root.a", tags={JOB: job}, ugi=UserGroupInformation(user))
+        application = core.partition.applications[name]
+        return application.served[0] // seconds(1_000), application.service_level
+
+    def goes(name: str, why: TerminationType, *, has_succeeded: bool = False) -> None:
+        core.update(releases=(AllocationRelease(name, name, why, has_succeeded=has_succeeded),))
+        core.update(remove_applications=(RemoveApplicationRequest(name),))
+        core.check()
+
+    assert comes("x", "train") == (0, 0)
+    core.asks("x", ["x"], {GPU: 8}, allocation_tags={CHECKPOINT_SECONDS: "60"})
+    core.now_ns += seconds(600)
+    core.application("p", "root.a")
+    core.asks("p", ["p"], {GPU: 8})
+    assert evicted(core, looks=1) == ["x"]
+    core.update(ask_releases=(AllocationAskRelease("p", "", TerminationType.STOPPED_BY_RM),))
+    goes("x", TerminationType.PREEMPTED_BY_SCHEDULER)
+    had, level = comes("y", "train")
+    assert 8 * 600 <= had <= 8 * 610
+    assert level == 1
+    assert [comes(*other) for other in (("z", "x"), ("x", ""), ("o", "train", "bob"))] == [
+        (0, 0)
+    ] * 3
+    core.asks("y", ["y"], {GPU: 8})
+    goes("y", TerminationType.STOPPED_BY_RM, has_succeeded=True)
+    assert comes("y2", "train") == (0, 0)

@@ -11,11 +11,13 @@ Rule 2: claimed are the nodes that will be free soonest, chosen again whenever o
         Where ends are predicted, nodes that are empty or whose one pod takes a member's room come
         first: of many pods one outlives its prediction, and what the others leave stands empty.
 Rule 3: it is tried, on all nodes, as soon as they have the room.
-Rule 4: others never use such a node; with ``backfill`` those may that come before the gang, whose
-        run time is stated or predicted and over before the start that is expected, or that take no
-        more of the node than the gang leaves of it then (EASY, Lifka 1995). Of those that are free
-        in time the last are claimed then, if all ends are stated: what runs for long may have the
-        others. With ``backfill: stated`` what states nothing passes nobody, however old.
+Rule 4: others never use such a node; with ``backfill`` those may that state their run time and come
+        before the gang or end before the start that is expected, or that take no more of the node
+        than the gang leaves of it then (EASY, Lifka 1995). Of those that are free in time the last
+        are claimed then, if all ends are stated: what runs for long may have the others.
+        What states nothing may, with ``enabled`` and ``shortestFirst``, if it is predicted to end
+        before the start, and where no other node will do: it may outlive its prediction. Having
+        come before the gang is no reason: in several queues nearly all that waits has.
 Rule 5: by ``backfill: shortestFirst`` those that come after the gang are tried in the order of
         their run times while it waits, in leaves that go by arrival: predicted ones, but never more
         than stated.
@@ -26,13 +28,13 @@ Rule 6: so the expected start is never later than it was but where a pod runs fo
 Rule 7: nodes are held on account of ends that nobody has stated only while the allowance for what
         they stand idle lasts (``model/held_idle.py``), and begun to be while it covers what that is
         expected to be. Without it nobody has nodes held, and everybody may use any.
-Rule 8: a gang that has waited for LONG_WAIT_NS, and before which none comes that waits for nodes,
-        has an allowance of its own. By ``backfill: stated`` what states nothing may pass it by
-        a prediction: else all that stands idle would be for one gang. As in rule 4 the last nodes
-        that are free in time are claimed, whether ends are stated or not.
+Rule 8: a gang that has waited for LONG_WAIT_NS has an allowance of its own. As in rule 4 the last
+        nodes that are free in time are claimed, whether ends are stated or not. Where nothing that
+        waits for nodes comes before it, what states nothing may pass it by a prediction with
+        ``backfill: stated`` too: else all that stands idle would be for one gang.
 Not for a gang whose members ask about other pods, or need one node by name: where those may go no
 sum of room can say.
-Source: docs/adr/0060, 0136. Limits: MAX_A_NODE members are counted on one node.
+Source: docs/adr/0060, 0136, 0141. Limits: MAX_A_NODE members are counted on one node.
 Cost: a check reads the nodes that have changed; choosing again is one partition of an array.
 """
 
@@ -233,12 +235,15 @@ def _set_claimed(partition: Partition, lane: Lane) -> None:
 
 
 def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:
-    """Return whether the lane's gang comes after an ask, which then backfills nothing (EASY)."""
-    lane, settings = partition.lane, partition.settings
+    """Return whether the lane's gang comes after an ask, which then backfills nothing (EASY).
+
+    Not one that states no run time.
+    """
+    lane = partition.lane
     return (
         lane is not None
-        and settings.backfill
-        and (settings.passes_predicted or ask.shape.run_ns > 0)
+        and partition.settings.backfill
+        and ask.shape.run_ns > 0
         and rank_of(application.queue, ask) < lane.rank
     )
 
@@ -313,7 +318,7 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     longest_ns = head.backfill_ns + head.predicted_ns
     news = _blocked_lately(partition, lane)
     had_waited_long = lane.waited_long
-    lane.waited_long = _has_waited_long(partition, lane, news)
+    lane.waited_long = _has_waited_long(partition, lane)
     changed = nodes.order.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
     if changed is None:
         _count_all(partition, lane)
@@ -333,8 +338,8 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
     head.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
-    is_by_prediction = lane.waited_long and not partition.settings.passes_predicted
-    head.predicted_ns = head.backfill_ns if is_by_prediction else 0
+    is_passed = _is_passed_by_predictions(partition, lane, news)
+    head.predicted_ns = head.backfill_ns if is_passed else 0
     if head.backfill_ns + head.predicted_ns > longest_ns:
         improved.update(dict.fromkeys(lane.nodes))
     _requeue_for(partition, improved)
@@ -346,14 +351,22 @@ def _requeue_for(partition: Partition, nodes: Iterable[Node]) -> None:
         partition.node_improved(node)
 
 
-def _has_waited_long(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
-    """Return whether the gang has waited long, and no ask that waits for a node comes before it."""
+def _has_waited_long(partition: Partition, lane: Lane) -> bool:
     if not partition.settings.backfill:
         return False
     due_ns = lane.application.submission_time_ns + LONG_WAIT_NS
     if due_ns > partition.now_ns:
         partition.check_head_gang_at(due_ns)
-        return False
+    return due_ns <= partition.now_ns
+
+
+def _is_passed_by_predictions(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
+    """Return whether what states nothing may pass the gang: once it has waited long, as the first.
+
+    Then no ask that waits for a node comes before it. With some settings always.
+    """
+    if partition.settings.passes_predicted or not lane.waited_long:
+        return partition.settings.passes_predicted
     if not lane.has_read_older:
         lane.has_read_older = True
         news = _all_blocked(partition)
@@ -379,9 +392,7 @@ def _all_blocked(partition: Partition) -> list[Bucket]:
 
 def _is_an_ask_before(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
     """Return whether an ask waits for a node that comes before the gang, and may use any (EASY)."""
-    settings = partition.settings
-    may_be_any = settings.passes_predicted
-    return settings.backfill and _is_any_before(lane.before, news, lane, may_be_any=may_be_any)
+    return partition.settings.backfill and _is_any_before(lane.before, news, lane, may_be_any=False)
 
 
 def _is_any_before(

@@ -29,7 +29,7 @@ class Lane:
     members; ``next_end_ns``, by row, when the first of its pods is expected to end; ``gathers``, by
     row, whether it becomes free bit by bit, at times that are not known; ``guessed``, by row,
     whether a pod of it states no end, ``is_known`` whether none does on the claimed nodes. ``seen``
-    is how many changes of nodes are in them. ``waited_long``: it has waited long, and comes first.
+    is how many changes of nodes are in them. ``waited_long``: it has waited for LONG_WAIT_NS.
     """
 
     application: Application

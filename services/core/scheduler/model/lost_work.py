@@ -8,6 +8,10 @@ Rule 3: seconds count by device, in thousandths of a GPU; of a pod without one b
 Rule 4: attained service is the device-time of all pods of an application, those that ended with
         those that run; of one without devices its vcore-time. What ended before a recovery is not
         in it. Its level is how many of its leaf's ``attained.service.levels`` that comes to.
+Rule 5: the service of an evicted application outlives it: the next one of the same job begins with
+        it, until one has ended of which a pod ended well. Of one job are those of one leaf and user
+        that state the same ``muster.io/job``, or else have the same ID.
+Limit: MAX_JOBS jobs that may come again are remembered; of more, the first is forgotten.
 Source: Gu et al. 2019, Tiresias (two-dimensional least attained service, discretized).
 """
 
@@ -17,12 +21,13 @@ from functools import lru_cache
 from services.core.scheduler.model.rows import Application
 from shared.messages.interface import Allocation
 from shared.model.gpus import GPU, GPU_SHARE
-from shared.model.names import CHECKPOINT_SECONDS, RESTART_SECONDS
+from shared.model.names import CHECKPOINT_SECONDS, JOB, RESTART_SECONDS
 from shared.model.numbers import parse_uint64
 from shared.model.units import NANOS_PER_SECOND
 
 AT_MOST_S = 3_600  # of lost work that counts, of each pod
 WHOLE_DEVICE = 1_000
+MAX_JOBS = 10_000  # evicted jobs whose service is remembered; the first is forgotten
 MAX_READ = 10_000  # parsed texts of annotations; the oldest is forgotten
 _read = lru_cache(MAX_READ)(parse_uint64)
 
@@ -80,3 +85,33 @@ def service_level(application: Application, now_ns: int) -> int:
     devices_ns, vcore_ns = served(application, now_ns)
     had_ns = (devices_ns or vcore_ns) // WHOLE_DEVICE
     return sum(had_ns >= level_ns for level_ns in levels)
+
+
+class JobsEvicted:
+    """What service jobs have had that were evicted and may come again."""
+
+    def __init__(self) -> None:
+        self._served: dict[tuple[str, str, str], tuple[int, int]] = {}
+
+    def had(self, application: Application) -> tuple[int, int]:
+        """Return the device-ns and vcore-ns with which an application begins, in thousandths."""
+        return self._served.get(_job_of(application), (0, 0))
+
+    def evicted(self, application: Application) -> None:
+        """Remember what an application has had of which a pod was evicted, and has ended."""
+        job = _job_of(application)
+        self._served.pop(job, None)
+        if len(self._served) >= MAX_JOBS:
+            del self._served[next(iter(self._served))]
+        self._served[job] = application.served
+
+    def ended(self, application: Application) -> None:
+        """Forget a job of which a pod has ended well: the next application begins at nothing."""
+        if application.succeeded:
+            self._served.pop(_job_of(application), None)
+
+
+def _job_of(application: Application) -> tuple[str, str, str]:
+    request = application.request
+    name = request.tags.get(JOB) or application.id
+    return application.queue.path, request.ugi.user, name

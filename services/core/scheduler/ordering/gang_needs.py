@@ -91,8 +91,8 @@ class GangNeeds:
     ) -> bool:
         """Drop what is due and needs more than some room; return whether any is left.
 
-        ``room_in_time`` is what shapes have beside it that run for ``most_ns`` at most, or are
-        predicted to for ``predicted_ns``.
+        ``room_in_time`` is what shapes have beside it that run for ``most_ns`` at most, or state
+        nothing and are predicted to for ``predicted_ns``.
         """
         count = len(self._classes)
         due = self._due[:count]
@@ -104,7 +104,7 @@ class GangNeeds:
                 each[: len(self._shapes)] for each in (self._run_ns, self._expected_ns)
             )
             in_time = (run_ns > 0) & (run_ns <= most_ns)
-            in_time |= (expected_ns > 0) & (expected_ns <= predicted_ns)
+            in_time |= (run_ns == 0) & (expected_ns > 0) & (expected_ns <= predicted_ns)
             if in_time.any():
                 times += np.where(in_time, self._times(room_in_time), 0)
         due &= times[self._row[:count]] >= self._members[:count]

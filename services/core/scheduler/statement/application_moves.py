@@ -1,5 +1,6 @@
 """Applications come, start to reserve, and go: the moves."""
 
+from services.core.scheduler.model.lost_work import service_level
 from services.core.scheduler.model.rows import Application, Purpose
 from services.core.scheduler.model.user_table import group_in
 from services.core.scheduler.ordering import queueing
@@ -19,6 +20,10 @@ def add(partition: Partition, application: Application) -> None:
     if hooks is not None and hooks.order:
         application.keys_before = hooks.order_of
         application.keys_follow_use |= hooks.order_moves
+        queueing.reorder(application)
+    if application.queue.settings.service_levels_ns:
+        application.served = partition.jobs_evicted.had(application)
+        application.service_level = service_level(application, partition.now_ns)
         queueing.reorder(application)
     partition.applications[application.id] = application
     application.queue.applications[application.id] = application
@@ -63,6 +68,8 @@ def remove(partition: Partition, application: Application) -> None:
         partition.journal.record(TimerCancelled(timer_id, generation))
     application.timers.clear()
     queue = application.queue
+    if queue.settings.service_levels_ns:
+        partition.jobs_evicted.ended(application)
     queue.applications.pop(application.id, None)
     partition.waiting_gangs.remove(application)
     partition.too_large.pop(application, None)

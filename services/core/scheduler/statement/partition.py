@@ -18,7 +18,12 @@ from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
 from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.lazy_heap import LazyHeap
-from services.core.scheduler.model.lost_work import lost_with, service_level, weight_of
+from services.core.scheduler.model.lost_work import (
+    JobsEvicted,
+    lost_with,
+    service_level,
+    weight_of,
+)
 from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
 from services.core.scheduler.model.rows import (
@@ -147,6 +152,7 @@ class Partition:
     is_capacity_new: bool = False  # other gangs than before may be too large
     preemption_due_ns: int = 0
     lost_work: list[int] = field(default_factory=lambda: [0, 0])  # by evictions, in thousandths
+    jobs_evicted: JobsEvicted = field(default_factory=JobsEvicted)
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
     searches: SearchPass | None = None  # a pass that goes on with the next batch
@@ -287,22 +293,20 @@ class Partition:
     def _run_times(self, application: Application, request: AllocationAsk) -> tuple[int, int]:
         """Return for how long an ask runs at most, and is expected to; 0: not known, or not asked.
 
-        What is expected is what is predicted, but never more than what is stated. With
-        ``backfill: stated`` only what states nothing has it.
+        Expected is what is predicted of what states nothing; with ``shortestFirst`` of others too,
+        but never more than they state.
         """
         backfills = self.settings.backfill and self.settings.reserves_for_gang
         if not (backfills or self.nodes.spares.is_on):
             return 0, 0
         timeout_ms = request.exec_timeout_milli_seconds
         stated = stated_ns(application, request.allocation_tags, timeout_ms, self.now_ns)
-        is_known = bool(stated) and not self.settings.shortest_first
-        if not backfills or is_known:
+        if not backfills or (stated and not self.settings.shortest_first):
             return stated, 0
-        if not self.settings.passes_predicted:
-            return 0, self.run_times.guessed_ns(application, request.resource_per_alloc)
-        predicted = self.run_times.predicted_ns(application, request.resource_per_alloc)
-        run_ns = stated or predicted
-        return run_ns, min(run_ns, predicted or run_ns) if self.settings.shortest_first else 0
+        times, pod = self.run_times, request.resource_per_alloc
+        if stated:
+            return stated, min(stated, times.predicted_ns(application, pod) or stated)
+        return 0, times.guessed_ns(application, pod)
 
     def ask_joined(self, application: Application, ask: Ask) -> None:
         """Write down that an ask waits."""
@@ -591,6 +595,8 @@ class Partition:
         weights = weight_of(allocation)
         one, two = (had + by * run_ns for had, by in zip(application.served, weights, strict=True))
         application.served = one, two
+        if application.evicted_ns:
+            self.jobs_evicted.evicted(application)
         level = service_level(application, self.now_ns)
         if level != application.service_level:
             application.service_level = level

@@ -30,7 +30,9 @@ class HeadGang:
 
     def may_backfill(self, shape: Shape) -> bool:
         """Return whether a shape may go to those nodes: it ends before they are needed."""
-        return self.goes_first(shape) or 0 < shape.expected_ns <= self.predicted_ns
+        if shape.run_ns:
+            return self.goes_first(shape)
+        return 0 < shape.expected_ns <= self.predicted_ns
 
     def goes_first(self, shape: Shape) -> bool:
         """Return whether it goes there first: what it leaves is for those that run for longer.
