@@ -89,7 +89,7 @@ async def test_two_groups_in_one_group_start_together_in_one_block_or_not_at_all
     await make(muster, GROUPS, "leader", 1, "root")
     await make(muster, GROUPS, "workers", 2, "root")
     await pods(muster, "leader", "l0")
-    await until_waits(muster, "l0", "start at once")
+    await until_waits(muster, "l0", "must start together")
     await pods(muster, "workers", "w0", "w1")
     await until_running(muster, "l0", "w0", "w1")
     assert {muster.kubelets.ran[name] for name in ("l0", "w0", "w1")} == {"b1", "b2", "b3"}

@@ -127,7 +127,7 @@ async def test_pods_of_a_pod_group_wait_for_one_another_and_start_as_a_gang(must
     await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
     for at in range(2):
         await muster.kubectl.pod(member(f"m{at}"))
-    await until_waits(muster.kubectl, "m1", "3 pods start at once")
+    await until_waits(muster.kubectl, "m1", "3 pods must start together")
 
     def held():
         answer = why(muster.model, "default-podgroup-g")
@@ -240,7 +240,7 @@ async def test_a_group_goes_on_in_the_next_version_of_its_kind(muster, double):
     path = CORE.format("v1alpha2", "podgroups")
     await make(muster.kubectl, path, "g", schedulingPolicy={"gang": {"minCount": 2}})
     await muster.kubectl.pod(of_core("p0", "g"))
-    await until_waits(muster.kubectl, "p0", "2 pods start at once")
+    await until_waits(muster.kubectl, "p0", "2 pods must start together")
     double.serve(*groups.OF_1_37)
     lists = "GET podgroups.scheduling.k8s.io"
     before = double.requests[lists]
@@ -253,7 +253,7 @@ async def test_a_smaller_minimum_lets_go_who_waits_and_a_deleted_group_lets_nobo
     await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
     for at in range(2):
         await muster.kubectl.pod(member(f"m{at}"))
-    await until_waits(muster.kubectl, "m0", "3 pods start at once")
+    await until_waits(muster.kubectl, "m0", "3 pods must start together")
     await muster.kubectl.client.request("DELETE", f"{COSCHEDULING}/g")
     await until_waits(muster.kubectl, "m0", "default/g is not there")
     await muster.kubectl.pod(member("m2"))
@@ -261,7 +261,7 @@ async def test_a_smaller_minimum_lets_go_who_waits_and_a_deleted_group_lets_nobo
     assert muster.kubelets.ran == {}
     await muster.kubectl.delete("m2")
     await make(muster.kubectl, COSCHEDULING, "g", minMember=3)
-    await until_waits(muster.kubectl, "m0", "3 pods start at once")
+    await until_waits(muster.kubectl, "m0", "3 pods must start together")
     await muster.kubectl.patch(f"{COSCHEDULING}/g", {"spec": {"minMember": 2}})
     await until_running(muster, "m0", "m1")
     await muster.kubectl.client.request("DELETE", f"{COSCHEDULING}/g")
@@ -308,7 +308,7 @@ async def test_a_gang_is_taken_up_where_it_stands_by_the_next_shim_adapter(muste
     for at in range(made):
         await muster.kubectl.pod(member(f"m{at}"))
     if when == "waiting":
-        await until_waits(muster.kubectl, "m2", "4 pods start at once")
+        await until_waits(muster.kubectl, "m2", "4 pods must start together")
     elif when == "reserving":
         await until(lambda: sum(p.spec.placeholder for p in muster.world.all_pods()) == 6, "six")
     else:
@@ -437,7 +437,7 @@ async def test_kai_a_pod_group_says_the_queue_the_priority_and_the_least_of_ever
     )  # fmt: skip
     for at in range(3):
         await muster.kubectl.pod(of_kai(f"w{at}", subgroup="work"))
-    await until_waits(muster.kubectl, "w2", "1 of lead, 2 of work start at once")
+    await until_waits(muster.kubectl, "w2", "1 of lead, 2 of work must start together")
     await muster.kubectl.pod(of_kai("lead", subgroup="lead"))
     await until_running(muster, "lead", "w0", "w1", "w2")
     await muster.kubectl.client.request("DELETE", f"{classes}/train")
@@ -474,7 +474,7 @@ async def test_kai_a_gang_starts_with_one_of_two_subgroups_and_has_no_placeholde
     )
     await muster.kubectl.pod(of_kai("a0", subgroup="a"))
     await muster.kubectl.pod(of_kai("b0", subgroup="b"))
-    await until_waits(muster.kubectl, "b0", "2 of a, 2 of b start at once")
+    await until_waits(muster.kubectl, "b0", "2 of a, 2 of b must start together")
     await muster.kubectl.pod(of_kai("b1", subgroup="b"))
     await until_running(muster, "b0", "b1")
     assert "a0" not in muster.kubelets.ran
@@ -556,7 +556,7 @@ async def test_volcano_a_pod_group_is_a_gang_once_its_kind_is_served(muster, kin
     await kinds.serve(*groups.VOLCANO)
     group = await make(muster.kubectl, VOLCANO, "v", minMember=3)
     assert group["spec"]["queue"] == "default"  # Volcano's own, which nobody has named
-    await until_waits(muster.kubectl, "m1", "3 pods start at once")
+    await until_waits(muster.kubectl, "m1", "3 pods must start together")
     assert muster.kubelets.ran == {}
     await muster.kubectl.pod(of_volcano("m2"))
     await until_running(muster, "m0", "m1", "m2")
@@ -570,7 +570,7 @@ async def test_volcano_so_many_of_every_task_start_at_once(muster, kinds):
     await make(muster.kubectl, VOLCANO, "v", minMember=3, queue="root.a", minTaskMember=least)
     for at in range(3):
         await muster.kubectl.pod(of_volcano(f"w{at}", task="worker"))
-    await until_waits(muster.kubectl, "w2", "1 of ps, 2 of worker start at once")
+    await until_waits(muster.kubectl, "w2", "1 of ps, 2 of worker must start together")
     await muster.kubectl.pod(of_volcano("ps", task="ps"))
     await until_running(muster, "ps", "w0", "w1", "w2")
 
@@ -615,7 +615,7 @@ async def test_core_a_pod_group_of_1_36_and_later_is_a_gang(muster, kinds, kind)
     path = CORE.format(kind[0].partition("/")[2], "podgroups")
     await make(muster.kubectl, path, "g", schedulingPolicy={"gang": {"minCount": 2}})
     await muster.kubectl.pod(of_core("p0", "g"))
-    await until_waits(muster.kubectl, "p0", "2 pods start at once")
+    await until_waits(muster.kubectl, "p0", "2 pods must start together")
     await muster.kubectl.pod(of_core("p1", "g"))
     await until_running(muster, "p0", "p1")
 
@@ -692,7 +692,7 @@ async def test_kueue_gated_pods_are_no_members_until_it_admits_them_and_go_where
         await muster.kubectl.pod(member(f"m{at}", labels=queue, **gate))
     await muster.kubectl.pod(a_pod("alone", labels={**queue, **QUEUE}, **gate))
     await muster.kubectl.pod(member("m2"))
-    await until_waits(muster.kubectl, "m2", "2 pods start at once")
+    await until_waits(muster.kubectl, "m2", "2 pods must start together")
     admitted = {"spec": {"schedulingGates": None, "nodeSelector": {"flavor": "spot"}}}
     for name in ("m0", "m1", "alone"):
         await muster.kubectl.patch(f"/api/v1/namespaces/default/pods/{name}", admitted)
@@ -740,7 +740,7 @@ async def test_jobset_its_pods_are_a_gang_by_a_pod_group_and_again_when_it_resta
         for pod in pods[:-1]:
             await muster.kubectl.pod(pod)
         names = [pod["metadata"]["name"] for pod in pods]
-        await until_waits(muster.kubectl, names[2], "4 pods start at once")
+        await until_waits(muster.kubectl, names[2], "4 pods must start together")
         await muster.kubectl.pod(pods[-1])
         await until_running(muster, *names)
         await until_no_placeholders(muster.kubectl)
@@ -786,7 +786,7 @@ async def test_kai_a_pod_group_says_why_it_waits_until_it_does_no_more(muster, k
         return found and found[0]["reasons"][0]["message"]
 
     async def says():
-        return "2 pods start at once" in (await reasons() or "")
+        return "2 pods must start together" in (await reasons() or "")
 
     await until(says, "it says that one is missing")
     await muster.kubectl.pod(pods[1])
