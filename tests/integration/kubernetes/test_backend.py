@@ -448,20 +448,6 @@ def held(muster):
     return list(application.allocations) if application is not None else []
 
 
-async def test_what_is_edited_while_hot_refresh_is_off_holds_once_it_is_on(muster):
-    off, on = ({"service.enableConfigHotRefresh": text} for text in ("false", "true"))
-    fresh = QUEUES.replace("{name: a}", "{name: a}, {name: fresh}")
-    await muster.kubectl.config(QUEUES, **off)
-    await muster.kubectl.config(fresh, **off)
-    configuration = muster.kubernetes.session.cluster.configuration
-    await until(lambda: "fresh" in configuration.queues, "the edit is read")
-    await muster.kubectl.pod(a_pod("later", labels={"applicationId": "l", "queue": "root.a"}))
-    await until(lambda: "later" in muster.kubelets.ran, "what is said after it has come")
-    assert "root.fresh" not in muster.model.queues
-    await muster.kubectl.config(fresh, **on)
-    await until(lambda: "root.fresh" in muster.model.queues, "the new queue")
-
-
 async def test_a_namespace_says_what_its_queue_may_have(server, muster):
     rules = "placementrules: [{name: tag, value: namespace, create: true}]"
     await muster.kubectl.config(
