@@ -275,9 +275,7 @@ def _place_whole(
     return None
 
 
-def _find_any(
-    partition: Partition, application: Application
-) -> tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]:
+def _find_any(partition: Partition, application: Application) -> _Found:
     """Find places for what starts next of a gang; a part without is passed over for another.
 
     The refusal is that of the first parts. The gang then waits for places for any of them. Where
@@ -345,9 +343,7 @@ def _largest_parts(partition: Partition, application: Application) -> list[str]:
     return sorted(found, key=lambda name: (found[name], -minima[name]))
 
 
-def _find_next(
-    partition: Partition, application: Application
-) -> tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]:
+def _find_next(partition: Partition, application: Application) -> _Found:
     """Find places for what starts next; where a limit is in the way, where the gang waits."""
     if (bound := _bound(partition, application)) is not None:
         return bound, None

@@ -59,7 +59,7 @@ class Way:
 
 def would_be_whole(trial: Statement, application: Application) -> bool:
     """Return whether every placeholder of a waiting gang would have a place; nothing changes."""
-    return _way(trial, application, None) is not None
+    return _way(trial, application) is not None
 
 
 def cheapest_way(trial: Statement, application: Application) -> Way | None:
@@ -68,7 +68,7 @@ def cheapest_way(trial: Statement, application: Application) -> Way | None:
     What must be in one domain of a level is tried in each that could hold it. Nothing changes.
     """
     if application.layout is None:
-        return _way(trial, application, None)
+        return _way(trial, application)
     start, search = trial.checkpoint(), _InDomains(trial, application)
     is_whole = search.place(application.layout, None)
     trial.rollback(start)
@@ -87,9 +87,8 @@ class _InDomains:
         self._nodes = trial.partition.nodes
         self._bond = self._nodes.domains.bonds[application.id]
         self._asks: dict[str, list[Ask]] = {}  # what starts, by task group
-        for group, count in application.to_start():
-            waiting = islice(group.in_order(), count)
-            self._asks.setdefault(group.task_group_name, []).extend(waiting)
+        for ask in _starting(application):
+            self._asks.setdefault(ask.request.task_group_name, []).append(ask)
         self._left = MAX_TRIES
 
     def place(self, part: GangTree, rows: Mask | None) -> bool:
@@ -176,28 +175,34 @@ class _InDomains:
         return searched(self._nodes.domains, wish, counts, places, there)
 
     def _together(self, asks: list[Ask], rows: Mask | None) -> bool:
-        """Find a way for pods on some rows: those first for which nobody has to go."""
-        trial, application, way = self._trial, self._application, self.way
-        rest = [
-            ask
-            for _, alike in groupby(asks, key=lambda ask: ask.shape)
-            for ask in _unplaced(trial, application, alike, way, rows)
-        ]
-        return all(_preempts(trial, application, ask, way, rows) for ask in rest)
+        return _place(self._trial, self._application, asks, self.way, rows)
 
 
-def _way(trial: Statement, application: Application, rows: Mask | None) -> Way | None:
-    """Return how a gang would get its room on some rows, or None; nothing changes."""
-    start = trial.checkpoint()
-    way = Way([])
-    rest = [
-        ask
-        for group, count in application.to_start()
-        for ask in _unplaced(trial, application, islice(group.in_order(), count), way, rows)
+def _starting(application: Application) -> list[Ask]:
+    """Return the asks of a gang that start together, task group by task group."""
+    return [
+        ask for group, count in application.to_start() for ask in islice(group.in_order(), count)
     ]
-    is_whole = all(_preempts(trial, application, ask, way, rows) for ask in rest)
+
+
+def _way(trial: Statement, application: Application) -> Way | None:
+    """Return how a gang would get its room on any nodes, or None; nothing changes."""
+    start, way = trial.checkpoint(), Way([])
+    is_whole = _place(trial, application, _starting(application), way, None)
     trial.rollback(start)
     return way if is_whole else None
+
+
+def _place(
+    trial: Statement, application: Application, asks: list[Ask], way: Way, rows: Mask | None
+) -> bool:
+    """Find a way for pods on some rows, None for all: those first for which nobody has to go."""
+    rest = [
+        ask
+        for _, alike in groupby(asks, key=lambda ask: ask.shape)
+        for ask in _unplaced(trial, application, alike, way, rows)
+    ]
+    return all(_preempts(trial, application, ask, way, rows) for ask in rest)
 
 
 def _unplaced(
