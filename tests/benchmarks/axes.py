@@ -65,6 +65,32 @@ def hand_in(driver: Driver, asks: list[AllocationAsk]) -> None:
         driver.update(asks=tuple(batch))
 
 
+def _applications_of_users(driver: Driver, size: int) -> None:
+    """Add an application of each of so many users."""
+    made = [
+        AddApplicationRequest(f"app-{at}", "root.team.leaf0", ugi=UserGroupInformation(f"u-{at}"))
+        for at in range(size)
+    ]
+    for batch in batches(made):
+        driver.update(new_applications=tuple(batch))
+
+
+def _in_turn(driver: Driver, size: int, *, ahead: int) -> Turn:
+    """Return what ends a pod of each application in turn, and adds another ask to it.
+
+    ``ahead`` is how many asks each application has when it begins.
+    """
+
+    def turn(at: int) -> None:
+        who, turn_of = at % size, at // size
+        driver.update(
+            releases=(ended(f"app-{who}", f"{who}-{turn_of}"),),
+            asks=(ask(f"{who}-{turn_of + ahead}", f"app-{who}"),),
+        )
+
+    return turn
+
+
 # --- the axes -----------------------------------------------------------------------------------
 
 
@@ -100,22 +126,10 @@ def users(size: int) -> Made:
     limit = ", limits: [{limit: each, users: ['*'], maxresources: {vcore: 1}}]"
     driver = Driver(config_of(1, more=limit))
     driver.nodes(size // 32 + 1)
-    made = [
-        AddApplicationRequest(f"app-{at}", "root.team.leaf0", ugi=UserGroupInformation(f"u-{at}"))
-        for at in range(size)
-    ]
-    for batch in batches(made):
-        driver.update(new_applications=tuple(batch))
+    _applications_of_users(driver, size)
     hand_in(driver, [ask(f"{at}-{n}", f"app-{at}") for at in range(size) for n in range(2)])
 
-    def turn(at: int) -> None:
-        who, turn_of = at % size, at // size
-        driver.update(
-            releases=(ended(f"app-{who}", f"{who}-{turn_of}"),),
-            asks=(ask(f"{who}-{turn_of + 2}", f"app-{who}"),),
-        )
-
-    return driver, turn
+    return driver, _in_turn(driver, size, ahead=2)
 
 
 def queues_of_a_user(size: int) -> Made:
@@ -127,14 +141,7 @@ def queues_of_a_user(size: int) -> Made:
     driver.applications(names, ugi=user)
     hand_in(driver, [ask(f"{at}-0", f"app-{at}") for at in range(size)])
 
-    def turn(at: int) -> None:
-        who, turn_of = at % size, at // size
-        driver.update(
-            releases=(ended(f"app-{who}", f"{who}-{turn_of}"),),
-            asks=(ask(f"{who}-{turn_of + 1}", f"app-{who}"),),
-        )
-
-    return driver, turn
+    return driver, _in_turn(driver, size, ahead=1)
 
 
 def shapes(size: int) -> Made:
@@ -280,28 +287,25 @@ def all_leaves(size: int) -> Made:
 
 def one_max(size: int) -> Made:
     """A configuration comes that changes the max of one among so many queues."""
+    return _reloads(size, "max")
+
+
+def _reloads(size: int, key: str) -> Made:
+    """Two configurations come in turn that differ in one of so many queues, in a key of it."""
     driver = Driver(config_of(size))
     driver.nodes(10)
     driver.applications([(f"app-{at}", f"root.team.leaf{at}") for at in range(min(size, 100))])
-    texts = [config_of(size).replace("{name: leaf1,", f"{{name: leaf1, {more}") for more in (
-        "resources: {max: {vcore: 9}},", "resources: {max: {vcore: 8}},",
-    )]  # fmt: skip
-
-    def turn(at: int) -> None:
-        driver.send(UpdateConfiguration(texts[at % 2]))
-
-    return driver, turn
+    leaf = "{name: leaf1,"
+    texts = [
+        config_of(size).replace(leaf, f"{leaf} resources: {{{key}: {{vcore: {vcore}}}}},")
+        for vcore in (9, 8)
+    ]
+    return driver, lambda at: driver.send(UpdateConfiguration(texts[at % 2]))
 
 
 def reclaim_at_once(size: int) -> Made:
     """So many asks reclaim at once, under the policy kai."""
-    owed = f", resources: {{guaranteed: {{vcore: {size}}}}}"
-    driver = Driver(config_of(2, more=owed), (("policy", KAI),))
-    driver.nodes(2 * size // 64 + 1)
-    driver.applications([("all", "root.team.leaf0"), ("owed", "root.team.leaf1")])
-    room = (2 * size // 64 + 1) * 64
-    driver.applications([(f"all-{at}", "root.team.leaf0") for at in range(room)])
-    hand_in(driver, [ask(f"r{at}", f"all-{at}") for at in range(room)])
+    driver = _crowded(size)
     driver.applications([(f"owed-{at}", "root.team.leaf1") for at in range(size)])
 
     def turn(_: int) -> None:
@@ -315,7 +319,7 @@ def reclaim_at_once(size: int) -> Made:
     return driver, turn
 
 
-def _crowded(size: int, *, priority: int = 0) -> Driver:
+def _crowded(size: int) -> Driver:
     """Return a core under kai with two queues of which one has taken the whole cluster."""
     owed = f", resources: {{guaranteed: {{vcore: {size}}}}}"
     driver = Driver(config_of(2, more=owed), (("policy", KAI),))
@@ -323,7 +327,7 @@ def _crowded(size: int, *, priority: int = 0) -> Driver:
     driver.nodes(nodes)
     room = range(nodes * 64)
     driver.applications([(f"all-{at}", "root.team.leaf0") for at in room])
-    hand_in(driver, [ask(f"r{at}", f"all-{at}", priority=priority) for at in room])
+    hand_in(driver, [ask(f"r{at}", f"all-{at}") for at in room])
     return driver
 
 
@@ -508,12 +512,7 @@ def limits(size: int) -> Made:
     )
     driver = Driver(config_of(1, more=f", limits: [{each}]"))
     driver.nodes(size // 32 + 1)
-    made = [
-        AddApplicationRequest(f"app-{at}", "root.team.leaf0", ugi=UserGroupInformation(f"u-{at}"))
-        for at in range(size)
-    ]
-    for batch in batches(made):
-        driver.update(new_applications=tuple(batch))
+    _applications_of_users(driver, size)
 
     def turn(at: int) -> None:
         driver.update(asks=(ask(f"b{at}", f"app-{at % size}"),))
@@ -764,13 +763,7 @@ def what_if(size: int) -> Made:
 
 def reload(size: int) -> Made:
     """A configuration comes that changes what one of so many queues is owed: the cost by queue."""
-    driver = Driver(config_of(size))
-    driver.nodes(10)
-    driver.applications([(f"app-{at}", f"root.team.leaf{at}") for at in range(min(size, 100))])
-    texts = [config_of(size).replace("{name: leaf1,", f"{{name: leaf1, {more}") for more in (
-        "resources: {guaranteed: {vcore: 9}},", "resources: {guaranteed: {vcore: 8}},",
-    )]  # fmt: skip
-    return driver, lambda at: driver.send(UpdateConfiguration(texts[at % 2]))
+    return _reloads(size, "guaranteed")
 
 
 def recovery(size: int) -> Made:
