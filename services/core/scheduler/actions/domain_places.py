@@ -21,9 +21,8 @@ from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask
-from services.core.scheduler.nodes.domains import EVERYWHERE, Bond, Wish
+from services.core.scheduler.nodes.domains import EVERYWHERE, Wish
 from services.core.scheduler.nodes.node_order import AS_CONFIGURED
-from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.place import packing
 from services.core.scheduler.place.one import InDomain, node_for
 from services.core.scheduler.place.place import Unplaced, place_any
@@ -424,20 +423,6 @@ def required_parts(part: GangTree) -> list[GangTree]:
     """Return the parts of a gang of which each requires a level, from a part downwards."""
     own = [part] if part.topology.required else []
     return own + [found for each in part.parts for found in required_parts(each)]
-
-
-def members_by_level(nodes: NodeTable, bond: Bond) -> list[tuple[str, dict[str, int]]]:
-    """Return how many pods of a gang are in which domains, level by level of the cluster's."""
-    tree = nodes.domains.cluster
-    members = bond.members(bond.tree)
-    if tree is None or not members:
-        return []
-    found = []
-    for level, (name, _) in enumerate(nodes.domains.levels):
-        counts = nodes.domains.counts(tree, level, members)
-        paths = tree.paths[level]
-        found.append((name, {"/".join(paths[at]): number for at, number in counts.items()}))
-    return found
 
 
 def _leaves(group: Group[Ask]) -> Iterator[Group[Ask]]:

@@ -73,11 +73,6 @@ class QueueSettings:
         """Return whether applications go by their age, priorities aside, and by no share."""
         return self.sort_policy == FIFO
 
-    @property
-    def has_min_runtime(self) -> bool:
-        """Return whether what runs here keeps its minimum for some time."""
-        return bool(self.reclaim_min_runtime_ns or self.preempt_min_runtime_ns)
-
 
 def settings_of(properties: dict[str, str]) -> QueueSettings:
     """Return what a queue's properties mean."""

@@ -51,10 +51,8 @@ from shared.model.names import POD_NAME_TAG
 
 MAX_EVENTS = 1_000
 Extra = tuple[tuple[str, str], ...]
-NOT_CONFIGURED: tuple[str, Extra] = (
-    "",
-    (),
-)  # what is configured has a text, the built-in default too
+# What is configured has a text, the built-in default too.
+NOT_CONFIGURED: tuple[str, Extra] = ("", ())
 _NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # docs/rules/events.md#what-is-recorded
 _application_of = itemgetter(0)  # of what a run placed
 _AskEntry = journal.AskChanged | journal.AskEnded
@@ -140,9 +138,9 @@ class Changes:
             "events": tuple(self._events),
             "evictions": tuple(self._evictions),
             "pods_held": tuple(self._pods_held.values()),
-            "asks": placed.published(self._asks.values(), _is_placed, placed.asks, _ask_value),
+            "asks": placed.published(self._asks.values(), _is_of_a_run, placed.asks, _ask_value),
             "allocations": placed.published(
-                self._allocations.values(), _is_held, placed.allocations, _allocation_value
+                self._allocations.values(), _is_of_a_run, placed.allocations, _allocation_value
             ),
         }
         self._forget()
@@ -386,11 +384,8 @@ def _paths(leaves: dict[Queue, None] | None) -> dict[str, None] | None:
     return {level.path: None for leaf in leaves for level in leaf.lineage()}
 
 
-def _is_placed(entry: _AskEntry | placed.Placed) -> bool:
-    return type(entry) is tuple
-
-
-def _is_held(entry: placed.Held | _AllocationEntry) -> bool:
+def _is_of_a_run(entry: object) -> bool:
+    """Return whether an ask or allocation is one of those that a run placed."""
     return type(entry) is tuple
 
 

@@ -206,11 +206,6 @@ class Devices:
             for device in taken.devices:
                 self.pools.touch(device)
 
-    def is_pending(self, key: Key) -> tuple[DeviceId, ...]:
-        """Return the devices that a claim is to get, or has."""
-        taken = self._taken.get(key)
-        return () if taken is None else taken.devices
-
     def _claims_as(self, node: str, kind: str) -> int:
         """Return how many claims have devices of a node and count as a type."""
         keys = {key: None for each in self.pools.on(node) for key in self._by.get(each, ())}
