@@ -51,6 +51,15 @@ def test_the_table_says_where_each_guard_is_found_missing():
     assert FOUND_AT.keys() == GUARDS.keys()
 
 
+@pytest.mark.parametrize("name", GUARDS)
+def test_a_guard_is_the_function_that_the_table_names_and_is_put_back(name):
+    guard = GUARDS[name]
+    kept = getattr(guard.owner, guard.name)
+    with without_guard(name):
+        assert getattr(guard.owner, guard.name) is not kept
+    assert getattr(guard.owner, guard.name) is kept
+
+
 @pytest.mark.long
 @pytest.mark.parametrize("name", FOUND_AT)
 def test_a_guard_that_is_taken_out_is_found_missing(name):

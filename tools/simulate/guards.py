@@ -18,6 +18,7 @@ from services.shim_adapter.idempotency import Repeatable
 from services.shim_adapter.machine import ShimMachine
 from services.shim_adapter.mirror import ClusterMirror
 from services.shim_adapter.mirror.gangs import BoundPlaceholders
+from services.shim_adapter.mirror.kept import KeptAnswers
 from services.shim_adapter.mirror.world import World
 from services.timers.wheel import TimerWheel
 from shared.bus.errors import BusUnavailableError
@@ -216,7 +217,7 @@ GUARDS = {
     ),
     "answered-once": Guard(
         "a command that comes again is answered as it was, and not carried out",
-        World, "remember", _returning(value=None),
+        KeptAnswers, "remember", _returning(value=None),
     ),
     "timers-due": Guard(
         "a timer that fires early has no effect", Partition, "fires_as_ordered", _whenever
