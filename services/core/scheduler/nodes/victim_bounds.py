@@ -7,6 +7,7 @@ search costs what has changed.
 Limit: MAX_BOUNDS of them are remembered, those that were used last.
 """
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from operator import add
 from typing import TYPE_CHECKING, TypeAlias
@@ -79,15 +80,15 @@ class NodeBounds:
         rows = self._table.rows
         room = self._table.columns.table_of(self._names, When.NOW).T
         first: list[tuple[int, int, int]] = []
-        counts: dict[Kind, list[tuple[int, int]]] = {kind: [] for kind in self._places}
+        counts: defaultdict[Kind, list[tuple[int, int]]] = defaultdict(list)
+        victims_on, first_of = self._victims_on, self._first
         for row, node in enumerate(rows):
-            here = self._victims_on(node)
+            here = victims_on(node)
             if here.releasing or node.reservations or node.expected:
                 room[:, row] = [*map(saturated, self._room(node, here))]
             for kind, count in here.kinds.items():
-                if kind in counts:
-                    counts[kind].append((row, count))
-            first.append(self._first(here) if here.order else NO_VICTIM)
+                counts[kind].append((row, count))
+            first.append(first_of(here))
         most = max((max(amount, default=0) for amount in self._amounts), default=0)
         if (
             most * sum(kind.count for kind in self._places) > FAR
@@ -97,7 +98,7 @@ class NodeBounds:
             return
         give, largest = np.zeros_like(room), np.zeros_like(room)
         for kind, amounts in zip(self._places, self._amounts, strict=True):
-            if counts[kind]:
+            if kind in counts:
                 at, times = np.array(counts[kind]).T
                 amount = np.array(amounts, dtype=np.int64)[:, None]
                 give[:, at] += amount * times
