@@ -71,15 +71,22 @@ class Blocked:
                 limit.reschedule(None if now is None else now + seconds)
 
     @asynccontextmanager
-    async def confirmed(self, seconds: float) -> AsyncIterator[None]:
-        """Bound a wait for a confirm. Raises TimeoutError."""
+    async def confirmed(
+        self, seconds: float, waits: dict[asyncio.Timeout, None] | None = None
+    ) -> AsyncIterator[None]:
+        """Bound a wait for a confirm; while it lasts, its limit is among ``waits``.
+
+        Raises TimeoutError.
+        """
         whole = self._slower * seconds
+        waits = {} if waits is None else waits
         async with asyncio.timeout(None if self.since is not None else whole) as limit:
             self._limits[limit] = whole
+            waits[limit] = None
             try:
                 yield
             finally:
-                del self._limits[limit]
+                del self._limits[limit], waits[limit]
 
     async def watch(self, ready: Callable[[], Awaitable[None]]) -> None:
         """Check until cancelled. ``ready`` returns once the connection is not blocked."""

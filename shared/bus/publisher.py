@@ -4,7 +4,8 @@ Rule 1: messages in flight together are written at once. An inbox that is full r
         are tried again one by one, in order, for REFUSED_SECONDS (``shared/bus/widths.py``).
 Rule 2: what was on its way to a queue's leader that went may be confirmed by nobody. What is not
         confirmed in the first of TRY_SECONDS is written once more, on another channel, and so on:
-        readers know what they have handled.
+        readers know what they have handled. All that waits on a channel that is replaced is written
+        to the next one at once.
 Rule 3: a channel whose first message found no leader refuses all for as long as that node is away.
         Where an inbox refuses though it has room, another channel is opened.
 Rule 4: what need not arrive, which goes to replicas and to the trace, is waited for REST_SECONDS;
@@ -33,8 +34,10 @@ from shared.bus.together import Letter, UnconfirmedError, publish_together
 from shared.bus.widths import Addressed, Widths, lanes_of
 from shared.messages.envelope import API_TRACE, Address
 
-TRY_SECONDS = (3.0, 2.0, 2.0, 3.0)  # a queue's other members have a leader after the first
-OPEN_SECONDS = 3.0  # a channel; with the first try as long as a silent connection is trusted
+# A queue's other members have a leader after the first; channels that are opened when the third is
+# over find it, too: with the configuration in deploy/ a cluster has given a node up after 7.5 s.
+TRY_SECONDS = (3.0, 2.0, 3.0, 2.0)
+OPEN_SECONDS = 2.0  # a channel; one that is connected to a node that stands still gets none
 REST_SECONDS = 1.0  # that what need not arrive is waited for
 UNCONFIRMED_SECONDS = 10.0  # that it is not waited for then: a cluster gives a node up within
 MAX_KEPT = 100  # messages to the trace, of some 500 records each
@@ -55,11 +58,12 @@ def _is_refused_for_good(attempts: RetryCallState) -> bool:
 
 
 class _Channel:
-    """A channel to publish on, and how many wait for confirms there."""
+    """A channel to publish on, how many use it, and the limits of the waits for confirms there."""
 
     def __init__(self, channel: AbstractChannel) -> None:
         self.channel = channel
         self.users = 0
+        self.waits: dict[asyncio.Timeout, None] = {}
 
 
 class Publisher:
@@ -152,20 +156,23 @@ class Publisher:
 
     async def _errors_of(self, letters: Sequence[Letter]) -> Sequence[Exception | None]:
         """Publish letters, once more where no answer comes; return what became of each."""
-        *first, last = TRY_SECONDS
-        for seconds in first:
+        tries = 0
+        while True:
             async with self._used() as used:
                 try:
-                    return await self._together(used, letters, seconds)
+                    return await self._together(used, letters, TRY_SECONDS[tries])
                 except UnconfirmedError as error:
+                    if used is not self._current:  # replaced since, for another message's sake
+                        continue
+                    tries += 1
+                    if tries == len(TRY_SECONDS):
+                        raise
                     await self._renew(used, str(error))
-        async with self._used() as used:
-            return await self._together(used, letters, last)
 
     async def _together(
         self, used: _Channel, letters: Sequence[Letter], seconds: float
     ) -> Sequence[Exception | None]:
-        arriving = partial(self._links.blocked.confirmed, seconds)
+        arriving = partial(self._links.blocked.confirmed, seconds, used.waits)
         return await publish_together(used.channel, letters, arriving, self._rest)
 
     @asynccontextmanager
@@ -264,6 +271,10 @@ class Publisher:
             async with self._links.within(OPEN_SECONDS):
                 await self.open()
             self._leave(used)
+            now = asyncio.get_running_loop().time()
+            for wait in used.waits:
+                if not wait.expired():
+                    wait.reschedule(now)
 
     def _leave(self, used: _Channel) -> None:
         """Close a channel that was replaced, once nobody waits for its confirms."""

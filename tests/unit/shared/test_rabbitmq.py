@@ -678,6 +678,33 @@ def test_a_channel_that_fails_is_replaced_and_nobody_loses_a_place(way):
     assert not is_left
 
 
+def test_a_message_on_a_channel_that_is_replaced_is_written_to_the_next_one_at_once():
+    """Else what was written last to it would wait as long again as what was written first."""
+    publish, failing = Channel._publish, []
+
+    def taken(channel, published, properties, body):
+        failing.append(channel)
+        if channel is failing[0]:
+            return None
+        return publish(channel, published, properties, body)
+
+    async def story(bus, broker):
+        await bus.connect()
+        start = broker.loop.time()
+
+        async def published_at(seconds, envelope):
+            await asyncio.sleep(seconds)
+            await bus.publish([envelope])
+            return broker.loop.time() - start
+
+        with mock.patch.object(Channel, "_publish", taken):
+            late = [published_at(at, number(at)) for at in range(3)]
+            return await asyncio.gather(*late)
+
+    for seconds in told(story):
+        assert TRY_SECONDS[0] <= seconds < TRY_SECONDS[0] + 0.2
+
+
 def test_an_inbox_that_is_full_is_given_no_other_channel_whatever_it_refuses():
     async def story(bus, broker):
         await bus.publish([number(0), number(1)])
