@@ -36,13 +36,11 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.model.task_groups import Replacement, TaskGroupCount
 from services.core.scheduler.model.user_ledger import UserLedger
 from shared.messages.constraints import NO_CONSTRAINTS, Taint
-from shared.messages.conversions import allocation_of
 from shared.messages.gang_tree import GangTree, layout_of, tree_of, turn_of
 from shared.messages.interface import (
     DEFAULT_PLACEHOLDER_TIMEOUT_MS,
     AddApplicationRequest,
     Allocation,
-    AllocationAsk,
     GangSchedulingStyle,
     TerminationType,
 )
@@ -179,15 +177,6 @@ class Claim:
     reported_ns: int = 0  # when its event said that no victim was found
     waits_at: "WaitList | None" = None  # the waiting list of what refused it last
     to_try: "dict[Claim, None]" = field(default_factory=dict)  # those that the next cycle tries
-    _coming: "tuple[AllocationAsk, Allocation] | None" = None  # the pod of its ask, as it was
-
-    def incoming(self) -> Allocation:
-        """Return its ask as the pod that comes to the node."""
-        assert self.claimant is not None
-        request, known = self.claimant.request, self._coming
-        if known is None or known[0] is not request:
-            known = self._coming = (request, allocation_of(request, self.node.node_id))
-        return known[1]
 
     @property
     def ask(self) -> Ask:

@@ -14,7 +14,7 @@ from services.core.scheduler.model.rows import DeviceHolder, Node
 from services.core.scheduler.model.shapes import Demand, Shape, demand_of
 from services.core.scheduler.nodes.columns import Amounts, Mask
 from services.core.scheduler.nodes.device_rows import DeviceRows, open_devices, places_on
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
 from shared.model.resources import Resource, ResourceView
 
@@ -160,7 +160,7 @@ class NodeDevices:
         node: Node,
         need: devices.Need | None,
         gone: Iterable[Allocation] = (),
-        coming: Iterable[Allocation] = (),
+        coming: Iterable[Allocation | AllocationAsk] = (),
     ) -> Devices:
         """Return the devices that a planned pod gets of those that will be free, if any.
 
@@ -191,7 +191,7 @@ class NodeDevices:
         node: Node,
         need: devices.Need,
         gone: Iterable[Allocation],
-        coming: Iterable[Allocation],
+        coming: Iterable[Allocation | AllocationAsk],
     ) -> bool:
         """Return whether devices would hold a pod once some are gone and others have come.
 
@@ -203,14 +203,14 @@ class NodeDevices:
         return devices.holds(self._free_after(node, gone, coming), need)
 
     def _free_after(
-        self, node: Node, gone: Iterable[Allocation], coming: Iterable[Allocation]
+        self, node: Node, gone: Iterable[Allocation], coming: Iterable[Allocation | AllocationAsk]
     ) -> list[int]:
         free = list(self.expected(node))
         for allocation in gone:
             if allocation.node_id == node.node_id:
                 devices.change(free, self.of(node, allocation.allocation_key), 1)
-        for allocation in coming:
-            need = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
+        for pod in coming:
+            need = devices.need_of(pod.resource_per_alloc, pod.constraints)
             if need is not None:
                 devices.change(free, devices.choose(free, need), -1)
         return free

@@ -18,6 +18,7 @@ from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Seq
 from dataclasses import dataclass, field
 from itertools import islice
 from operator import add, sub
+from typing import NamedTuple
 
 from services.core.scheduler.nodes.victim_kinds import Victim
 
@@ -30,8 +31,7 @@ Part = tuple[int, ...]
 Accepts = Callable[[list[Victim]], bool]
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(NamedTuple):
     """A victim, what it gives of each dimension, and what it takes of which limit.
 
     Those that are ``alike`` give and take the same, and are accepted alike.

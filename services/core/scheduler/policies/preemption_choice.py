@@ -44,10 +44,10 @@ from services.core.scheduler.policies.preemption_victims import Eligible
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Statement
 from services.core.scheduler.statement.tentative import PREEMPTING
-from shared.model.resources import multiply
+from shared.model.resources import Resource, ResourceView, multiply
 
 Rows = Amounts
-QueueNeed = tuple[Queue, str, int]  # of which type a queue lacks how much
+QueueNeed = tuple[Queue, str, int]  # how much a queue lacks, or may have, of which type
 Place = tuple[Node, int]  # and how many of its own victims have to go at least
 Found = tuple[Node, list[Victim]]
 
@@ -105,22 +105,16 @@ class _Choice:
         self.opening = Opening(partition, ask)
         wanted = self.opening.wanted
         self._victims = victims
-        self.kinds = frozenset(victims.takeable)
+        self.kinds = dict.fromkeys(victims.takeable)
         self._need: Amounts = np.array([*wanted.values()], dtype=np.int64)[:, None]
         self._bounds = partition.victims.bounds(tuple(wanted), victims.takeable)
-        self._limits = [
-            (queue, name, most - wanted[name] + trial.leaving.get(queue, {}).get(name, 0))
-            for queue in leaf.lineage()
-            for name, most in (queue.max_resource or {}).items()
-            if name in wanted
-        ]
+        self._limits: list[QueueNeed] = []
+        self.queue_needs: list[QueueNeed] = []
+        for queue in leaf.lineage():
+            if queue.max_resource:
+                self._limit(queue, queue.max_resource, wanted)
         budgets = partition.victims.budgets
         self._is_less_than_known = bool(victims.spared or budgets)
-        self.queue_needs = [
-            (queue, name, need)
-            for queue, name, most in self._limits
-            if (need := used(queue, name) - most) > 0
-        ]
         self.steps = Steps()
         self.limits: dict[Limit, int] = {}  # what may go without harm to guarantees and budgets
         self._costs: dict[Kind, Costs] = {}
@@ -132,6 +126,17 @@ class _Choice:
         self._preemptor: Application | None = None  # where plugins are asked who may go for it
         if partition.hooks is not None and partition.hooks.judge_victims:
             self._preemptor = partition.applications[ask.request.application_id]
+
+    def _limit(self, queue: Queue, most: ResourceView, wanted: Resource) -> None:
+        """Note how much a queue may have beside the ask, and how much of that is too much now."""
+        leaving = self.trial.leaving.get(queue, {})
+        for name, value in wanted.items():
+            if name in most:
+                limit = most[name] - value + leaving.get(name, 0)
+                self._limits.append((queue, name, limit))
+                has = used(queue, name)
+                if has > limit:
+                    self.queue_needs.append((queue, name, has - limit))
 
     # --- which node -----------------------------------------------------------------------------
 

@@ -366,7 +366,9 @@ def under_way(partition: Partition, node: Node) -> After:
     needs several, none. A reservation counts once its ask has preempted.
     """
     gone: list[Allocation] = []
-    coming = [held.incoming() for held in node.reservations.values() if held.has_preempted]
+    coming: list[Allocation | AllocationAsk] = [
+        held.ask.request for held in node.reservations.values() if held.has_preempted
+    ]
     for key, allocation in partition.victims.on(node).releasing.items():
         owner = partition.applications.get(allocation.application_id)
         if owner is None or key in owner.covering:

@@ -7,8 +7,7 @@ and annotations, is a ``NodeFilter``: its answers are remembered by row until th
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -17,20 +16,19 @@ from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import NodeViews, Stage
-from shared.messages.interface import Allocation
+from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.reasons import Fact, Kind, Reason
 
 
-@dataclass(frozen=True, slots=True)
-class After:
-    """Once some allocations have gone from the nodes where they are, and others come to the node.
+class After(NamedTuple):
+    """Once some allocations have gone from the nodes where they are, and pods come to the node.
 
     That is beside what the open statement expects. Of the amounts and devices of ``gone`` those on
     the node count, of ``coming`` all.
     """
 
     gone: Sequence[Allocation] = ()
-    coming: Sequence[Allocation] = ()
+    coming: Sequence[Allocation | AllocationAsk] = ()
 
 
 Moment: TypeAlias = When | After

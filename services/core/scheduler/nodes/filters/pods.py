@@ -9,7 +9,7 @@ from services.core.scheduler.nodes.columns import At, Mask, NodeColumns, When
 from services.core.scheduler.nodes.filters.base import After, Filter, Moment, failing
 from services.core.scheduler.nodes.node_classes import Failing
 from services.core.scheduler.nodes.node_view import ELIGIBLE, ROOM, SELECTED, NodeViews, Stage
-from services.core.scheduler.nodes.pod_topology import PodIndex, PodLimits
+from services.core.scheduler.nodes.pod_topology import Pod, PodIndex, PodLimits
 from shared.messages.constraints import NO_CONSTRAINTS
 from shared.model.reasons import OTHER_PODS, Fact, Kind, Reason
 
@@ -79,7 +79,9 @@ def pods_as_of(
         yield
         return
     pods.be_counted()
-    moves = [(nodes[pod.node_id], pod, -1) for pod in when.gone if pod.node_id in nodes]
+    moves: list[tuple[Node, Pod, int]] = [
+        (nodes[pod.node_id], pod, -1) for pod in when.gone if pod.node_id in nodes
+    ]
     moves += [(node, pod, 1) for pod in when.coming]
     for at, pod, change in moves:
         pods.count(at, pod, change)
