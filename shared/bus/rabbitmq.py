@@ -85,6 +85,7 @@ class RabbitBus:
         self._works = False  # something was confirmed on this connection
         self._unrouted = 0  # times in a row that an inbox was not there
         self._publisher: Publisher | None = None
+        self._readers: dict[RabbitSubscription, None] = {}  # on this connection
         self._lock = asyncio.Lock()
         self._declared: dict[Address, None] = {}  # inboxes of partitions, on this connection
         self._widths = Widths()
@@ -126,8 +127,13 @@ class RabbitBus:
                 await channel.set_qos(prefetch_count=PREFETCH)
                 queues = await self._queues_of(channel, inbox)
                 subscription = RabbitSubscription(self, channel, queues, inbox)
+                self._readers[subscription] = None
                 await subscription.start()
         return subscription
+
+    def left(self, subscription: RabbitSubscription) -> None:
+        """Take note that a reader has left its place."""
+        self._readers.pop(subscription, None)
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Publish in order, and return once all are confirmed.
@@ -371,9 +377,13 @@ class RabbitBus:
             self._drop()
 
     def _drop(self) -> None:
+        """Have both connections closed. Readers start over at once: closing may take its time."""
         self._declared.clear()
         self._publisher = None
         self._links.drop()
+        readers, self._readers = self._readers, {}
+        for reader in readers:
+            reader.lose()
 
     async def delete_topology(self, partitions: Sequence[str] = ()) -> None:
         """Delete everything of this prefix from the broker (tests and scenarios clean up).

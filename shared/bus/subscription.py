@@ -32,6 +32,9 @@ class _Bus(Protocol):
     async def dead_letter(self, message: Message, inbox: Address, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
 
+    def left(self, subscription: "RabbitSubscription") -> None:
+        """Take note that a reader has left its place."""
+
 
 class RabbitSubscription:
     """A reader's place at a queue, or at several."""
@@ -54,9 +57,9 @@ class RabbitSubscription:
         A reader that the broker cancels (a queue's leader moved, a feed was deleted) has lost its
         place, like one whose channel was closed: it would receive nothing any more.
         """
-        self._channel.close_callbacks.add(self._on_lost)
+        self._channel.close_callbacks.add(self.lose)
         underlay = await self._channel.get_underlay_channel()
-        underlay.on_consumer_cancel_callbacks.add(self._on_lost)
+        underlay.on_consumer_cancel_callbacks.add(self.lose)
         await hand_over(self._channel, self._arrived.put_nowait)
         for queue, arguments in self._queues:
             await queue.consume(self._on_message, arguments=arguments)
@@ -64,7 +67,8 @@ class RabbitSubscription:
     async def _on_message(self, message: Message) -> None:
         self._arrived.put_nowait(message)
 
-    def _on_lost(self, *_: object) -> None:
+    def lose(self, *_: object) -> None:
+        """Have the reader start over: its next call of ``receive``, or the one that waits, fails."""
         self._is_lost = True
         self._arrived.put_nowait(None)
 
@@ -157,7 +161,7 @@ class RabbitSubscription:
 
     async def close(self) -> None:
         """Leave the queue; unacknowledged messages go to the next reader."""
-        self._channel.close_callbacks.discard(self._on_lost)
+        self._bus.left(self)
+        self._channel.close_callbacks.discard(self.lose)
         await close(self._channel)
-        self._is_lost = True
-        self._arrived.put_nowait(None)
+        self.lose()

@@ -63,7 +63,7 @@ async def _taken_for_good(injected):
 
 
 async def _deaf_to_cancels(subscription):
-    subscription._channel.close_callbacks.add(subscription._on_lost)
+    subscription._channel.close_callbacks.add(subscription.lose)
     for queue, arguments in subscription._queues:
         await queue.consume(subscription._on_message, arguments=arguments)
 

@@ -14,7 +14,13 @@ from shared.bus.amqp_message import message_of
 from shared.bus.base import ANSWER_SECONDS, REFUSED_SECONDS, Wanted
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
 from shared.bus.in_order import AFTER
-from shared.bus.publisher import EXPIRING_SECONDS, REST_SECONDS, TRY_SECONDS, UNCONFIRMED_SECONDS
+from shared.bus.publisher import (
+    EXPIRING_SECONDS,
+    OPEN_SECONDS,
+    REST_SECONDS,
+    TRY_SECONDS,
+    UNCONFIRMED_SECONDS,
+)
 from shared.bus.rabbitmq import RabbitBus
 from shared.bus.together import Letter, publish_together
 from shared.messages.envelope import API_ALL, API_TRACE, CORE, Address, Envelope, members_of
@@ -703,6 +709,29 @@ def test_a_message_on_a_channel_that_is_replaced_is_written_to_the_next_one_at_o
 
     for seconds in told(story):
         assert TRY_SECONDS[0] <= seconds < TRY_SECONDS[0] + 0.2
+
+
+def test_a_node_that_stands_still_is_left_and_its_reader_told_before_its_connections_are_closed():
+    """Nobody answers on them: to close them takes CLOSE_SECONDS, and then they are just left."""
+
+    async def story(bus, broker):
+        inbox = await bus.subscribe(CORE)
+        reading = asyncio.create_task(inbox.receive(1))
+        node = broker.sessions[0].node
+        start = broker.loop.time()
+        node.held_until = start + 100
+        publishing = asyncio.create_task(bus.publish([number(0)]))
+        with pytest.raises(BusUnavailableError):
+            await reading
+        lost = broker.loop.time() - start
+        with pytest.raises(BusUnavailableError):
+            await publishing
+        await bus.publish([number(0)])
+        return lost, broker.loop.time() - start
+
+    lost, published = told(story, names=("one", "two"), url="amqp://u:p@one,two/")
+    assert TRY_SECONDS[0] + OPEN_SECONDS <= lost < TRY_SECONDS[0] + OPEN_SECONDS + 0.2
+    assert published < TRY_SECONDS[0] + OPEN_SECONDS + 0.5
 
 
 def test_an_inbox_that_is_full_is_given_no_other_channel_whatever_it_refuses():
