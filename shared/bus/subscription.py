@@ -68,7 +68,7 @@ class RabbitSubscription:
         self._arrived.put_nowait(message)
 
     def lose(self, *_: object) -> None:
-        """Have the reader start over: its next call of ``receive``, or the one that waits, fails."""
+        """Have the reader start over: ``receive`` fails, also where it is waiting."""
         self._is_lost = True
         self._arrived.put_nowait(None)
 
