@@ -1,12 +1,12 @@
-"""A copy of the process that computes one answer while the process itself continues deciding.
+"""A forked copy of the process that computes one what-if while the core goes on deciding.
 
-Rule 1: the copy is made by ``fork``: it has everything as it is at that moment, at the cost of the
-        page tables. A page is copied when one of the two writes to it.
-Rule 2: it closes at once every file and connection that it inherited, but its pipe: else the broker
-        would consider a dead core alive for as long as its copy lives. It ignores signals,
-        starts no thread, yields to the process (``NICE``), and is killed first if memory
-        runs out. It is not made if its container lacks memory for all pages that it may copy: a
-        container that runs out of memory may be killed as a whole.
+Rule 1: the copy is made by ``fork``: it has the whole state of that moment. It costs the page
+        tables, and a page each time that one of the two processes writes to it.
+Rule 2: it closes every inherited file and connection except its pipe: otherwise the broker would
+        consider a dead core alive as long as its copy lives. It ignores signals, starts no
+        thread, has a lower priority (``NICE``), and is killed first if memory runs out. No copy
+        is made if the container lacks memory for all pages that may be copied: a container that
+        runs out of memory may be killed as a whole.
 Rule 3: it ends with its answer, after MOST_SECONDS, or when it is stopped; its changes are lost.
 """
 
@@ -24,18 +24,18 @@ from typing import NoReturn
 
 from shared.messages.what_if import Forecast
 
-NICE = 5  # so much more than the process: where they share a core it goes on first
+NICE = 5  # added to the process's own: the process has priority on a shared CPU
 MOST_SECONDS = 15  # lifetime in seconds of a copy of the core; then it ends without an answer
 CAN_COPY = hasattr(os, "fork")
 ENDED = "the process that computed it ended without an answer; see the core's log"
-_CGROUP = Path("/sys/fs/cgroup")  # of the container, where there is one
+_CGROUP = Path("/sys/fs/cgroup")  # of the container, if there is one
 _MIB = 2**20
 _PIECE = 1 << 16
 _FIRST_FILE = 3  # after standard input, output and error
 
 
 class Copy:
-    """One copy at a time (``policies/questions.py``: Aside)."""
+    """At most one copy at a time (implements ``Aside`` of ``policies/questions.py``)."""
 
     def __init__(self) -> None:
         self._pid = 0
@@ -43,7 +43,7 @@ class Copy:
         self._read = bytearray()
 
     def start(self, work: Callable[[], Forecast]) -> str:
-        """Have a copy work something out; return why it cannot be, or ""."""
+        """Start a copy that computes ``work``; return why it cannot start, or ""."""
         self.stop()
         if why := _lacks_memory():
             return why
@@ -69,7 +69,7 @@ class Copy:
         return ""
 
     def poll(self) -> Forecast | None:
-        """Return the answer, None while there is none."""
+        """Return the answer, None while it is being computed."""
         while True:
             try:
                 piece = os.read(self._pipe, _PIECE)
@@ -88,7 +88,7 @@ class Copy:
         return answer
 
     def stop(self) -> None:
-        """End the current copy, and drop its answer."""
+        """Stop the current copy and drop its answer."""
         if not self._pid:
             return
         pid, self._pid = self._pid, 0
@@ -103,7 +103,7 @@ class Copy:
 
 
 def _lacks_memory() -> str:
-    """Return that the container has no room for a copy of the process, "" where it has."""
+    """Return an error if the container lacks memory for a copy of the process, else ""."""
     try:
         most = (_CGROUP / "memory.max").read_text().strip()
         used = (_CGROUP / "memory.stat").read_text().split()
@@ -121,7 +121,7 @@ def _lacks_memory() -> str:
 
 
 def _work(pipe: int, work: Callable[[], Forecast]) -> NoReturn:
-    """Work an answer out as the copy, write it, and end."""
+    """Compute the answer in the copy, write it to the pipe, and exit."""
     status = 1
     try:
         _set_apart(pipe)
@@ -129,7 +129,7 @@ def _work(pipe: int, work: Callable[[], Forecast]) -> NoReturn:
         while answer:
             answer = answer[os.write(pipe, answer) :]
         status = 0
-    except BaseException:  # noqa: BLE001 - whatever it was, this process ends here
+    except BaseException:  # noqa: BLE001 - any error ends this process
         traceback.print_exc(file=sys.stderr)
         sys.stderr.flush()
     finally:
@@ -137,7 +137,7 @@ def _work(pipe: int, work: Callable[[], Forecast]) -> NoReturn:
 
 
 def _set_apart(pipe: int) -> None:
-    """Close everything that belongs to the process (rule 2)."""
+    """Close inherited files, restore signals, and lower the copy's priority (rule 2)."""
     os.closerange(_FIRST_FILE, pipe)
     os.closerange(pipe + 1, os.sysconf("SC_OPEN_MAX"))
     signal.set_wakeup_fd(-1)

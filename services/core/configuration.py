@@ -1,6 +1,6 @@
-"""From queues.yaml to the partition's configuration.
+"""Builds the partition's configuration from queues.yaml.
 
-Reading and judging, of all partitions, is done in ``shared.queueconfig``: a file holds as a whole.
+Parsing and validation, of all partitions together, are in ``shared.queueconfig``.
 """
 
 from collections.abc import Mapping
@@ -31,7 +31,7 @@ from shared.queueconfig.schema import (
 )
 from shared.queueconfig.warnings import partition_warnings
 
-MAX_REMEMBERED = 3  # one that comes, one that holds, one that held
+MAX_REMEMBERED = 3  # the new one, the one in use, and the one before
 _EMPTY_ROOT = QueueConfig(name=ROOT, parent=True)
 DEFAULT_CONFIG = """\
 partitions:
@@ -45,11 +45,11 @@ partitions:
 
 
 class ReadOnce:
-    """Configurations by their text: the last MAX_REMEMBERED are not read again, good or bad.
+    """Cache of the last MAX_REMEMBERED parsed configurations, valid or not, by their text.
 
-    The core's hosts read ahead in threads, of which one reads a text and the others wait for it;
-    what the core's own loop asks for is there by then. Queues that are as in the text read before
-    are the same objects: that nothing has changed below one is seen without reading it.
+    Hosts parse ahead in threads: one thread parses a text, the others wait for it, and the core's
+    own loop finds the result. Queues that are equal in two texts are the same objects, so that an
+    unchanged subtree is recognised by identity.
     """
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ def _tried(text: str) -> dict[str, PartitionConfig] | ConfigurationError:
 def _with_shared(
     read: dict[str, PartitionConfig], known: Mapping[str, PartitionConfig]
 ) -> dict[str, PartitionConfig]:
-    """Return partitions with the queues that another text has too as the same objects."""
+    """Return the partitions, with queues that ``known`` has too replaced by its objects."""
     return {
         name: replace(config, root=_shared(config.root, known[name].root))
         if name in known
@@ -129,7 +129,7 @@ def parse_partitions(text: str) -> dict[str, PartitionConfig]:
 
 
 def _part(parts: Mapping[str, PartitionConfig], name: str) -> PartitionConfig:
-    """Return a partition's part of a file; of one that the file does not have, an empty root."""
+    """Return a partition's configuration; an empty root if the file does not have the partition."""
     if name in parts:
         return parts[name]
     default = parts[DEFAULT_PARTITION]

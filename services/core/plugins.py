@@ -1,7 +1,7 @@
-"""Plugins that are installed: the entry points of the group ``muster.plugins``.
+"""Installed plugins: the entry points of the group ``muster.plugins``.
 
-None is imported before it is named. A distribution that is installed is found when the core starts
-again; what has been imported stays as it is.
+A plugin is imported when the settings name it. Newly installed distributions are found when the
+core restarts; imported code is not reloaded. Rule: docs/plugins.md.
 """
 
 from importlib.metadata import EntryPoint, entry_points
@@ -13,12 +13,12 @@ GROUP = "muster.plugins"
 
 
 def installed() -> list[str]:
-    """Return the names of the plugins that are installed."""
+    """Return the names of the installed plugins, sorted."""
     return sorted({entry.name for entry in entry_points(group=GROUP)})
 
 
 def find_plugin(name: str) -> Register:
-    """Import a plugin and return what registers it. Raises PluginError."""
+    """Import a plugin and return its register function. Raises PluginError."""
     found = list(dict.fromkeys(entry_points(group=GROUP, name=name)))
     if not found:
         there_are = ", ".join(installed()) or "none"

@@ -1,4 +1,4 @@
-"""The core as a service: the machine of each partition."""
+"""The core as a service: creates the scheduler of each partition."""
 
 from functools import partial
 
@@ -16,7 +16,7 @@ from shared.model.names import DEFAULT_PARTITION
 from shared.model.units import NANOS_PER_SECOND
 from shared.runtime.latency import STOPWATCHES
 
-_read = ReadOnce()  # of all machines of this process: one that starts over reads nothing again
+_read = ReadOnce()  # shared by all schedulers of this process: a restarted one parses nothing again
 _ERROR = Histogram(
     "muster_forecast_error_seconds",
     "Distance of the actual start from the forecast: the median, or the one for nine in ten",
@@ -31,9 +31,9 @@ log = structlog.get_logger("muster.core")
 def make_machine(
     instance: str, partition: str = DEFAULT_PARTITION, *, copies: bool = CAN_COPY
 ) -> Scheduler:
-    """Return a partition's scheduler that knows nothing yet: it recovers at the first message.
+    """Return a partition's scheduler without state: it recovers at its first message.
 
-    With ``copies`` what-ifs are answered by a copy of the process, else between two batches.
+    With ``copies`` a copy of the process answers what-ifs, otherwise they run between two batches.
     """
     return Scheduler(
         instance,

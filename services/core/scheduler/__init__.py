@@ -1,5 +1,5 @@
-"""The scheduler: a pure machine from messages to decisions.
+"""The scheduler: a pure state machine from messages to decisions.
 
-Nothing in here reads a clock, does I/O or uses randomness: time and identity come in with the
-messages. It imports ``shared.model``, ``shared.messages`` and numpy, nothing else.
+Nothing in here reads a clock, does I/O or uses randomness: time and identity arrive with the
+messages. It imports only ``shared.model``, ``shared.messages`` and numpy.
 """

@@ -1,12 +1,13 @@
-"""The scheduler as a machine: messages in, messages out, nothing else.
+"""The core's state machine: messages in, messages out, no I/O.
 
-``handle`` takes one message in; ``flush`` runs a cycle over what has come and hands over the
-answers. A host calls flush after each batch, so that a burst is scheduled, and told, once.
+The host calls ``handle`` for each message and ``flush`` after each batch; ``flush`` runs one
+scheduling cycle and returns the outgoing messages, so that a burst is scheduled and reported once.
 
-Recovery (architecture section 4): until a SyncEnd the machine only listens. A SyncBegin of an
-epoch that is not lower starts a new partition; lower epochs are refused. A recovery that does not
-go on, or a resource manager that lives and is of a lower epoch, is asked for anew: it answers above
-the epoch of the question. An epoch above which no more could come is nobody's.
+Recovery (ARCHITECTURE.md, "Recovery"): until SyncEnd nothing is scheduled. A SyncBegin whose epoch
+is not lower starts an empty partition; messages of lower epochs are refused. The core sends
+SyncRequest again if a recovery stalls or if the resource manager uses a lower epoch: the answer
+has a higher epoch than the request. Epochs above MAX_EPOCH are ignored, because no epoch could
+follow them.
 """
 
 from collections.abc import Callable, Mapping
@@ -92,7 +93,7 @@ from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
 ASK_AGAIN_NS = seconds(10)
-# What changes nothing that a search for victims looks at; of firings see ``firing``.
+# Messages that cannot change the result of a search for victims; for timer firings see ``firing``.
 _CHANGING_NOTHING = (
     ContinueCycle,
     Heartbeat,
@@ -106,7 +107,7 @@ ParseConfig = Callable[[str], PartitionConfig]
 
 
 class ConfigurationError(ValueError):
-    """A queue configuration does not hold; the message says where and why."""
+    """A queue configuration is invalid; the message says where and why."""
 
 
 def _no_plugin(name: str) -> Register:
@@ -114,16 +115,16 @@ def _no_plugin(name: str) -> Register:
 
 
 class Scheduler:
-    """One partition's scheduler. ``name`` is the partition's.
+    """The scheduler of one partition, ``name``.
 
-    ``parse`` turns queues.yaml text into a configuration, or raises ConfigurationError; ``find``
-    returns a plugin by its name, or raises PluginError; ``report`` is told what goes wrong in one.
-    ``questions`` answers what-ifs, be it beside the decisions.
-    They are handed in because they are no business of the pure part. Without ``has_readers`` no
-    state is published, nor is a timer armed only to tell something; what is decided is the same.
+    ``parse`` returns the configuration in a queues.yaml text, or raises ConfigurationError;
+    ``find`` returns the plugin of a name, or raises PluginError; ``report`` receives errors of
+    plugins; ``questions`` answers what-ifs. They are passed in because the scheduler itself is
+    pure. Without ``has_readers`` no state events are published, and no timer is armed for a report
+    only; the decisions are the same.
     """
 
-    recovers = True  # from what the resource manager tells a new one (architecture section 4)
+    recovers = True  # the resource manager sends everything (ARCHITECTURE.md, "Recovery")
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class Scheduler:
         self._existing = Existing(self.partition)
         self._reports = ReportBuilder()
         self._cycles = 0
-        self._goes_on = False  # whether a note to itself is on its way
+        self._goes_on = False  # whether a ContinueCycle is on its way
         self.is_synced = False
         self.decisions = 0
         self._parse = parse
@@ -155,8 +156,8 @@ class Scheduler:
         self._is_syncing = False
         self._heard: tuple[int, ...] = (0, 0, 0)  # nodes, allocations, asks since SyncBegin
         self._asked_sync_ns = 0
-        self._has_asked = False  # until then what it hears may answer a core that died
-        self._heard_ns = 0  # when something of the recovery was heard last
+        self._has_asked = False  # before its own SyncRequest, messages may answer a core that died
+        self._heard_ns = 0  # time of the recovery's last message
         self._seq = 0
         self._answers: list[Outgoing] = []
         self._snapshot_for: dict[str, None] = {}
@@ -176,9 +177,10 @@ class Scheduler:
         }
 
     def prepare(self, envelope: Envelope) -> Callable[[], object] | None:
-        """Return what reads the configurations in a message: that takes long, and no lock.
+        """Return a function that parses the configurations in a message, or None if it has none.
 
-        ``parse`` remembers what it read, so that handling the message costs no more than a look.
+        Parsing is slow and needs no lock, so that the host runs it in a thread. ``parse`` caches
+        its result for ``handle``.
         """
         match envelope.message:
             case UpdateConfiguration(config=text):
@@ -198,34 +200,34 @@ class Scheduler:
         return read
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take a message in. Kinds that are not the core's are ignored."""
+        """Apply one message to the model. Messages that are not for the core are ignored."""
         self._pass_time(now_ns)
         patience.update(self.partition)
         handler = self._handlers.get(type(envelope.message))
         if envelope.epoch > max(MAX_EPOCH, self._epoch + 1):
             return []
         if envelope.epoch > self._epoch and not isinstance(envelope.message, SyncBegin):
-            self.is_synced = self._is_syncing = False  # another core has been at work since
+            self.is_synced = self._is_syncing = False  # another core has been active since
         if handler is not None and not (envelope.epoch and envelope.epoch < self._epoch):
             if not isinstance(envelope.message, _CHANGING_NOTHING):
                 self.partition.fruitless.changed()
             handler(envelope)
         elif isinstance(envelope.message, UpdateRequest | SyncBegin):
-            self._ask_for_everything(now_ns)  # whoever it is that lives is not whom we followed
+            self._ask_for_everything(now_ns)  # from another resource manager than the one followed
         is_stuck = self._is_syncing and now_ns - self._heard_ns > ASK_AGAIN_NS
         if not self._has_asked or is_stuck or not (self.is_synced or self._is_syncing):
             self._ask_for_everything(now_ns)
         return []
 
     def _pass_time(self, now_ns: int) -> None:
-        """Let it be later; a time before what was heard last is that one."""
+        """Advance the partition's clock; it never goes back."""
         if now_ns > self.partition.now_ns:
             self.partition.pass_time(now_ns)
 
     def _ask_for_everything(self, now_ns: int) -> None:
-        """Ask to recover, and again when no answer has come for long.
+        """Send a SyncRequest, at most one in ASK_AGAIN_NS.
 
-        The question is of our epoch: the answer is of a later one, whatever made us take ours.
+        It carries the core's own epoch: the answer has a higher one, whoever set the core's.
         """
         if self._asked_sync_ns and now_ns - self._asked_sync_ns < ASK_AGAIN_NS:
             return
@@ -240,7 +242,7 @@ class Scheduler:
         )  # fmt: skip
 
     def flush(self, now_ns: int) -> list[Outgoing]:
-        """Schedule what can be scheduled and hand over everything there is to say."""
+        """Run a scheduling cycle and return all outgoing messages."""
         self._pass_time(now_ns)
         with self._timings.latency:
             return self._flush()
@@ -265,13 +267,13 @@ class Scheduler:
         return outgoing + self._questions.answers(self.partition, is_busy=is_cut)
 
     def next_due_ns(self) -> int | None:
-        """Return when it has something to do by itself: an answer may have come; else None."""
+        """Return when a what-if's answer is to be polled, None if there is none."""
         return self._questions.next_due_ns(self.partition.now_ns)
 
     def _to_go_on(self, *, is_cut: bool) -> list[Outgoing]:
-        """Return the note to itself that a cycle, or a pass of searches, has more to do.
+        """Return a ContinueCycle to the core itself if a cycle or a search has more to do.
 
-        There is one at a time, however many batches come in between.
+        At most one is on its way at a time.
         """
         has_more = is_cut or self.partition.searches is not None
         if not has_more or self._goes_on:
@@ -281,18 +283,18 @@ class Scheduler:
         return [Outgoing(core_of(self.name), ContinueCycle(self._cycles), epoch=self._epoch)]
 
     def _on_continue(self, _: Envelope) -> None:
-        """Go on with a pass of searches; the cycle goes on with every batch."""
+        """Continue a pass of searches; the cycle itself continues with every batch."""
         self._goes_on = False
         if self.is_synced:
             preemption.go_on(self.partition)
 
     @property
     def epoch(self) -> int:
-        """Return the epoch of the recovery that it follows; 0 before there was one."""
+        """Return the epoch of the current recovery, 0 before the first."""
         return self._epoch
 
     def figures(self) -> dict[str, int | dict[str, int]]:
-        """Return what is measured of a core."""
+        """Return the values of the core's metrics."""
         partition = self.partition
         return {
             "epoch": {self.name: self._epoch},
@@ -308,7 +310,7 @@ class Scheduler:
         }
 
     def on_unsendable(self, _: Envelope, item: object, reason: str, now_ns: int) -> list[Outgoing]:
-        """Say on an application that something about it could not be sent, and why."""
+        """Report on an application that an item about it could not be sent, and why."""
         self._pass_time(now_ns)
         name = getattr(item, "application_id", "")
         application = self.partition.applications.get(name)
@@ -366,7 +368,7 @@ class Scheduler:
         self._reconfigure(begin)
 
     def _use_plugins(self) -> None:
-        """Have the plugins that the settings name register for the new partition."""
+        """Register the plugins that the settings name with the new partition."""
         partition = self.partition
 
         def report(sentence: str) -> None:
@@ -377,7 +379,7 @@ class Scheduler:
         partition.use(registered(names, self._find, report, partition.applications))
 
     def _on_sync_end(self, envelope: Envelope) -> None:
-        """End a recovery. One of which a part was lost on the way is none: it is asked for anew."""
+        """End a recovery. If messages were lost on the way, it is requested again."""
         end = envelope.message
         assert isinstance(end, SyncEnd)
         if not self._is_syncing:
@@ -437,15 +439,15 @@ class Scheduler:
         self._judged(update.config, error)
 
     def _take_up(self, settings: Mapping[str, str]) -> None:
-        """Tell what was configured beside the queues for the API; our own waits for a new start."""
+        """Record other services' settings for the API; the core's own apply at its next start."""
         own = [pair for pair in self.partition.config_extra if not is_handed_on(pair[0])]
         told = [pair for pair in settings.items() if is_handed_on(pair[0])]
         self.partition.configure(config_extra=tuple(sorted(own + told)))
 
     def _reconfigure(self, begin: SyncBegin) -> None:
-        """Apply the configuration that a recovery brings, or the last good one where it is bad.
+        """Apply the configuration of a recovery, or the last good one if it is invalid.
 
-        The verdicts are said as for a reload, so that the resource manager knows which one holds.
+        Each result is sent as for a reload, so that the resource manager knows which one is in use.
         """
         error = self._configure(begin.config)
         falls_back = error and begin.last_good and not self._configure(begin.last_good)
@@ -457,14 +459,14 @@ class Scheduler:
             self._judged(begin.last_good, "")
 
     def _judged(self, text: str, error: str) -> None:
-        """Say whether a configuration holds now, by the checksum of its text."""
+        """Send whether a configuration, identified by the checksum of its text, is in use now."""
         held = self.partition.config_partitions
         said = held if not error and len(held) > 1 else ()
         result = ConfigurationResult(not error, checksum_of(text), error, said)
         self._answers.append(Outgoing(SHIM_ADAPTER, result, epoch=self._epoch))
 
     def _configure(self, text: str) -> str:
-        """Apply a configuration; return what is wrong with it ("": nothing). All or nothing."""
+        """Apply a configuration as a whole; return the error, "" if there is none."""
         try:
             config = self._parse(text)
         except ConfigurationError as error:
@@ -473,7 +475,7 @@ class Scheduler:
         return self._refuse_configuration(error_text) if error_text else ""
 
     def _refuse_configuration(self, error: str) -> str:
-        """Keep the configuration that stands, and say where people look why."""
+        """Keep the configuration in use, and record the error for users."""
         self.partition.configure(config_error=error)
         self.partition.journal.record(ConfigurationRefused(error))
         return error
@@ -531,7 +533,7 @@ class Scheduler:
         return outgoing
 
     def snapshot(self, rejected: tuple[ApplicationSummary, ...] = ()) -> StateDelta:
-        """Return the whole state as a read model takes it, with what was rejected of late."""
+        """Return the whole state for a read model, with the recently rejected applications."""
         partition = self.partition
         applications = partition.applications.values()
         return StateDelta(
@@ -559,10 +561,10 @@ def _all_foreign(partition: Partition) -> tuple[AllocationState, ...]:
 
 
 def _resume_state(partition: Partition, application: Application) -> None:
-    """Bring a recovered application to where it was, as far as its allocations do not say so.
+    """Restore a recovered application's state where its allocations do not imply it.
 
-    A gang that ran with nothing but placeholders still waits for its real pods. One whose asks were
-    taken back before anybody heard of it is over.
+    A gang that ran with placeholders only still waits for its real pods. An application whose asks
+    were all withdrawn during the recovery ends.
     """
     was = application.request.state
     is_gang = not is_zero(application.request.placeholder_ask)  # which may ask again
@@ -593,7 +595,7 @@ def _resume_run(partition: Partition, application: Application) -> None:
 
 
 def _resume_completing(partition: Partition, application: Application) -> None:
-    """Let an application complete that was at it, for the rest of its time; it may not have run."""
+    """Continue the completing timeout of an application, even if it never ran."""
     if not application.request.execution_start_ns:
         if application.state is ApplicationState.NEW:
             partition.fire(application, ApplicationEvent.RUN)

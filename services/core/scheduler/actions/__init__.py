@@ -1,4 +1,4 @@
-"""What the scheduler does: allocate, gangs, replacement, reservations, quota, stale gangs.
+"""The scheduler's actions: allocate, gangs, replacement, reservations, preemption, stale gangs.
 
-No message and no event of state is made here.
+No message and no state event is made here.
 """

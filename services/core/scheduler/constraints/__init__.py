@@ -1,4 +1,4 @@
-"""What may be: whether a node, a pod's domain, a guarantee lets something happen.
+"""Limits that allow or refuse something: fair shares, guarantees, capacity.
 
-Nothing here chooses among what may be.
+Nothing here chooses between candidates.
 """

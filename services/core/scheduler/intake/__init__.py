@@ -1,5 +1,5 @@
-"""What the resource manager says: nodes, applications, asks, allocations, pods of others.
+"""Applies the resource manager's messages: nodes, applications, asks, allocations, foreign pods.
 
-Each item is judged here and taken into the model, and what follows from it at once is done. No
-node, victim or order is chosen here.
+Each item is validated, applied to the model, and its direct consequences are carried out. No node,
+victim or order is chosen here.
 """

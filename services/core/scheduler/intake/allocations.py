@@ -1,12 +1,13 @@
-"""Allocations as the resource manager has them: those that exist, that change, that failed.
+"""Allocations reported by the resource manager: existing, resized, or not bound.
 
-Rule 1: an allocation that exists is counted in, whatever the limits say (recovery).
-Rule 2: the same key again with another resource is a pod that was resized in its place: every
-        ledger follows, whatever the limits say. So do the counts of its volumes.
-        Where it was decided to be on another node than it is, it goes there: a decision may cross
-        the news that another scheduler was first. A placeholder stays one, of its task group.
-Rule 3: one that could not be bound goes back to being an ask, at the place that it had in its
-        queue; no node, queue or user counts it any more, and nothing is evicted for it.
+Rule 1: an existing allocation is counted even beyond limits (recovery).
+Rule 2: the same key with another resource is a pod resized in place: every ledger and the counts
+        of its volumes follow, even beyond limits. If it is on another node than the decision
+        said, because another scheduler bound it first, it is moved there. A placeholder stays a
+        placeholder of its task group.
+Rule 3: an allocation that could not be bound becomes an ask again, at its old position in its
+        queue. It is no longer counted on a node, in a queue or for a user, and its victims are
+        not evicted.
 """
 
 from dataclasses import replace
@@ -36,13 +37,13 @@ _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 
 def reject(partition: Partition, item: Allocation | AllocationAsk, reason: str) -> None:
-    """Tell the resource manager why an ask or an allocation is refused."""
+    """Send the resource manager why an ask or an allocation is rejected."""
     partition.journal.record(AskRejected(item, reason))
     partition.configure(rejected_asks=partition.rejected_asks + 1)
 
 
 def add_existing(partition: Partition, allocation: Allocation) -> None:
-    """Take in an allocation that exists already, or that has changed its size."""
+    """Count an existing allocation, or update one that changed its size or node."""
     allocation = with_group(allocation)
     application = partition.applications.get(allocation.application_id)
     node = partition.nodes.nodes.get(allocation.node_id)
@@ -77,7 +78,7 @@ def _refusal(application: Application | None, node: Node | None, allocation: All
 def _count_existing(
     partition: Partition, application: Application, allocation: Allocation, node: Node
 ) -> None:
-    """Count an allocation in whatever the limits say; one that is being released stays so."""
+    """Count an allocation even beyond limits; one that is being released stays released."""
     key = allocation.allocation_key
     known = application.allocations.get(key)
     if known is not None and (known.node_id == node.node_id or key in application.released):
@@ -103,7 +104,7 @@ def _count_existing(
         is_victim = application.is_kai and not allocation.placeholder
         why = TerminationType.PREEMPTED_BY_SCHEDULER if is_victim else TerminationType.TIMEOUT
         partition.mark_released(application, key, why)
-        if is_victim:  # a queue does not count what it gives back
+        if is_victim:  # a queue does not count capacity that it is releasing
             application.queue.change_preempting({}, allocation.resource_per_alloc)
         partition.journal.record(AllocationChanged(application, allocation))
     partition.arm_execution(application, allocation)
@@ -114,7 +115,7 @@ def _count_existing(
 
 
 def _resize(partition: Partition, application: Application, key: str, now: Allocation) -> None:
-    """Bring every ledger to a pod's present size, and to which of its volumes it shares."""
+    """Update every ledger to a pod's new size and volumes."""
     before = application.allocations[key]
     resource, volumes = now.resource_per_alloc, now.constraints.volumes
     is_as_large = without_zeros(before.resource_per_alloc) == without_zeros(resource)
@@ -128,7 +129,7 @@ def _resize(partition: Partition, application: Application, key: str, now: Alloc
 
 
 def roll_back(partition: Partition, application: Application, request: AllocationRelease) -> None:
-    """Make an allocation that could not be bound an ask again, at the place that it had."""
+    """Turn an allocation that could not be bound back into an ask, at its old position."""
     key = request.allocation_key
     sequence = application.positions.get(key, 0)
     partition.cancel_timer(application, TimerKind.EXECUTION, key)
@@ -146,10 +147,9 @@ def roll_back(partition: Partition, application: Application, request: Allocatio
 
 
 def _recover_state(partition: Partition, application: Application, allocation: Allocation) -> None:
-    """Bring an application to the state that an existing allocation shows it to be in.
+    """Bring an application to the state that an existing allocation implies.
 
-    One that fails goes on failing. A placeholder of a gang that was given up is released, as those
-    were that it had then.
+    A failing application stays so. A placeholder of a gang that gave up is released.
     """
     is_given_up = application.state in (ApplicationState.FAILING, ApplicationState.RESUMING)
     if is_given_up and allocation.placeholder:
@@ -170,7 +170,7 @@ def _recover_state(partition: Partition, application: Application, allocation: A
 
 
 def _recover_reservation(partition: Partition, application: Application) -> None:
-    """See whether a gang that is being recovered is whole."""
+    """Run a recovered gang if it is whole, otherwise claim the missing capacity."""
     if application.state is not ApplicationState.ACCEPTED:
         return
     application_moves.count_as_starting(application)
@@ -180,15 +180,15 @@ def _recover_reservation(partition: Partition, application: Application) -> None
 
 
 def recover_timer(partition: Partition, application: Application) -> None:
-    """Arm a recovered application's placeholder timeout from its first start.
+    """Arm a recovered application's placeholder timeout, counted from its original start.
 
-    Without placeholders it runs only for a gang that waits for places on the nodes.
+    An application without placeholders has one only if its gang waits for places on nodes.
     """
     has_placeholders = any(counts.held for counts in application.task_groups.values()) or (
         application.needs_places and application.reservation_start_ns > 0
     )
     if not has_placeholders:
-        # It runs from the first one that is allocated.
+        # It starts when the first placeholder is allocated.
         partition.set(application, reservation_start_ns=0)
     if not has_placeholders or application.state in _GIVEN_UP:
         if not application.awaits_placeholders:

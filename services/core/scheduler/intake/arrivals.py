@@ -1,11 +1,11 @@
-"""Asks that come in one message: of those that are alike, all but the first cost little.
+"""Adds the asks of one message; equal asks after the first cost little.
 
-Rule 1: asks are taken in, and refused, one by one and in order. What is found out of the first of
-        a kind, that its application takes it, its shape and its group, holds for the others.
-Rule 2: what a kind adds to the sums of its application and queues is added once, at the end; before
-        that, where an ask changes what waits already.
-An ask that is known, or would move its application, or whose kind the nodes or a queue refuse, is
-taken in by itself.
+Rule 1: asks are added, or rejected, one by one and in order. The checks, shape and group of the
+        first ask of a kind are used for the others.
+Rule 2: the sums of application and queues are updated once for each kind, at the end, or earlier if
+        an ask changes an existing one.
+An ask that is known, that would change its application's state, or whose shape the nodes or a queue
+refuse, is added by itself.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,7 +24,7 @@ _KindKey = tuple[str, tuple[tuple[str, int], ...], int, str, bool]
 
 
 class _Kind:
-    """Asks of one application and group; ``uncounted`` of them are not in the sums yet."""
+    """Equal asks of one application; ``uncounted`` of them are not in the sums yet."""
 
     __slots__ = ("application", "group", "request", "uncounted")
 
@@ -36,7 +36,7 @@ class _Kind:
 
 
 def take_all(partition: Partition, requests: Iterable[AllocationAsk], take_one: TakeOne) -> None:
-    """Take asks in, in order; ``take_one`` takes in what is not like one that came before."""
+    """Add asks in order; ``take_one`` adds an ask that equals no earlier one."""
     kinds: dict[_KindKey, _Kind] = {}
     pods = partition.nodes.pods
     for request in map(with_group, requests):
@@ -71,13 +71,13 @@ def _is_known(partition: Partition, request: AllocationAsk) -> bool:
 
 
 def _is_like(partition: Partition, kind: _Kind, request: AllocationAsk) -> bool:
-    """Return whether an ask may join a kind's group as it stands, with nothing else to do."""
+    """Whether an ask may join a kind's group without any other change."""
     application, group, key = kind.application, kind.group, request.allocation_key
     constraints, tags = request.constraints, request.allocation_tags
     shape = group.bucket.shape
     return (
-        bool(group.asks)  # or it is no more
-        and not partition.moved  # whose place it may take
+        bool(group.asks)  # otherwise the group was removed
+        and not partition.moved  # it may be a moved pod with a reserved place
         and request.allow_preempt_self == kind.request.allow_preempt_self
         and group.bucket.refusal is None
         and key not in application.group_of
@@ -108,7 +108,7 @@ def _count_all(partition: Partition, kinds: dict[_KindKey, _Kind]) -> None:
 
 
 def _count(partition: Partition, kind: _Kind) -> None:
-    """Count what has joined a kind's group into the sums."""
+    """Add a kind's uncounted asks to the sums."""
     if kind.uncounted:
         shape = kind.group.bucket.shape
         application_ledger.count_waiting(

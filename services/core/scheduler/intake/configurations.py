@@ -1,4 +1,4 @@
-"""A configuration that has been read: applied to the partition whole, or refused."""
+"""Applies a parsed configuration to the partition, as a whole or not at all."""
 
 from services.core.scheduler.actions import dropped, gang, quota_preemption
 from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
@@ -6,7 +6,7 @@ from services.core.scheduler.statement.partition import Partition
 
 
 def take(partition: Partition, config: PartitionConfig) -> str:
-    """Apply a configuration; return why it cannot be, "" where it is. The one that holds stays."""
+    """Apply a configuration; return "" or the error, in which case the old one stays in use."""
     if config.checksum == partition.config_checksum:
         if partition.config_error:
             partition.configure(config_error="")

@@ -1,11 +1,11 @@
-"""Which allocations may be evicted now, and evictions that were refused.
+"""Whether allocations may be evicted (PodDisruptionBudgets), and evictions that were refused.
 
-Rule 1: what the resource manager says of an allocation holds until it says something else: one that
-        is barred is no victim, one under a budget is one after all others.
-Rule 2: an eviction that was refused is undone, whatever it was for: it counts in its queue as
-        before, and the ask that it was for looks for victims again.
-Rule 3: of one budget no more are chosen than it allows (``nodes/victim_budgets.py``).
-News of what is no allocation (any more) changes nothing.
+Rule 1: the resource manager's last report on an allocation holds: a blocked one is never a victim,
+        one under a budget is chosen after all others.
+Rule 2: a refused eviction is undone, whatever its reason: the allocation counts in its queue as
+        before, and the preemptor's search for victims starts again.
+Rule 3: no more victims of one budget are chosen than it allows (``nodes/victim_budgets.py``).
+A report on an unknown allocation changes nothing.
 """
 
 from services.core.scheduler.actions import quota_preemption
@@ -14,7 +14,7 @@ from shared.messages.interface import Disruption
 
 
 def take(partition: Partition, news: Disruption) -> None:
-    """Take in whether an allocation may be evicted now."""
+    """Record whether an allocation may be evicted now; undo its eviction if that was refused."""
     application = partition.applications.get(news.application_id)
     key = news.allocation_key
     if application is None or key not in application.allocations:

@@ -1,11 +1,11 @@
-"""Allocations that exist, in one message or many: those of running applications cost little.
+"""Adds allocations that exist, of one message or of a whole recovery, with few updates of sums.
 
-Rule 1: they are judged one by one and in order. One that is plain is held at once, and counted
-        into the sums with those that came before and after it.
-Rule 2: whatever is not plain finds everything before it counted. Plain is a new real one that
-        nothing follows from but sums: no other size, ask, state, timer, order or limit changes.
-Rule 3: of a recovery they are counted once, before anything else than allocations is handled: no
-        sum is read before.
+Rule 1: they are checked one by one and in order. A plain one is put on its node at once, and added
+        to the sums together with others.
+Rule 2: an allocation is plain if it is new, real, and changes only sums: no state, ask, timer,
+        order or limit. Before any other is added, all plain ones are counted.
+Rule 3: the plain allocations of a recovery are counted once, before any other message is handled:
+        no sum is read earlier.
 """
 
 from collections.abc import Callable, Sequence
@@ -29,9 +29,9 @@ def take_all(
     take_one: TakeOne,
     held: Existing | None = None,
 ) -> None:
-    """Take allocations in, in order; ``take_one`` takes in what is not plain.
+    """Add allocations in order; ``take_one`` adds those that are not plain.
 
-    What is ``held`` already is counted with them, when the caller says so.
+    With ``held``, plain ones are added to it and counted when the caller decides.
     """
     if not found:
         return
@@ -55,7 +55,7 @@ def take_all(
 
 
 def _running(partition: Partition, name: str) -> Application | None:
-    """Return an application of which one more allocation changes no state, and no quota's delay."""
+    """Return an application unless one more allocation may change its state or a quota's delay."""
     application = partition.applications.get(name)
     if application is None or application.state is not ApplicationState.RUNNING:
         return None

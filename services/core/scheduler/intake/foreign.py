@@ -1,11 +1,11 @@
-"""Foreign pods: what other schedulers placed is counted on its node, and nowhere else.
+"""Foreign pods: allocations of other schedulers, which are counted on their node only.
 
-Rule 1: a foreign allocation has no application and no queue. It adds to what is occupied on its
-        node, also beyond what the node holds, and takes from what is available.
-Rule 2: the same key again is an update of its resource. Whether it may be preempted, which its tag
-        says, is settled when it first comes.
-        One that was nominated for a node, and has come, has no tag of that any more.
-Rule 3: nothing is sent to the resource manager, but why one was refused.
+Rule 1: a foreign allocation has no application and no queue. It adds to its node's occupied
+        resource, even beyond the capacity, and reduces the available one.
+Rule 2: the same key again updates the resource. Whether it may be preempted is fixed by the tag of
+        its first report.
+        A pod that was nominated and is now bound has no nomination tag any more.
+Rule 3: only rejections are sent to the resource manager.
 Source: docs/rules/foreign-pods.md; cases F-01 and F-02.
 """
 
@@ -20,12 +20,12 @@ from shared.model.resources import is_negative
 
 
 def is_foreign(item: Allocation | AllocationAsk) -> bool:
-    """Return whether an item is about a pod that another scheduler placed."""
+    """Whether an item is a pod of another scheduler."""
     return FOREIGN_TAG in item.allocation_tags
 
 
 def refusal(partition: Partition, item: Allocation | AllocationAsk) -> str:
-    """Return why a foreign allocation cannot be counted ("": it can)."""
+    """Return why a foreign allocation is rejected, "" if it is not."""
     key = item.allocation_key
     if isinstance(item, AllocationAsk):
         return f"trying to add a foreign request (non-allocation) {key}"
@@ -41,7 +41,7 @@ def refusal(partition: Partition, item: Allocation | AllocationAsk) -> str:
 
 
 def add(partition: Partition, allocation: Allocation) -> None:
-    """Count a foreign pod on its node, or count it again; ``refusal`` must have had nothing."""
+    """Count a foreign pod on its node, or update it; requires that ``refusal`` returned ""."""
     before = _known(partition, allocation.allocation_key)
     if before is not None:
         tags = {**allocation.allocation_tags, FOREIGN_TAG: before.allocation_tags[FOREIGN_TAG]}
@@ -53,7 +53,7 @@ def add(partition: Partition, allocation: Allocation) -> None:
 
 
 def release(partition: Partition, key: str) -> None:
-    """Count a foreign pod out; one that is not known is no error."""
+    """Remove a foreign pod; an unknown key is no error."""
     allocation = _known(partition, key)
     if allocation is not None:
         node_moves.remove_foreign(partition, allocation)

@@ -1,4 +1,4 @@
-"""News of nodes: added, changed, drained, gone.
+"""Applies the resource manager's NodeInfo: nodes that are added, changed, drained or removed.
 
 Source: docs/rules/interface.md (NodeInfo actions) and cases N-01 to N-10.
 """
@@ -27,7 +27,7 @@ from shared.model.resources import is_negative, without_zeros
 
 
 def update_nodes(partition: Partition, news: Iterable[NodeInfo]) -> None:
-    """Take in the news of nodes, in order; what follows of new ones in a row is done once."""
+    """Apply node updates in order; the consequences of consecutive new nodes are computed once."""
     for are_new, row in groupby(news, lambda info: info.action in CREATES):
         if are_new:
             made = [_create(partition, info) for info in row]
@@ -38,7 +38,7 @@ def update_nodes(partition: Partition, news: Iterable[NodeInfo]) -> None:
 
 
 def _change(partition: Partition, info: NodeInfo) -> None:
-    """Take in the news of one node that is there."""
+    """Apply the update of one known node."""
     node = partition.nodes.nodes.get(info.node_id)
     if node is None:
         reason = f"failed to find node {info.node_id}"
@@ -54,7 +54,7 @@ def _change(partition: Partition, info: NodeInfo) -> None:
 
 
 def _create(partition: Partition, info: NodeInfo) -> Node | None:
-    """Register a node, or refuse it (None)."""
+    """Register a node, or reject it (None)."""
     reason = "" if info.node_id else "a node needs an ID"
     named = info.attributes.get(NODE_PARTITION)
     if named is not None and named.rpartition("]")[2] != partition.name:
@@ -102,7 +102,7 @@ def _update(partition: Partition, info: NodeInfo, node: Node) -> None:
 
 
 def _remove(partition: Partition, node: Node) -> None:
-    """Take a node out, and everything on it (case N-02; swaps: N-10)."""
+    """Remove a node and every allocation on it (case N-02; replacements: N-10)."""
     node_moves.remove(partition, node)
     for key, allocation in list(node.allocations.items()):
         application = partition.applications.get(allocation.application_id)

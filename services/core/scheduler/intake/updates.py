@@ -1,6 +1,6 @@
-"""News from the resource manager, taken in one item at a time; every refusal is an answer.
+"""Applies an UpdateRequest, item by item, in the order of its sections.
 
-The order of the sections is UpdateRequest's. Nothing here schedules: the cycle comes after.
+Rejections are recorded in the journal. Nothing is scheduled here: the cycle runs afterwards.
 """
 
 from collections.abc import Callable, Iterable
@@ -59,7 +59,7 @@ _GIVEN_UP = (ApplicationState.FAILING, ApplicationState.RESUMING)
 
 
 def update_applications(partition: Partition, request: UpdateRequest) -> None:
-    """Take in everything of a request but its nodes."""
+    """Apply every section of a request except its nodes."""
     _each(partition, request.new_applications, add_application)
     update_allocations(partition, request)
     _each(partition, request.disruptions, disruptions.take)
@@ -76,7 +76,7 @@ def update_applications(partition: Partition, request: UpdateRequest) -> None:
 
 
 def has_only_allocations(request: UpdateRequest) -> bool:
-    """Return whether a request has no news but of allocations that exist."""
+    """Whether a request contains nothing but existing allocations."""
     rest = replace(request, allocations=())
     return bool(request.allocations) and rest == UpdateRequest(request.rm_id)
 
@@ -84,7 +84,7 @@ def has_only_allocations(request: UpdateRequest) -> bool:
 def update_allocations(
     partition: Partition, request: UpdateRequest, held: Existing | None = None
 ) -> None:
-    """Take in the allocations that exist; those that join what is ``held`` are not counted yet."""
+    """Add the existing allocations; with ``held`` the plain ones are counted later."""
     existing.take_all(partition, request.allocations, allocations.add_existing, held)
     for name in dict.fromkeys(item.application_id for item in request.allocations):
         application = partition.applications.get(name)
@@ -100,7 +100,7 @@ def _each(
 
 
 def _enter_all(partition: Partition, request: UpdateRequest) -> None:
-    """Enter the applications that got asks, once each, whatever the number of asks."""
+    """Requeue each application that received asks once, however many there are."""
     for application_id in dict.fromkeys(ask.application_id for ask in request.asks):
         application = partition.applications.get(application_id)
         if application is not None:
@@ -113,9 +113,9 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
 
 
 def add_application(partition: Partition, request: AddApplicationRequest) -> None:
-    """Accept an application into its queue, or reject it with the reason.
+    """Accept an application into its queue, or reject it with a reason.
 
-    One that must be taken and has no user gets the user ``nobody`` (docs/rules/quotas.md).
+    A forced application without a user gets the user ``nobody`` (docs/rules/quotas.md).
     """
     if is_forced(request) and not request.ugi.user:
         request = replace(request, ugi=UserGroupInformation("nobody", ("nogroup",)))
@@ -149,7 +149,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
 
 
 def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue | None, str]:
-    """Return the leaf queue of a new application, and why it cannot be taken ("": it can)."""
+    """Return a new application's leaf queue, and why it is rejected ("" if it is not)."""
     path, reason = path_of(partition, request)
     if reason:
         return None, reason
@@ -161,12 +161,12 @@ def _place(partition: Partition, request: AddApplicationRequest) -> tuple[Queue 
             f"{request.application_id}\n{error}"
         )
     apply_quota_tags(partition, queue, request.tags)
-    is_known = is_forced(request) or request.state  # what was accepted stays so through a restart
+    is_known = is_forced(request) or request.state  # once accepted, it survives a restart
     return queue, "" if is_known else gang_rejection(partition, request, queue)
 
 
 def path_of(partition: Partition, request: AddApplicationRequest) -> tuple[str, str]:
-    """Return the path of a new application's leaf, and why it cannot be placed ("": it can)."""
+    """Return the path of a new application's leaf, and why it cannot be placed ("" if it can)."""
     reason = _unplaceable(partition, request)
     if reason:
         return "", reason
@@ -182,7 +182,7 @@ def path_of(partition: Partition, request: AddApplicationRequest) -> tuple[str, 
 
 
 def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
-    """Return the sentence of an access refusal: by default the root admits no user."""
+    """Return the text of an access refusal: by default the root admits no user."""
     if not denied:
         return ""
     return (
@@ -192,7 +192,7 @@ def _denied(request: AddApplicationRequest, denied: tuple[str, ...]) -> str:
 
 
 def _unnameable(name: str) -> str:
-    """Return why no application may have an ID; "": it may."""
+    """Return why an application ID is invalid, "" if it is valid."""
     size = len(name.encode())
     if not name:
         return "an application needs an ID"
@@ -226,7 +226,7 @@ def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
 
 
 def gang_rejection(partition: Partition, request: AddApplicationRequest, queue: Queue) -> str:
-    """Return why a queue can never take a gang, "" where it can."""
+    """Return why a queue can never run a gang, "" if it can."""
     wanted = request.placeholder_ask
     if is_zero(wanted):
         return ""
@@ -239,9 +239,10 @@ def gang_rejection(partition: Partition, request: AddApplicationRequest, queue: 
 
 
 def _larger_than_max(request: AddApplicationRequest, queue: Queue) -> tuple[str, Fact | None]:
-    """Return in YuniKorn's words that a gang is larger than a max, and the numbers; "": it is not.
+    """Return YuniKorn's message that a gang exceeds the queue's max, with the numbers.
 
-    ``request`` may be larger than the wire holds: it is a sum of task groups.
+    ("", None) if it does not. The gang's resource is a sum of task groups and may exceed the wire's
+    range of integers.
     """
     wanted, limit = request.placeholder_ask, queue.configured_max()
     if fits_limit(limit, wanted):
@@ -257,7 +258,7 @@ def _larger_than_max(request: AddApplicationRequest, queue: Queue) -> tuple[str,
 def _rejected(
     partition: Partition, request: AddApplicationRequest, queue: Queue | None, reason: str
 ) -> Application:
-    """Return a rejected application as it is shown, in the queue where it was placed, or none."""
+    """Return a rejected application for display: in its queue, or in the root if it has none."""
     where = queue or partition.root
     now_ns = partition.now_ns
     application = Application(
@@ -268,16 +269,16 @@ def _rejected(
 
 
 def remove_application(partition: Partition, request: RemoveApplicationRequest) -> None:
-    """End an application that the resource manager has done with; unknown ones are no error."""
+    """End an application on the resource manager's request; an unknown one is no error."""
     application = partition.applications.get(request.application_id)
     if application is not None:
         endings.remove(partition, application)
 
 
 def take_note(partition: Partition, note: ApplicationNote) -> None:
-    """Let an application's users know what the resource manager has found out.
+    """Show an application's users a problem that the resource manager found.
 
-    That a pod waits for its application's end is news only while that is going on.
+    That a pod waits for the application's end is shown only while the application is ending.
     """
     partition.journal.record(Noted(note))
     application = partition.applications.get(note.application_id)
@@ -292,7 +293,7 @@ def take_note(partition: Partition, note: ApplicationNote) -> None:
 
 
 def add_ask(partition: Partition, request: AllocationAsk) -> None:
-    """Let an ask wait, or reject it. The same key again is an update, or changes nothing."""
+    """Add an ask, or reject it. A known key is an update, or changes nothing."""
     request = with_group(request)
     application = partition.applications.get(request.application_id)
     reason = _ask_rejection(partition, application, request)
@@ -338,10 +339,10 @@ def _ask_rejection(
 
 
 def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
-    """Drop an ask, or with an empty key every ask of the application, and confirm that.
+    """Remove an ask, or with an empty key all asks of the application, and confirm it.
 
-    One that is not known is confirmed too: it may have been dropped before. A confirmation of what
-    we dropped ourselves changes nothing: the key may be asked for again since
+    An unknown ask is confirmed too: it may have been removed before. The confirmation of a release
+    that the core started changes nothing: the key may have been asked for again since
     (docs/rules/interface.md).
     """
     if request.termination_type.is_schedulers:
@@ -353,7 +354,7 @@ def release_ask(partition: Partition, request: AllocationAskRelease) -> None:
 
 
 def _drop_asks(partition: Partition, application: Application, only: str = "") -> None:
-    """Drop every ask of an application, or the ``only`` one."""
+    """Remove every ask of an application, or the ``only`` one."""
     keys = [only]
     if not only:
         keys = [ask.key for ask in application.asks()] + list(application.replacing_ask)
@@ -366,7 +367,7 @@ def _drop_asks(partition: Partition, application: Application, only: str = "") -
 
 
 def _release_crossed(partition: Partition, application: Application, key: str) -> None:
-    """End an allocation whose ask the resource manager took back while it was being decided."""
+    """End an allocation whose ask the resource manager withdrew while it was being allocated."""
     why = TerminationType.STOPPED_BY_RM
     message = "the ask was released while it was being allocated"
     _release_one(
@@ -378,10 +379,10 @@ def _release_crossed(partition: Partition, application: Application, key: str) -
 
 
 def release_allocation(partition: Partition, request: AllocationRelease) -> None:
-    """End an allocation: the resource manager stopped it, or confirms that we did.
+    """End an allocation that the resource manager stopped, or whose release it confirms.
 
-    An ask that waits under the key, or every one under no key, goes with it, unless the type is
-    about allocations alone: a timeout, and what could not be bound, which is to wait as an ask.
+    An ask with the same key, or every ask if the key is empty, is removed too, unless the type
+    concerns allocations only: TIMEOUT, and SCHEDULING_FAILED_ON_RM, which restores the ask.
     """
     if not request.application_id:
         foreign.release(partition, request.allocation_key)

@@ -1,4 +1,4 @@
-"""How an application comes to its end.
+"""How an application ends.
 
 No node, victim or order is chosen here.
 """

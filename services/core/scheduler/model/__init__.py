@@ -1,4 +1,4 @@
-"""What there is: nodes, queues, applications, asks and users, with the sums over them.
+"""The rows: queues, applications, asks and users, with their sums; settings.
 
 Nothing here decides or reports anything.
 """

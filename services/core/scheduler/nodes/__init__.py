@@ -1,4 +1,4 @@
-"""Which nodes take a pod, and which of them comes first: the table of nodes with its indexes.
+"""The table of nodes with its indexes: which nodes fit a pod, and in which order.
 
-No queue, application or quota is known here.
+Queues, applications and quotas are unknown here.
 """

@@ -1,4 +1,4 @@
-"""The order of queues, and the waiting lists: which asks are tried when there is room.
+"""The order of queues, and the waiting lists: which asks are tried when capacity becomes free.
 
-Nothing is placed or refused here: the ledgers and the nodes judge what fits.
+Nothing is placed or refused here: the ledgers and the nodes decide what fits.
 """

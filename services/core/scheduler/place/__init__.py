@@ -1,5 +1,4 @@
-"""From asks to nodes: ``place`` puts a tree of asks on nodes, all of them or none.
+"""Assigns nodes to a tree of asks: to all of them or to none.
 
-Who may take an ask and which node comes first is asked of the placer that is handed in; nothing is
-allocated here.
+The caller's placer filters and orders the nodes; nothing is allocated here.
 """

@@ -1,4 +1,4 @@
-"""Who makes way for whom, by the laws of a named policy.
+"""Preemption policies: which allocations may be victims for which ask; what-if.
 
-No policy knows another.
+No policy imports another.
 """

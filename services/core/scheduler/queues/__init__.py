@@ -1,4 +1,4 @@
-"""The tree of queues as it is configured, and where an application is placed in it.
+"""The configured queue tree, and placement: which queue an application goes to.
 
-No sums of what runs are here.
+No usage is counted here.
 """

@@ -1,4 +1,4 @@
-"""Reports: from the journal to messages for the resource manager, the API, users and the timers.
+"""Builds messages for the resource manager, the API, users and timers from the journal.
 
 Nothing here changes the model.
 """

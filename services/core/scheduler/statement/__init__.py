@@ -1,4 +1,4 @@
-"""The moves that keep every ledger true, and the check that they are.
+"""The moves that change the model and keep all its sums right, and their undo.
 
 Nothing here decides or refuses.
 """
