@@ -1,14 +1,15 @@
-"""The cycle: reserved asks first, then replacements, then the rest, until nothing more fits.
+"""The scheduling cycle: reserved asks, then replacements, then all others, until nothing fits.
 
-Order (docs/rules/scheduling.md): down the queues by priority and fair share, in the leaf by
-its application order (or as ``lane.first_group`` has it), in the application by priority and age,
-onto the first node in node order.
-An ask that is refused takes its whole bucket, or its application, out of the cycle; it comes back
-when whatever refused it has changed. So a cycle costs what it places and what it newly refuses.
+Order (docs/rules/scheduling.md): queues by priority and fair share, in a leaf its application order
+(or that of ``lane.first_group``), in an application priority and age, on a node the first in node
+order.
 
-Limit: MAX_DECISIONS a cycle, and as many more as a gang has that is placed as a whole; and
-MAX_REFUSALS, which cost as much as many decisions. At the limit
-the cycle asks for another one, so that other messages are heard in between.
+A refused ask removes its whole bucket, or its application, from the cycle until the blocking queue,
+user, node or plugin changes. So a cycle costs what it places and what it newly refuses.
+
+Limits: MAX_DECISIONS a cycle, exceeded only to complete a gang that is placed as a whole, and
+MAX_REFUSALS, which cost about as much. At a limit the cycle requests another one, so that other
+messages are handled in between.
 """
 
 from typing import NamedTuple
@@ -67,14 +68,14 @@ BY_QUEUE, BY_USER = "queue", "user"  # who has no headroom for an ask
 
 
 class Ran(NamedTuple):
-    """How many decisions a cycle made, and whether it was cut short: there may be more to place."""
+    """The number of decisions of a cycle, and whether a limit ended it before all was placed."""
 
     decisions: int
     is_cut: bool
 
 
 def run(partition: Partition) -> Ran:
-    """Place what can be placed."""
+    """Place all asks that can be placed."""
     decisions = refusals = 0
     asked_again.requeue_due(partition)
     if partition.root.max_resource is None:
@@ -85,7 +86,7 @@ def run(partition: Partition) -> Ran:
     patience.judge_started(partition)
     kai_turns.begin(partition)
     usage_order.update(partition.root, partition.queues.values())
-    looked = 0  # how many decisions there were when plugins were last asked again
+    looked = 0  # number of decisions when the asks that plugins blocked were last requeued
     while not (is_cut := decisions >= MAX_DECISIONS or refusals >= MAX_REFUSALS):
         made = _decide(partition, MAX_DECISIONS - decisions)
         if made is not None:
@@ -102,12 +103,12 @@ def run(partition: Partition) -> Ran:
             break
     kai_turns.end(partition)
     if partition.lane is None:
-        partition.root.take_blocked_lately()  # which only it reads
+        partition.root.take_blocked_lately()  # only the lane reads them
     return Ran(decisions, is_cut)
 
 
 def _decide(partition: Partition, most: int) -> int | None:
-    """Make the next decisions, ``most`` of them; return how many, None where there are none."""
+    """Make at most ``most`` decisions; return their number, None if nothing is left to try."""
     if partition.lane is not None:
         lane.update(partition)
     freed_nodes.mark(partition)
@@ -126,10 +127,10 @@ def _decide(partition: Partition, most: int) -> int | None:
 
 
 def _finish(partition: Partition) -> int | None:
-    """Do what follows when all leaves have had their turn; return 0, None where nothing is left."""
+    """Do the steps after all leaves were tried; return 0, or None if nothing is left."""
     if not freed_nodes.are_done(partition):
         return 0
-    if partition.root.trying:  # one that is not considered keeps nobody asleep
+    if partition.root.trying:  # an untried representative must not keep its class blocked
         queueing.class_was_tried(next(iter(partition.root.trying)))
     elif partition.shapes_to_reserve:
         reservations.reserve_for_the_old(partition)
@@ -139,7 +140,7 @@ def _finish(partition: Partition) -> int | None:
 
 
 def _place_from(partition: Partition, leaf: Queue) -> int:
-    """Place the first ask of a leaf; return 1 when it was placed."""
+    """Place the first ask of a leaf; return how many asks were placed."""
     with partition.timings.application_order:
         group = lane.first_group(partition, leaf)
     if group is None:
@@ -148,7 +149,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
     application = group.application
     held = len(application.allocations)
     if not _may_start(partition, application):
-        return len(application.allocations) - held  # of a gang that was placed as a whole
+        return len(application.allocations) - held  # the asks of a gang placed as a whole
     ask = group.head()
     if ask is None:
         group.bucket.withdraw(group)
@@ -175,7 +176,7 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
 def _block(
     partition: Partition, group: AskGroup, ask: Ask, refusal: Refusal, wait_list: WaitList
 ) -> None:
-    """Set a bucket aside for which a queue or a user has no headroom."""
+    """Block a bucket that exceeds the headroom of a queue or a user."""
     leaf = group.bucket.leaf
     if isinstance(wait_list, PluginWaitList):
         wait_list.hold(group, refusal)
@@ -191,10 +192,10 @@ def _block(
 
 
 def _may_start(partition: Partition, application: Application) -> bool:
-    """Return whether an application's asks may be placed; one that may not start is set aside.
+    """Whether an application's asks may be placed; one that may not start is blocked.
 
-    One that is admitted here, or need not wait behind a gang any more, has had its asks entered,
-    each in its bucket: they come from there.
+    If it is admitted here, or unblocked, its asks are requeued in their buckets and this returns
+    False: they are placed from there.
     """
     is_behind = application.refusal is not None
     is_to_admit = application.awaits_admission
@@ -216,16 +217,16 @@ def _may_start(partition: Partition, application: Application) -> bool:
 def _set_unschedulable(
     partition: Partition, application: Application, refusal: Refusal, wait_list: WaitList | None
 ) -> None:
-    """Set an application aside that may not start yet."""
+    """Block an application that may not start yet."""
     if refusal.reason is Reason.GANG_PATIENCE:
         leaf = application.queue
-        leaf.active_buckets.withdraw(leaf.behind)  # who comes later in it waits as well
+        leaf.active_buckets.withdraw(leaf.behind)  # later applications of the leaf wait as well
         if application.is_refused_for(Reason.GANG_PATIENCE):
             return
         if application.is_admitted:
             partition.withdraw_admission(application)
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
-            partition.unreserve(held)  # a node is kept for who may start
+            partition.unreserve(held)  # only applications that may start hold reservations
     by_need = _may_wait_by_need(partition, application.queue)
     queueing.set_unschedulable(application, refusal, partition.now_ns, wait_list, by_need=by_need)
     patience.watch(partition, application)
@@ -234,7 +235,7 @@ def _set_unschedulable(
 
 
 def _may_wait_by_need(partition: Partition, leaf: Queue) -> bool:
-    """Return whether nothing but room helps those of a leaf: nobody makes room for them."""
+    """Whether only free capacity helps the asks of a leaf: no preemption is possible for them."""
     settings = partition.settings
     is_yunikorn = settings.policy == YUNIKORN and CONSOLIDATION not in settings.actions
     return is_yunikorn and not preemption_looks.has_guarantee(leaf)
@@ -243,7 +244,7 @@ def _may_wait_by_need(partition: Partition, leaf: Queue) -> bool:
 def _no_headroom(
     partition: Partition, application: Application, ask: Ask
 ) -> tuple[Refusal, WaitList] | None:
-    """Return what user, group or queue say to an ask, and at whose waiting list it then waits."""
+    """Return why user, group, queue or plugin refuse an ask, and the waiting list for it."""
     amount = ask.shape.resource
     short_user = first_shortage(application, amount)
     if short_user is not None:
@@ -273,16 +274,16 @@ def _no_headroom(
 def _note_no_headroom(
     partition: Partition, application: Application, ask: Ask, by: str, available: ResourceView
 ) -> None:
-    """Record that an ask does not fit a queue or a user's limit, unless that is known."""
+    """Record that an ask exceeds the headroom of a queue or user, unless it is known."""
     if ask.lacks_headroom_by != by:
         partition.set(ask, lacks_headroom_by=by)
         partition.journal.record(HeadroomLacking(application, ask, by == BY_USER, available))
 
 
 def _note_runnable(partition: Partition, application: Application, *, is_over: bool) -> None:
-    """Record whether an accepted application may run, by its queues and its user, if that changed.
+    """Record whether the limits of its queues and user let an application run, if that changed.
 
-    ``is_over``: a limit on running applications keeps it from starting now.
+    ``is_over``: a limit on running applications blocks its start now.
     """
     if not is_over and not application.cannot_run:
         return
@@ -297,7 +298,7 @@ def _note_runnable(partition: Partition, application: Application, *, is_over: b
 
 
 def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
-    """Return the node for a group's head, or set the group's bucket aside."""
+    """Return the node for a group's first ask, or block the group's bucket."""
     bucket, application = group.bucket, group.application
     if ask.shape.constraints.required_node:
         found = required_nodes.node_for(partition, application, ask)
@@ -323,7 +324,7 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
 
 
 def _await_share(partition: Partition, group: AskGroup, ask: Ask, node: Node) -> None:
-    """Have a share of a GPU wait for its part of a device, and those like it with it."""
+    """Block a GPU share and its bucket until its part of a device has been released."""
     partition.claim_releasing_share(group.application, ask, node)
     fact = Fact(Kind.DEVICE_RELEASING, node.node_id)
     partition.refuse_by_nodes(group.bucket, Refusal(Reason.NO_NODE_FITS, fact))
@@ -332,7 +333,7 @@ def _await_share(partition: Partition, group: AskGroup, ask: Ask, node: Node) ->
 def _note_closed(
     partition: Partition, application: Application, ask: Ask, refusal: Refusal
 ) -> None:
-    """Record that nodes are closed to an ask, and not for want of room, unless that was just said.
+    """Record that nodes refuse an ask for other reasons than capacity, at most every 15 s.
 
     Source: docs/rules/events.md#what-is-recorded, "per ask max 1 per 15 s".
     """
@@ -346,7 +347,7 @@ def _note_closed(
 
 
 def _allocate(partition: Partition, application: Application, ask: Ask, node: Node) -> None:
-    """Place an ask, and follow up on what that means for its application."""
+    """Place an ask and update its application."""
     allocation = partition.allocate(application, ask, node)
     if ask.request.placeholder:
         gang.placeholder_allocated(partition, application)
@@ -356,7 +357,7 @@ def _allocate(partition: Partition, application: Application, ask: Ask, node: No
 
 
 def _try_reserved(partition: Partition, reservation: Claim) -> int:
-    """Try a reserved ask on its node, then on any other; return 1 when it was placed."""
+    """Try a reserved ask on its node, then on any other; return 1 if it was placed."""
     del partition.reserved_to_try[reservation]
     application, ask = reservation.application, reservation.ask
     if application.needs_places:
@@ -386,7 +387,7 @@ def _try_reserved(partition: Partition, reservation: Claim) -> int:
 
 
 def _try_whole(partition: Partition, application: Application) -> None:
-    """Have a gang considered for which others have made way; its members start together."""
+    """Requeue a gang whose victims have ended; its members start together."""
     if application.refusal is not None:
         queueing.activate(application)
     for reservation in application.reservations.values():

@@ -1,9 +1,9 @@
-"""Like pods spread as evenly as can be over the domains below a preferred level.
+"""Spreads equal pods as evenly as possible over the domains below a preferred level.
 
-Rule 1: they go into one domain above the preferred level: that in which the smallest number on a
-        domain below the preferred level is the largest.
-Rule 2: of that then as few domains of the preferred level as can be, and over as many below them as
-        the smallest number allows; what is left over goes there one by one.
+Rule 1: they go into one domain above the preferred level: the one in which the domain with the
+        fewest pods gets the most.
+Rule 2: in it as few domains of the preferred level are used as possible, and as many domains below
+        them as that smallest number allows; the remaining pods are added one by one.
 """
 
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from services.core.scheduler.place.units import ALL, At, Units, order
 
 @dataclass(frozen=True, slots=True)
 class Even:
-    """Pods spread evenly: the ``least`` on a domain, how many domains, and on which how many."""
+    """An even spread: the smallest number of a domain, the domains used, and the pods of each."""
 
     least: int
     domains: int  # of the preferred level
@@ -27,24 +27,24 @@ class Even:
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
-    """Domains below a preferred one: their ids, and how many slices each holds, the most first."""
+    """The domains below a preferred one: ids, and how many slices each fits, largest first."""
 
     ids: Amounts
     sizes: Amounts
 
     def with_least(self, least: int, most: int) -> "_Parts":
-        """Return those that hold the least number at least, no more than can have so many."""
+        """Return at most ``most`` domains, those that fit at least ``least`` slices."""
         kept = np.flatnonzero(self.sizes >= least)[:most]
         return _Parts(self.ids[kept], self.sizes[kept])
 
     @property
     def room(self) -> int:
-        """Return how many slices they hold together."""
+        """Return how many slices fit in all of them."""
         return int(self.sizes.sum())
 
 
 def domains(wish: Wish, units: Units, count: int) -> list[At]:
-    """Return the domains above the preferred level that hold so many pods, the most even first."""
+    """Return the domains above the preferred level that fit the pods, the most even first."""
     level = wish.preferred - 1
     if level < wish.required:
         return []
@@ -57,9 +57,9 @@ def domains(wish: Wish, units: Units, count: int) -> list[At]:
 
 
 def balanced(wish: Wish, units: Units, at: At, count: int) -> Even | None:
-    """Return how pods are most even in a domain above the preferred level; None: they do not fit.
+    """Return the most even spread in a domain above the preferred level, None if none fits.
 
-    Of domains of the preferred level those with the most room are tried together.
+    Domains of the preferred level are added in order of their capacity.
     """
     size, wanted = wish.size, -(-count // wish.size)
     all_parts = [_parts(units, (wish.preferred, int(number)), size) for number in units.below(at)]
@@ -91,7 +91,7 @@ def _together(parts: list[_Parts]) -> _Parts:
 
 
 def _largest_least(sizes: Amounts, wanted: int) -> int:
-    """Return how many slices the domain with the fewest can have at most; 0: they do not fit."""
+    """Return the largest possible number of slices in the domain with the fewest; 0: no fit."""
     sizes = -np.sort(-sizes)
     least = np.minimum(wanted // np.arange(1, sizes.size + 1), sizes)
     least[np.cumsum(sizes) < wanted] = 0
@@ -99,7 +99,7 @@ def _largest_least(sizes: Amounts, wanted: int) -> int:
 
 
 def _evenly(parts: _Parts, least: int, wanted: int) -> list[tuple[int, int]]:
-    """Return how many slices go into each: the least, and of the rest one by one."""
+    """Return the slices of each domain: ``least``, and the remaining ones one by one."""
     given = np.full(parts.ids.size, least, dtype=np.int64)
     left = wanted - int(given.sum())
     while left > 0:

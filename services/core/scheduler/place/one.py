@@ -1,7 +1,8 @@
-"""Which node one ask gets, now or later: the only questions to the nodes for a node.
+"""Chooses the node for one ask: to allocate now, or to reserve.
 
-An ask gets a node now (``node_for``), beside the asks of its gang in a domain (``InDomain``), or
-has one reserved until it has the room (``node_to_reserve``, ``first_to_have_room``).
+An ask gets a node now (``node_for``), in a domain together with the asks of its gang
+(``InDomain``), or a reservation (``node_to_reserve``, ``first_to_have_room``). The cycle and the
+preemption actions call it.
 """
 
 from collections.abc import Callable
@@ -19,11 +20,11 @@ from services.core.scheduler.nodes.node_table import NodeTable
 def node_for(
     nodes: NodeTable, shape: Shape, *, own: Node | None = None, backfill: bool = False
 ) -> Node | None:
-    """Return the node for an ask now: its own if that takes it, else the first in order, or None.
+    """Return the node for an ask now: its own if it fits, else the first in node order, or None.
 
-    ``own`` is the node that is claimed for it, by its reservation or its placeholder. An ask that
-    requires its node goes there or nowhere, and not where others have a claim. With ``backfill`` it
-    may take room of a claimed node that the claims do not lack.
+    ``own`` is the node that is claimed for it, by its reservation or its placeholder. An ask with a
+    required node gets that one or None, and not if others claim it. With ``backfill`` it may use
+    capacity of a claimed node that the claims do not need.
     """
     if own is not None and nodes.filters.takes.holds(own, shape):
         return own
@@ -35,16 +36,16 @@ def node_for(
 
 
 def held_node_for(nodes: NodeTable, shape: Shape) -> Node | None:
-    """Return the first of the nodes reserved for the head gang that takes an ask."""
+    """Return the first node reserved for the head gang that fits an ask, or None."""
     return nodes.order.best_held(shape)
 
 
 class InDomain:
-    """Nodes of a domain for one ask after another, each beside those placed before it.
+    """Chooses nodes in one domain for asks that are placed one after another.
 
-    ``rows`` are those of the domain (None: of all nodes), ``takes`` the filters at a moment. With
-    ``stays`` all asks are of one shape and only the node chosen last changes between two of them:
-    these filters check that node, and the others are not checked again.
+    ``rows`` are the domain's rows (None: all nodes), ``takes`` the filters. With ``stays`` all asks
+    have one shape and only the node chosen last changes in between: ``stays`` filters that node,
+    and the others are not filtered again.
     """
 
     __slots__ = ("_among", "_last", "_left", "_nodes", "_order", "_stays", "_takes", "_when")
@@ -66,7 +67,7 @@ class InDomain:
         self._last: Node | None = None
 
     def node_for(self, shape: Shape) -> Node | None:
-        """Return the first node of the domain that takes an ask, in order, or None."""
+        """Return the domain's first node in order that fits an ask, or None."""
         left, last, stays = self._left, self._last, self._stays
         if left is None or last is None or stays is None:
             mask = self._takes.mask(shape, self._when, self._among)
@@ -82,17 +83,17 @@ class InDomain:
 
 
 def node_to_reserve(nodes: NodeTable, shape: Shape) -> Node | None:
-    """Return the unclaimed node that could hold an ask and whose room is the tightest, or None."""
+    """Return the unclaimed node with the tightest capacity that could fit an ask, or None."""
     return nodes.room.tightest(shape)
 
 
 def first_to_have_room(
     nodes: NodeTable, shape: Shape, most: int, expected_ns: Callable[[Node], int]
 ) -> tuple[Node | None, int, Node | None]:
-    """Return the node expected to have room for an ask first, and when.
+    """Return the node that is expected to fit an ask first, the time in ns, and an alternative.
 
-    Of unclaimed nodes the ``most`` that lack least are checked. The third is the first of which
-    nothing is expected (0); where nothing is expected of any, it is the tightest.
+    At most ``most`` unclaimed nodes are checked, those that lack least. The alternative is the
+    first node without an expected time; if no node has one, it is the tightest.
     """
     expected = [(expected_ns(node), node) for node in nodes.room.nearest_to_hold(shape, most)]
     known = [entry for entry in expected if entry[0]]

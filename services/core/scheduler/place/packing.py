@@ -1,11 +1,12 @@
-"""The order of domains and nodes under the policy kai, where pods go member by member.
+"""The order of domains and nodes under the policy kai, which places pods one by one.
 
-Rule 1: of the domains of a level that hold all that one goes first whose topmost domain has the
-        least room, then by the next level, down to its own.
-Rule 2: inside a domain that is wider than preferred the preferred ones with the most room go first,
-        of equal ones the last by name. The room is that before the first member is placed.
-Rule 3: each member goes to the best node of those by the configured score; where that packs, to
-        the one with the least room left of what is asked for (``nodes/scores/packing.py``).
+Rule 1: of the domains of a level that fit all pods, the one whose topmost domain has the least
+        capacity comes first, then by the next level, down to its own.
+Rule 2: in a domain above the preferred level, the preferred domains with the most capacity come
+        first, equal ones in reverse order of their names. The capacity is that before the first pod
+        is placed.
+Rule 3: each pod gets the best node of those by the configured score; if that packs, the node with
+        the least remaining capacity (``nodes/scores/packing.py``).
 Source: docs/rules/kai.md#scores-and-domains.
 """
 
@@ -20,18 +21,18 @@ from services.core.scheduler.place.units import At, Units
 
 
 def is_packed(wish: Wish) -> bool:
-    """Return whether that order decides: slices, balance and small gaps are shared out."""
+    """Whether this order applies; slices, balance and unconstrained pods are spread by number."""
     return not (wish.slices or wish.is_balanced or wish.is_unconstrained)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Ranks:
-    """Where each row stands by the preferred domain that it is in: a score of nodes, less first."""
+    """The rank of each row by its preferred domain: a node score, lowest first."""
 
     by_row: Amounts
 
     def matters(self, _: Shape) -> bool:
-        """Return that nodes score differently."""
+        """Return True: nodes score differently."""
         return True
 
     def of_rows(self, rows: Amounts, _: Shape) -> Amounts:
@@ -40,7 +41,7 @@ class Ranks:
 
 
 def ranks(wish: Wish, units: Units, at: At) -> Ranks | None:
-    """Return where the rows of a domain stand (rule 2); None: all are alike."""
+    """Return the ranks of a domain's rows (rule 2); None if all are equal."""
     level, tree = wish.preferred, units.tree
     if level <= at[0]:
         return None

@@ -1,15 +1,14 @@
-"""Place: a gang's tree on nodes, in the first domains that take it; all of it or none.
+"""Assigns nodes to the asks of a gang's tree: to all of them or to none.
 
-Rule 1: a group with a topology constraint goes into one of its domains, tried in their order; what
-        was tried is undone before the next. A group without one goes where the group above it does.
-        A choice is taken back when what comes after it finds no place, so that one is found
-        wherever there is one, as far as MAX_TRIES go.
-Rule 2: such groups come first; then the leaves take turns in their order, each ask beside those
-        before it. A leaf that is stuck has another turn when others have been placed, as pods may
-        draw each other, unless the placer ends the try at once (``goes_on``).
-Rule 3: the refusal is that of the first try, worked out while what was placed still stands.
-
-Cost: one search of the nodes an ask and domain, and one more a round of those that are stuck.
+Rule 1: a group with a topology constraint goes into one of its domains; they are tried in order,
+        and a failed try is undone before the next. A group without one uses the domain of the group
+        above it. Earlier choices are revised if a later group does not fit, so that a solution is
+        found if there is one, within MAX_TRIES.
+Rule 2: constrained groups come first; then the leaves in order, each ask after those before it. A
+        leaf that fails is tried again after others were placed, because pods may require each
+        other, unless the placer ends the try at once (``goes_on``).
+Rule 3: the refusal is that of the first try, computed while its pods are still placed.
+Cost: one node search for each ask and domain, and one more in each round for leaves that failed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,54 +21,54 @@ from services.core.scheduler.statement.task_trees import Group, HasOrder
 MAX_TRIES = 1_000  # attempts to place all parts of one tree; then it is refused
 
 Task = TypeVar("Task", bound=HasOrder)
-Where = TypeVar("Where")  # a domain, as the placer knows it
+Where = TypeVar("Where")  # the placer's type of a domain
 Why = TypeVar("Why")  # a refusal
 Why_co = TypeVar("Why_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Unplaced(Generic[Why]):
-    """Nothing was placed, and why."""
+    """Nothing was placed, with the refusal."""
 
     refusal: Why
 
 
 class Placer(Protocol[Task, Where, Why_co]):
-    """What is placed on: the choice of a node, the moves, and the evidence where there is none."""
+    """The caller's part of ``place``: domains, nodes, the moves, and the refusal."""
 
     goes_on: bool  # with others when a leaf is stuck
 
     def checkpoint(self) -> int:
-        """Return where the moves are, for a rollback."""
+        """Return the present position in the log of moves, for a rollback."""
 
     def rollback(self, checkpoint: int) -> None:
-        """Take back the moves that came after a checkpoint."""
+        """Undo the moves after a checkpoint."""
 
     def waiting(self, leaf: Group[Task]) -> list[Task]:
-        """Return the asks of a leaf that are to be placed, in their order."""
+        """Return the asks of a leaf to be placed, in order."""
 
     def domains(self, group: Group[Task], where: Where) -> Iterable[Where]:
-        """Return the domains of which a group goes into one, in the order to try them."""
+        """Return the domains that a group may use, in the order to try them."""
 
     def nodes_for(self, tasks: list[Task], where: Where) -> Iterable[Node | None]:
-        """Yield the node for each of a leaf's asks, once those before it are placed; None: none."""
+        """Yield a node for each ask of a leaf, the asks before it being placed; None: no node."""
 
     def put(self, task: Task, node: Node) -> None:
         """Place an ask."""
 
     def refusal(self, task: Task | None, placed: list[tuple[Task, Node]]) -> Why_co:
-        """Return why an ask has no node beside those that were placed; None: no domain is left."""
+        """Return why an ask has no node beside the placed pods; None: no domain is left."""
 
 
 class _Search(Generic[Why]):
-    """How far one search is: how many tries are left, and why the first one failed."""
+    """The state of one search: the number of tries left, and the first refusal."""
 
     def __init__(self) -> None:
         self.left = MAX_TRIES
         self.refused: Unplaced[Why] | None = None
 
     def failed(self, refused: Unplaced[Why]) -> None:
-        """Count a try that failed."""
+        """Count a failed try."""
         self.left -= 1
         self.refused = self.refused or refused
 
@@ -77,9 +76,9 @@ class _Search(Generic[Why]):
 def place(
     placer: Placer[Task, Where, Why], tree: Group[Task], where: Where
 ) -> list[tuple[Task, Node]] | Unplaced[Why]:
-    """Place the asks of a tree that wait, in a domain; or place none, and say why.
+    """Place the waiting asks of a tree in a domain; return their nodes, or a refusal.
 
-    A tree of which none waits is placed as it is: it needs no domain.
+    A tree without waiting asks returns [] and needs no domain.
     """
     return place_any(placer, (tree,), where)
 
@@ -87,9 +86,9 @@ def place(
 def place_any(
     placer: Placer[Task, Where, Why], trees: Iterable[Group[Task]], where: Where
 ) -> list[tuple[Task, Node]] | Unplaced[Why]:
-    """Place the first that can be placed of trees of the same asks, as by ``place``.
+    """Place the first of several trees of the same asks that can be placed, as ``place`` does.
 
-    All of them together have MAX_TRIES; the next is asked for when the one before it is undone.
+    MAX_TRIES counts over all of them; a failed tree is undone before the next is generated.
     """
     search: _Search[Why] = _Search()
     for tree in trees:
@@ -110,7 +109,7 @@ def _of_group(
     where: Where,
     search: _Search[Why],
 ) -> Iterator[list[tuple[Task, Node]]]:
-    """Place a group in one domain after another; what is yielded stands until the next is asked."""
+    """Place a group in one domain after another; a result is undone when the next is requested."""
     is_tried = False
     for domain in placer.domains(group, where):
         is_tried = True
@@ -127,7 +126,7 @@ def _of_parts(
     where: Where,
     search: _Search[Why],
 ) -> Iterator[list[tuple[Task, Node]]]:
-    """Place the parts of a group in a domain, in one way after another."""
+    """Yield each way to place the parts of a group in a domain."""
     first = next((part for part in parts if isinstance(part, Group)), None)
     checkpoint = placer.checkpoint()
     if first is None:
@@ -150,7 +149,7 @@ def _of_parts(
 def _place_leaves(
     placer: Placer[Task, Where, Why], leaves: list[list[Task]], where: Where
 ) -> list[tuple[Task, Node]] | Unplaced[Why]:
-    """Place leaves in one domain; where one has no node, some are left placed."""
+    """Place leaves in one domain; on failure some asks stay placed."""
     placed: list[tuple[Task, Node]] = []
     while leaves:
         before = len(placed)
@@ -172,7 +171,7 @@ def _place_leaf(
     where: Where,
     placed: list[tuple[Task, Node]],
 ) -> list[Task]:
-    """Place the asks of a leaf one by one; return those that are left when one has no node."""
+    """Place the asks of a leaf one by one; return those left when one has no node."""
     nodes = iter(placer.nodes_for(tasks, where))
     for at, task in enumerate(tasks):
         node = next(nodes, None)
@@ -186,7 +185,7 @@ def _place_leaf(
 def _parts(
     placer: Placer[Task, Where, Why], tree: Group[Task]
 ) -> Iterator[Group[Task] | list[Task]]:
-    """Yield what is placed in one domain: leaves, and groups that are to be in one of their own."""
+    """Yield what shares one domain: leaves, and groups with a domain of their own."""
     for member in tree.members:
         if member.topology is None:
             yield from _parts(placer, member)
@@ -197,7 +196,7 @@ def _parts(
 
 
 def _waiting(placer: Placer[Task, Where, Why], tree: Group[Task]) -> Iterator[Task]:
-    """Yield the asks of a tree that are to be placed."""
+    """Yield the asks of a tree to be placed."""
     for member in tree.members:
         yield from _waiting(placer, member)
     if not tree.members:

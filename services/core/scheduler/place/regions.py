@@ -1,12 +1,11 @@
-"""Regions: the domains of which a group of pods goes into one, in the order to try them.
+"""Regions: the domains that a group of pods may use, in the order to try them.
 
-Rule 1: members that are there keep those that come to their domain of a required level, and slices
-        that have begun are filled first.
-        Of a preferred level they come to the domain where most members are, if it holds them,
-        else to the one above it.
-Rule 2: a domain must hold all pods of each shape; the order is that of ``spread.py``, under the
-        policy kai that of ``packing.py``.
-Whether that is of idle room or of room that is coming say the places by row that are handed in.
+Rule 1: at a required level, pods join the domain of the existing members, and partly filled slices
+        are filled first. At a preferred level they join the domain with most members if they fit,
+        else the one above it.
+Rule 2: a domain must fit all pods of each shape; the order is that of ``spread.py``, under the
+        policy kai that of ``packing.py``. The caller's ``places`` count idle capacity, or that plus
+        capacity being released.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -24,28 +23,28 @@ from services.core.scheduler.place.packing import Ranks
 from services.core.scheduler.place.units import ALL, At, Share, units_of
 
 MAX_SEARCHED = 32  # domains searched for victims of one gang; the others are not tried
-Gaps = tuple[int, dict[int, int]]  # of slices that have begun: the level, and what each lacks
-Places = Callable[[Shape, Mask | None], Amounts]  # for how many of a shape rows have the room
+Gaps = tuple[int, dict[int, int]]  # partly filled slices: the level, and how many pods each lacks
+Places = Callable[[Shape, Mask | None], Amounts]  # how many pods of a shape fit on each row
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Region:
-    """A domain in which pods go: its rows (None: all), and what was wished that led there."""
+    """A domain for pods: its rows (None: all), and the topology constraint that selected it."""
 
     rows: Mask | None = None
     wish: Wish | None = None
     at: At = ALL
     gaps: Gaps | None = None
-    is_packed: bool = False  # node by node by their order, those of the best ranks first
-    before: tuple[Ranks, ...] = ()  # those ranks, if any
-    homes: tuple[At, ...] = ()  # where most members are, at a preferred level and above
-    begin: Node | None = None  # which the first pod gets, where others are to be near it
+    is_packed: bool = False  # pods are placed one by one, by rank and node order
+    before: tuple[Ranks, ...] = ()  # these ranks, if any
+    homes: tuple[At, ...] = ()  # domains with most members, at a preferred level and above
+    begin: Node | None = None  # the first pod's node, if the others are to be near it
 
 
 def at_home(
     domains: Domains, wish: Wish, members: Mapping[Node, int], within: Region, count: int
 ) -> Region:
-    """Return what the members that are there leave so many more: its rows, and the gaps to fill."""
+    """Return the region that existing members leave to ``count`` pods, with the gaps to fill."""
     rows = within.rows
     if not members:
         return Region(rows)
@@ -73,9 +72,9 @@ def regions(
     is_kai: bool,
     is_alike: bool = False,
 ) -> Iterator[Region]:
-    """Yield the domains that hold each shape of a group, the tightest of the first first.
+    """Yield the domains that fit each shape of a group, the tightest for the first shape first.
 
-    Where all that is placed ``is_alike`` another domain like one that failed would fail as well.
+    If all pods to be placed are equal (``is_alike``), domains equal to one that failed are skipped.
     """
     rows, gaps = within.rows, within.gaps
     held = [(units_of(wish, places(shape, rows), gaps), count) for shape, count in counts.items()]
@@ -104,11 +103,11 @@ def searched(
     places: tuple[Places, Places],
     members: Mapping[Node, int],
 ) -> list[Mask]:
-    """Return the rows of the domains of the required level in which room may be made for pods.
+    """Return the rows of the required level's domains in which to search for victims.
 
-    Only those that could hold all if they were empty; those first in which the fewest lack a place,
-    and at most MAX_SEARCHED. ``places`` are those of empty nodes, and those to count on. Members
-    that are there leave one domain; slices that have begun are not counted in whole ones.
+    Only domains that could fit all pods if they were empty, those with the fewest missing places
+    first, at most MAX_SEARCHED. ``places`` counts those of empty nodes and the expected ones.
+    Existing members leave only their domain; partly filled slices are not counted in whole ones.
     """
     level, tree = wish.required, wish.tree
     at_home = domains.home(tree, level, members) if members else None
@@ -126,7 +125,7 @@ def searched(
 
 
 def shared_out(region: Region, shape: Shape, places: Places, count: int) -> Share:
-    """Return on which rows of a region so many pods go, by numbers; as many as it holds."""
+    """Return how many pods go to which rows of a region, at most as many as fit."""
     assert region.wish is not None
     units = units_of(region.wish, places(shape, region.rows), region.gaps)
     held = min(count, units.of(region.at))

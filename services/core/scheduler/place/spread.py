@@ -1,17 +1,16 @@
-"""How many pods go where in a tree of domains: by numbers alone, for pods that are alike.
+"""Divides equal pods over a tree of domains, by numbers alone.
 
-Rule 1: of the domains of a level that hold all the one with the least room goes first, of equal
-        ones that in the fuller domain above, then by name.
-Rule 2: inside a domain those below with the most room go first, but the last is the one with the
-        least room that holds the rest; of equal ones what leaves less. Unconstrained pods go where
-        there is the least room first.
-Rule 3: a preferred level is tried first, then the levels above it up to the required one; above the
-        highest, as few domains as can be. Nodes that are in no domain come last.
-        The policy kai has an order of its own (``packing.py``).
-Rule 4: balanced pods go into one domain above the preferred level, if one holds them, as evenly as
-        can be (``balance.py``).
-
-Cost: of the domains that are used the sizes below them.
+Rule 1: of the domains of a level that fit all pods, the one with the least capacity comes first, of
+        equal ones the one in the fuller domain above, then by name.
+Rule 2: in a domain, the ones below with the most capacity are filled first, but the last is the one
+        with the least capacity that fits the rest. Unconstrained pods fill the least capacity
+        first.
+Rule 3: the preferred level is tried first, then the levels above it up to the required one; above
+        the highest, as few domains as possible. Nodes in no domain come last. The policy kai has
+        its own order (``packing.py``).
+Rule 4: balanced pods go into one domain above the preferred level, if one fits them, as evenly as
+        possible (``balance.py``).
+Cost: the number of domains below those that are used.
 """
 
 from collections.abc import Iterator
@@ -26,7 +25,7 @@ from services.core.scheduler.place.units import ALL, At, Share, Units, order
 
 
 def candidates(wish: Wish, units: Units, count: int, *, from_the_top: bool = False) -> Iterator[At]:
-    """Yield the domains that hold so many pods, in the order in which they are to be tried.
+    """Yield the domains that fit so many pods, in the order to try them.
 
     ``from_the_top``: in the order of ``packing.py``.
     """
@@ -44,7 +43,7 @@ def candidates(wish: Wish, units: Units, count: int, *, from_the_top: bool = Fal
 
 
 def fill(wish: Wish, units: Units, at: At, count: int) -> Share:
-    """Return on which rows of a domain that holds so many pods they go; the fullest first."""
+    """Return how many of ``count`` pods go to which rows of a domain that fits them."""
     even = None
     if wish.is_balanced and at[0] == wish.preferred - 1:
         even = balance.balanced(wish, units, at, count)
@@ -70,7 +69,7 @@ def fill_plainly(wish: Wish, units: Units, at: At, count: int) -> Share:
 
 
 def _loose(units: Units, count: int) -> Share:
-    """Return where pods go among nodes that are in no domain."""
+    """Return how many pods go to which nodes that are in no domain."""
     if not count:
         return []
     rows = np.flatnonzero(units.tree.ids(0, units.raw[-1].size) < 0)
@@ -79,9 +78,9 @@ def _loose(units: Units, count: int) -> Share:
 
 
 def share_out(whole: Amounts, raw: Amounts, count: int, *, is_least: bool = False) -> Share:
-    """Return how many of so many pods go where, by place in the amounts (rule 2)."""
+    """Return how many of ``count`` pods go to which index of the amounts (rule 2)."""
     if not count:
-        return []  # there may be no place: no node is in a domain, or none is left
+        return []  # the amounts may be empty
     slack = raw - whole
     if is_least:
         by_room = np.lexsort((slack, whole))
@@ -95,7 +94,7 @@ def share_out(whole: Amounts, raw: Amounts, count: int, *, is_least: bool = Fals
     by_room = np.lexsort((slack, -whole))
     sizes = whole[by_room]
     sums = np.cumsum(sizes)
-    first = int(np.searchsorted(sums, count))  # with which the rest is held by one
+    first = int(np.searchsorted(sums, count))  # the rest then fits in one
     rest = count - (int(sums[first - 1]) if first else 0)
     last = int(np.count_nonzero(sizes >= rest)) - 1
     last = max(first, int(np.searchsorted(-sizes, -sizes[last])))

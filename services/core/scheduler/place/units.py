@@ -1,7 +1,7 @@
-"""What the domains of a tree hold of pods that are alike, counted in whole slices.
+"""How many equal pods each domain of a tree fits, counted in whole slices.
 
-Rule: a domain holds the sum of what is below it, rounded down to a slice's size at the slice's
-      level. So what holds enough can always be filled.
+Rule: a domain fits the sum of the domains below it, rounded down to whole slices at the slice's
+level. So a domain that fits enough pods can always be filled.
 """
 
 from dataclasses import dataclass, field
@@ -11,7 +11,7 @@ import numpy as np
 from services.core.scheduler.nodes.columns import Amounts
 from services.core.scheduler.nodes.domains import EVERYWHERE, DomainTree, Wish
 
-MOST = 2**31  # places of a node: more count as so many
+MOST = 2**31  # largest number of places counted for a node
 Share = list[tuple[int, int]]  # (id or row, how many)
 At = tuple[int, int]  # a level and a domain of it
 ALL: At = (EVERYWHERE, 0)
@@ -19,27 +19,27 @@ ALL: At = (EVERYWHERE, 0)
 
 @dataclass(slots=True, eq=False)
 class Units:
-    """What every domain holds of like pods; by level, the last that of single nodes."""
+    """How many equal pods each domain fits, by level; the last level is single nodes."""
 
     tree: DomainTree
     slices: tuple[tuple[int, int], ...]
     whole: list[Amounts]  # in whole slices
     raw: list[Amounts]  # places
     loose: int  # of nodes that are in no domain
-    _grouped: dict[int, tuple[Amounts, Amounts]] = field(default_factory=dict)  # by what is above
+    _grouped: dict[int, tuple[Amounts, Amounts]] = field(default_factory=dict)  # by domain above
 
     @property
     def everywhere(self) -> int:
-        """Return how many all nodes hold."""
+        """Return how many fit on all nodes."""
         return int(self.whole[0].sum()) + self.loose
 
     def of(self, at: At) -> int:
-        """Return how many a domain holds."""
+        """Return how many fit in a domain."""
         level, number = at
         return self.everywhere if level == EVERYWHERE else int(self.whole[level][number])
 
     def below(self, at: At) -> Amounts:
-        """Return the ids of what is in a domain, one level below it, that holds anything."""
+        """Return the ids one level below a domain that fit any."""
         level, number = at
         if level == EVERYWHERE:
             top: Amounts = np.flatnonzero(self.whole[0] > 0)
@@ -55,7 +55,7 @@ class Units:
         return ids[starts[number] : starts[number + 1]]
 
     def pattern(self, at: At) -> object:
-        """Return what is the same for domains that like pods cannot tell apart."""
+        """Return a key that is equal for domains with equal capacity."""
         level, number = at
         if level == self.tree.depth:
             return int(self.raw[-1][number])
@@ -78,9 +78,9 @@ def _above(tree: DomainTree, level: int, rows: int) -> Amounts:
 
 
 def units_of(wish: Wish, room: Amounts, gaps: tuple[int, dict[int, int]] | None = None) -> Units:
-    """Return what the domains hold, of so many places by row.
+    """Return how many pods the domains fit, given the places of each row.
 
-    ``gaps`` is a level and what the slices lack there that have begun: then those are filled.
+    ``gaps``, a level and what partly filled slices lack: only these are counted then.
     """
     tree, slices = wish.tree, () if gaps is not None else wish.slices
     sizes = dict(slices)
@@ -112,9 +112,10 @@ def _summed(above: Amounts, amounts: Amounts, number: int) -> Amounts:
 def order(
     units: Units, level: int, number: int, *, from_the_top: bool = False
 ) -> tuple[object, ...]:
-    """Return where a domain stands among those of its level: the tightest first, then by name.
+    """Return the sort key of a domain in its level: the tightest first, then by name.
 
-    Of equal ones that in the tighter domain above; ``from_the_top`` the widest is compared first.
+    Ties are broken by the tighter domain above; with ``from_the_top`` the topmost is compared
+    first.
     """
     rooms, at = [], number
     for each in range(level, EVERYWHERE, -1):

@@ -1,14 +1,14 @@
-"""The allocation log of an ask: what it was told when it was tried, in YuniKorn's own words.
+"""The allocation log of an ask: the results of its attempts, in YuniKorn's words.
 
-Rule 1: an ask keeps of every text how often it was said of it, and when last. There are no other
-        texts than those below, so a log has no more lines than that.
-Rule 2: only an ask that was tried itself has lines. Those behind it in its bucket wait for the same
-        reason, which their queue tells once for all of them, and cost nothing here.
-Rule 3: a text that is new to an ask is told with the next state event; that an old one was said
-        again, at most every TELL_AGAIN_NS.
+Rule 1: for each text an ask counts how often it occurred, and when last. There are no other texts
+        than those below, which bounds the log.
+Rule 2: only an ask that was tried itself has entries. Others in its bucket wait for the same
+        reason, which the queue reports once for all, and cost nothing here.
+Rule 3: a new text is published with the next state event, a repeated one at most every
+        TELL_AGAIN_NS.
 Source: docs/rules/rest.md#fields, docs/rules/scheduling.md#one-ask,
 docs/rules/scheduling.md#required-nodes and docs/rules/preemption.md. ``Victims picked earlier were
-released at the final stage`` is none of them: here victims are chosen and released in one step.
+released at the final stage`` does not occur: victims are chosen and released in one step.
 """
 
 from services.core.scheduler.model.rows import Application
@@ -29,7 +29,7 @@ TELL_AGAIN_NS = seconds(5)
 
 
 def note(partition: Partition, application: Application, ask: Ask, text: str) -> None:
-    """Write down that a text was said of an ask now."""
+    """Count a text in an ask's log now."""
     if ask.log is None:
         ask.log = {}
     line = ask.log.get(text)

@@ -1,6 +1,6 @@
-"""The asks and allocations of an application: its rows and sums, and the place that they give it.
+"""An application's asks and allocations: its rows and sums, and its position in its queue.
 
-The ledgers of queues, users and nodes are the caller's to keep (``partition``).
+``partition`` calls it and updates the ledgers of queues, users and nodes.
 """
 
 from services.core.scheduler.model.queue_settings import FAIR
@@ -12,7 +12,7 @@ from shared.model.resources import ResourceView, add_into, multiply, subtract_in
 
 
 def add_ask(application: Application, ask: Ask) -> None:
-    """Put an ask into its group and let it wait."""
+    """Add an ask to its group of waiting asks."""
     request = ask.request
     key = group_key(ask)
     group = application.groups.get(key)
@@ -33,7 +33,7 @@ def add_ask(application: Application, ask: Ask) -> None:
 def count_waiting(
     application: Application, amount: ResourceView, priority: int, times: int
 ) -> None:
-    """Count like asks in that wait, so many."""
+    """Count ``times`` equal asks as waiting."""
     total = amount if times == 1 else multiply(amount, times)
     add_into(application.pending, total)
     application.queue.add_pending(total)
@@ -41,7 +41,7 @@ def count_waiting(
 
 
 def remove_ask(application: Application, key: str) -> Ask | None:
-    """Take an ask out of its group, or return None when it does not wait."""
+    """Remove a waiting ask from its group; None if there is none."""
     group = application.group_of.pop(key, None)
     ask = group.remove(key) if group is not None else None
     if group is None or ask is None:
@@ -58,14 +58,14 @@ def remove_ask(application: Application, key: str) -> Ask | None:
 
 
 def set_in_replacement(application: Application, ask: Ask, *, is_covered: bool) -> None:
-    """Let an ask wait with those that placeholders go for, or with its own kind again."""
+    """Move an ask between the group whose placeholders are being released for it and its own."""
     remove_ask(application, ask.key)
     ask.is_covered = is_covered
     add_ask(application, ask)
 
 
 def rejoin_buckets(application: Application) -> bool:
-    """Move every group to the bucket of the present owner; return whether any had to."""
+    """Move every group to the bucket of the present owner; return whether any moved."""
     moved = False
     for (shape, *_), group in application.groups.items():
         bucket = application.queue.bucket((shape, application.owner))
@@ -81,7 +81,7 @@ def rejoin_buckets(application: Application) -> bool:
 
 
 def add_allocation(application: Application, allocation: Allocation, now_ns: int) -> None:
-    """Count an allocation in; the queue's ledger is the caller's to keep."""
+    """Add an allocation; the caller updates the queue's ledger."""
     application.hold_allocation(allocation, now_ns)
     if application.is_kai:
         note_fixed(application, allocation)
@@ -95,7 +95,7 @@ def add_allocation(application: Application, allocation: Allocation, now_ns: int
 
 
 def remove_allocation(application: Application, key: str) -> Allocation | None:
-    """Count an allocation out, or return None when there is none of that key."""
+    """Remove an allocation; None if there is none with the key."""
     allocation = application.allocations.pop(key, None)
     if allocation is None:
         return None
@@ -118,13 +118,13 @@ def remove_allocation(application: Application, key: str) -> Allocation | None:
 
 
 def count_held(application: Application, total: ResourceView) -> None:
-    """Count as allocated what is held already."""
+    """Count an amount as allocated whose allocations are already rows."""
     add_into(application.allocated, total)
     usage_changed(application)
 
 
 def count_size(application: Application, allocation: Allocation, before: ResourceView) -> None:
-    """Count an allocation anew that held another amount before."""
+    """Update the sums after an allocation changed its size from ``before``."""
     application.allocations[allocation.allocation_key] = allocation
     ledger = application.allocated_placeholder if allocation.placeholder else application.allocated
     subtract_into(ledger, before)
@@ -136,23 +136,23 @@ def count_size(application: Application, allocation: Allocation, before: Resourc
 
 
 def count_placed(application: Application, group: AskGroup, times: int) -> None:
-    """Count so many asks of a group out that were placed; ``count_run`` knows the amounts."""
+    """Count ``times`` asks of a group as placed; ``count_run`` moves the amounts."""
     if group.placeholder:
         application.pending_placeholders -= times
     _count_priority(application, group.key[1], -times)
 
 
 def count_run(application: Application, total: ResourceView, *, is_placeholder: bool) -> None:
-    """Count as allocated what waited; the queue's sums know it."""
+    """Move an amount from pending to allocated; the queue's sums are already updated."""
     subtract_into(application.pending, total)
     add_into(application.allocated_placeholder if is_placeholder else application.allocated, total)
     usage_changed(application)
 
 
 def usage_changed(application: Application) -> None:
-    """Note what was used at most, and find the place that the present use gives.
+    """Update the maximum usage and the application's position after its usage changed.
 
-    What it has decides whether it may start: one that waits is not like others any more.
+    Its usage also decides whether it may start, so that it leaves its equivalence class.
     """
     count_fixed(application)
     for name, value in application.allocated.items():
@@ -164,13 +164,13 @@ def usage_changed(application: Application) -> None:
     if application.waits_in is not None:
         queueing.activate(application)
     elif application.refusal is not None or application.queue.overdue_gang is application:
-        queueing.enter(application)  # what holds something neither waits behind a gang nor is one
+        queueing.enter(application)  # with an allocation it is neither starved nor waits for a gang
 
 
 def note_fixed(application: Application, item: Allocation | AllocationAsk) -> None:
-    """Count all of an application as what may not be preempted, if that is so of one of its pods.
+    """Count a whole application as not preemptible if one of its pods is.
 
-    Only under kai, where that is a matter of quotas.
+    Only under the policy kai, whose quotas depend on it.
     """
     if not (application.is_fixed or item.allow_preempt_self):
         application.is_fixed = True
@@ -178,7 +178,7 @@ def note_fixed(application: Application, item: Allocation | AllocationAsk) -> No
 
 
 def releasing_changed(application: Application) -> None:
-    """Note that a pod is being released, or is no more: gangs have another turn, quotas more."""
+    """Update a gang's turn and its queues' quotas after a pod began, or ended, being released."""
     if application.tree is not None or application.takes_turns:
         usage_changed(application)
     else:
@@ -186,10 +186,10 @@ def releasing_changed(application: Application) -> None:
 
 
 def count_fixed(application: Application) -> None:
-    """Bring to its present use what queues count of one that may not be preempted.
+    """Update the non-preemptible usage of an application's queues.
 
-    Room that was freed for it counts, and a pod that is being released does not. Who waits for the
-    quota tries again when there is more.
+    Capacity freed for it counts, a pod being released does not. If the usage falls, the queues'
+    quota waiting lists are requeued.
     """
     if not (application.is_fixed or application.keeps_minimum_in_quota):
         return
@@ -204,38 +204,38 @@ def count_fixed(application: Application) -> None:
 
 
 def _was_there_at(application: Application, created_ns: int) -> bool:
-    """Have the submission be no later than what was created for it; return whether it moved.
+    """Move the submission time back to an item's creation time; return whether it moved.
 
-    0 is not known. Source: docs/rules/scheduling.md#order-of-applications.
+    0 means unknown. Source: docs/rules/scheduling.md#order-of-applications.
     """
     if not 0 < created_ns < application.submission_time_ns:
         return False
     application.submission_time_ns = created_ns
     queueing.reorder(application)
     if application.patience_due_ns:
-        application.queue.root.to_watch[application] = None  # it has waited for longer
+        application.queue.root.to_watch[application] = None  # its waiting time is longer now
     return True
 
 
 def _count_member(application: Application, ask: Ask) -> None:
-    """Find a gang's place by shares anew: what it has counts once it waits for no more."""
+    """Reorder a gang in a fair queue after a placeholder ask began or ended waiting."""
     if ask.request.placeholder and application.queue.settings.sort_policy == FAIR:
         queueing.reorder(application)
 
 
 def _count_priority(application: Application, priority: int, change: int) -> None:
-    """Count asks of a priority that wait, in or out; a change of the highest moves all of it."""
+    """Count waiting asks of a priority; reorder the application if its highest priority changed."""
     if count_priority(application, priority, change):
         queueing.reorder(application)
 
 
 def count_priority(application: Application, priority: int, change: int) -> bool:
-    """Count asks of a priority that wait, in or out; return whether the highest has changed.
+    """Count waiting asks of a priority; return whether the application's highest has changed.
 
-    Queues are ordered by that, and know it by then.
+    The queues' priorities are updated too.
     """
     priorities = application.ask_priorities
-    if priorities.counts.get(priority, 0) + min(change, 0) > 0:  # there were some, and are
+    if priorities.counts.get(priority, 0) + min(change, 0) > 0:  # some before and after
         priorities.change(priority, change)
         return False
     before = application.max_priority

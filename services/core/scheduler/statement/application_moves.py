@@ -1,4 +1,4 @@
-"""Applications come, start to reserve, and go: the moves."""
+"""Moves of applications: added, starting to reserve, removed."""
 
 from services.core.scheduler.model.lost_work import service_level
 from services.core.scheduler.model.rows import Application, Purpose
@@ -15,7 +15,7 @@ from services.core.scheduler.statement.partition import Partition
 
 
 def add(partition: Partition, application: Application) -> None:
-    """Take an application into its queue; its id must be new."""
+    """Add an application to its queue; its id must be new."""
     hooks = partition.hooks
     if hooks is not None and hooks.order:
         application.keys_before = hooks.order_of
@@ -37,7 +37,7 @@ def add(partition: Partition, application: Application) -> None:
 
 
 def find_group(partition: Partition, application: Application) -> bool:
-    """Look for the group whose limits concern an application; return whether it is another."""
+    """Find the group whose limits apply to an application; return whether it changed."""
     trackers = application.trackers
     partition.users.find_group(application)
     if application.trackers is trackers:
@@ -47,20 +47,20 @@ def find_group(partition: Partition, application: Application) -> bool:
 
 
 def count_as_starting(application: Application) -> None:
-    """Count an accepted application that has its first placeholder among those that run."""
+    """Count an accepted application with its first placeholder as running."""
     for queue in application.queue.lineage():
         queue.allocating_accepted[application.id] = None
 
 
 def start_reservation_clock(partition: Partition, application: Application) -> None:
-    """Let the placeholder timeout run from now on, or from where it ran before."""
+    """Start the placeholder timeout now, or continue it from its recorded start."""
     since_ns = partition.since(application.reservation_start_ns)
     application.reservation_start_ns = since_ns
     partition.arm_placeholder_timer(application, since_ns)
 
 
 def remove(partition: Partition, application: Application) -> None:
-    """Take an application that has ended, and has no asks any more, out of everything."""
+    """Remove an ended application, which has no asks left, from every table."""
     for claim in list(application.claims_for(Purpose.MOVED).values()):
         partition.end_moved(claim)
     application.finished_time_ns = partition.now_ns

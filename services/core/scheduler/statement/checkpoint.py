@@ -1,15 +1,14 @@
-"""A checkpoint: every row and table of a partition as it is, to be brought back in place.
+"""A checkpoint: a copy of every row and table of a partition, to be restored in place.
 
-Rule 1: kept is what is reachable from the partition, each row and container by itself. So a whole
-        cycle is undone without an inverse for each of its steps, and a new field, table or move
-        needs nothing here.
-Rule 2: what is brought back is the same object as before, with its fields, entries and their order.
-        What was made since is gone with the last reference to it.
-Rule 3: messages, frozen values and whatever is not the core's own are never changed, and not kept.
-        Nor is a tuple looked into: a row that stands in one is reachable without it.
-
-Cost: O(rows), some microseconds each; nothing while none is taken. It is for a question, never for
-a decision: searches undo their moves by their log.
+Rule 1: it records everything reachable from the partition, each row and container separately. So a
+        whole cycle is undone without an inverse for each step, and a new field, table or move needs
+        no code here.
+Rule 2: restored rows are the same objects as before, with their fields, entries and order. Newer
+        ones vanish with their last reference.
+Rule 3: messages, frozen values and objects of other packages never change and are not recorded. Nor
+        are the contents of tuples: a row in one is reachable without it.
+Cost: O(rows), some microseconds each; nothing while no checkpoint exists. It serves what-ifs only;
+searches undo their moves by their log.
 """
 
 from collections import deque
@@ -30,20 +29,20 @@ _Fields = tuple[str, ...]
 
 
 class Checkpoint:
-    """What is reachable from a root, as it was when this was made.
+    """The state of everything reachable from a root, at the time of creation.
 
-    It holds flat lists side by side and no object for each row: what it makes is little, so that
-    the collector of cycles has no reason to run meanwhile.
+    It holds flat parallel lists instead of an object for each row, so that it does not trigger the
+    garbage collector.
     """
 
     def __init__(self, root: object) -> None:
         self._rows: list[object] = []
-        self._values: list[Any] = []  # of the fields of all rows, one behind the other
+        self._values: list[Any] = []  # the fields of all rows, concatenated
         self._empty: list[dict[Any, Any]] = []
         self._dicts: list[dict[Any, Any]] = []
-        self._entries: list[dict[Any, Any]] = []  # of each of those
+        self._entries: list[dict[Any, Any]] = []  # the contents of each
         self._others: list[Any] = []  # lists, sets and arrays
-        self._items: list[Any] = []  # of each of those
+        self._items: list[Any] = []  # the contents of each
         self._left: list[Any] = [root]
         left, seen = self._left, set[int]()
         while left:
@@ -53,7 +52,7 @@ class Checkpoint:
                 (_KEEPS.get(type(found)) or _recorder_of(type(found)))(self, found)
 
     def restore(self) -> None:
-        """Bring everything back."""
+        """Restore everything."""
         values = iter(self._values)
         for row in self._rows:
             for name in _SLOTS[type(row)]:
@@ -75,7 +74,7 @@ class Checkpoint:
     # --- what is recorded, by class -------------------------------------------------------------
 
     def record_row(self, row: object) -> None:
-        """Record a row's fields and what they hold."""
+        """Record a row's fields, and queue their contents."""
         names = _SLOTS.get(type(row)) or _slots(type(row))
         values: list[Any] = [getattr(row, name, _UNSET) for name in names]
         self._rows.append(row)
@@ -93,7 +92,7 @@ class Checkpoint:
                 self._left.append(value)
 
     def record_dict(self, held: dict[Any, Any]) -> None:
-        """Record a mapping and what its keys and values hold."""
+        """Record a mapping, and queue its keys and values."""
         if held:
             self._dicts.append(held)
             self._entries.append(held.copy())
@@ -103,13 +102,13 @@ class Checkpoint:
             self._empty.append(held)
 
     def record_list(self, items: list[Any] | deque[Any]) -> None:
-        """Record a list or a queue and what its items hold."""
+        """Record a list or deque, and queue its items."""
         self._others.append(items)
         self._items.append([*items] if items else ())
         self._record_items(items)
 
     def record_set(self, items: set[Any]) -> None:
-        """Record a set and what its items hold."""
+        """Record a set, and queue its items."""
         self._others.append(items)
         self._items.append(items.copy())
         self._record_items(items)
@@ -121,10 +120,10 @@ class Checkpoint:
             self._items.append(cells.copy())
 
     def pass_by(self, _: object) -> None:
-        """Record nothing of what never changes."""
+        """Record nothing: the object never changes."""
 
     def _record_items(self, items: Collection[Any]) -> None:
-        """Record items later where one of them is of a kind that may change."""
+        """Queue items, unless all are of immutable types."""
         if not _FIXED.issuperset(map(type, items)):
             self._left += items
 
@@ -142,7 +141,7 @@ _SLOTS: dict[type, _Fields] = {}
 
 
 def _recorder_of(kind: type) -> _Keep:
-    """Return how objects of a class are recorded; found once per class."""
+    """Return the function that records objects of a class; cached by class."""
     keep = _KEEPS[kind] = Checkpoint.record_row if _is_row(kind) else Checkpoint.pass_by
     if keep is Checkpoint.pass_by:
         _FIXED.add(kind)
@@ -150,13 +149,13 @@ def _recorder_of(kind: type) -> _Keep:
 
 
 def _is_row(kind: type) -> bool:
-    """Return whether objects of a class are the core's own, and may change."""
+    """Whether a class is the core's own and mutable."""
     is_frozen = is_dataclass(kind) and kind.__dataclass_params__.frozen  # type: ignore[attr-defined]
     return kind.__module__.startswith(_OURS) and not (is_frozen or issubclass(kind, Enum | tuple))
 
 
 def _slots(kind: type) -> _Fields:
-    """Return the names of the fields that stand in slots."""
+    """Return the names of a class's slots."""
     found = chain.from_iterable(base.__dict__.get("__slots__", ()) for base in kind.__mro__)
     names = _SLOTS[kind] = tuple(name for name in found if not name.startswith("__"))
     return names

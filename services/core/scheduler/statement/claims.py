@@ -1,9 +1,9 @@
-"""Claims: the moves of the only kind of kept room, on every ledger that counts it.
+"""Moves of claims, the only kind of reserved capacity, on every ledger that counts them.
 
-Rule 1: a claim is made, changed (shortened, or grown as pods go for it), handed over to another,
-        and ended; nothing else writes the room that nodes, queues and users keep.
-Rule 2: what waits for the room of queues and users is requeued here; what waits for a node's is the
-        caller's to requeue (``partition``).
+Rule 1: a claim is made, changed (shortened, or enlarged as its victims end), handed over, and
+        ended; nothing else writes the reserved capacity of nodes, queues and users.
+Rule 2: what waits for capacity of queues and users is requeued here; what waits for a node is
+        requeued by the caller (``partition``).
 """
 
 from services.core.scheduler.model.rows import (
@@ -47,7 +47,7 @@ class Claims:
     def make(
         self, claim: Claim, *, on_node: ResourceView = NOTHING, in_queues: ResourceView = NOTHING
     ) -> None:
-        """Keep room by a claim; the application must have none of its purpose and key."""
+        """Reserve capacity by a new claim; its application has none of this purpose and key."""
         application, node = claim.application, claim.node
         alike = application.claims.setdefault(claim.purpose, {})
         assert claim.key not in alike
@@ -66,7 +66,7 @@ class Claims:
     def hold(
         self, application: Application, node: Node, members: Members, leaves: Resource
     ) -> bool:
-        """Claim a node for members of the head gang; return whether others may use more of it."""
+        """Claim a node for members of the head gang; return whether it now leaves others more."""
         claim = application.claims_for(Purpose.HEAD_GANG).get(node.node_id)
         shape, times = members
         wanted = multiply(shape.resource, times)
@@ -76,13 +76,13 @@ class Claims:
             self.make(claim)
             return False
         alike = application.claims[claim.purpose]
-        alike[claim.key] = alike.pop(claim.key)  # in the order in which they are chosen
+        alike[claim.key] = alike.pop(claim.key)  # keep the order of choice
         before = claim.leaves
         claim.members, claim.wanted, claim.leaves = members, wanted, leaves
         return not fits_room(before, leaves)
 
     def claim_for_gang(self, application: Application) -> None:
-        """Claim what an admitted gang lacks; one that no longer reserves has no claim."""
+        """Set an admitted gang's claim to what it lacks; end it if the gang no longer reserves."""
         reserves = application.gang_admitted and application.is_reserving
         after = application.outstanding() if reserves else NOTHING
         claim = application.claims_for(Purpose.GANG).get(WHOLE_GANG)
@@ -98,7 +98,7 @@ class Claims:
                 queueing.requeue(wait_list)
 
     def inherit(self, claim: Claim, application: Application) -> None:
-        """Give a claim of the last head gang to the next."""
+        """Transfer a claim of the last head gang to the next one."""
         self._forget(claim)
         self._journal.record(ClaimEnded(claim))
         claim.application = application
@@ -106,30 +106,30 @@ class Claims:
         self._journal.record(ClaimMade(claim))
 
     def change(self, claim: Claim, *, on_node: ResourceView, in_queues: ResourceView) -> None:
-        """Keep so much by a claim from now on."""
+        """Set the amounts that a claim reserves."""
         self._set(claim, on_node, in_queues)
         self._journal.record(ClaimChanged(claim, claim.on_node, claim.in_queues))
 
     def shorten(self, claim: Claim) -> None:
-        """Keep what a claim wants, less what pods still hold that go for it."""
+        """Reserve what a claim wants, less what the pods being released for it still occupy."""
         on_node = excess(claim.wanted, claim.freed_here)
         self.change(claim, on_node=on_node, in_queues=excess(claim.wanted, claim.freed))
 
     def take(self, claim: Claim, ask: Ask) -> None:
-        """Give the place of a pod that is moved to an ask, which has a claim of its own there."""
+        """Transfer a moved pod's place to an ask that has a claim of its own there."""
         self._give_place_back(claim)
         claim.claimant = ask
         self.change(claim, on_node=NOTHING, in_queues=claim.in_queues)
 
     def hand_over(self, claim: Claim, to: Claim) -> None:
-        """End a claim; what the queues keep by it is kept by another, and nothing is requeued."""
+        """End a claim and transfer its amount in the queues to another; nothing is requeued."""
         to.in_queues, claim.in_queues = claim.in_queues, {}
         self._journal.record(ClaimChanged(to, to.on_node, to.in_queues))
         self.end(claim)
         application_ledger.count_fixed(to.application)
 
     def end(self, claim: Claim) -> None:
-        """Keep nothing by a claim any more."""
+        """End a claim and free its capacity."""
         application = claim.application
         self._forget(claim)
         if claim.members is not None:
@@ -182,7 +182,7 @@ class Claims:
 
     @staticmethod
     def _set_promise(claim: Claim, now: ResourceView) -> None:
-        """Count what a gang lacks where other gangs count it."""
+        """Update the amount that other gangs count at their admission."""
         application, before = claim.application, claim.in_queues
         queue = application.queue
         claim.in_queues = dict(now)
@@ -195,7 +195,7 @@ class Claims:
             tracker.change_promise(queue, before, now)
 
     def _refresh(self, claim: Claim) -> None:
-        """Bring the node's row up to date, if the node is still there."""
+        """Update the node's row in the node table, if the node still exists."""
         if claim.purpose in (Purpose.GANG, Purpose.HEAD_GANG):
             return
         node = claim.node

@@ -1,4 +1,4 @@
-"""Allocations that exist already, many at once: a sum is counted once for all that it counts."""
+"""Adds many existing allocations with one update of each sum."""
 
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.statement import application_ledger
@@ -9,7 +9,7 @@ from shared.model.resources import Resource, ResourceView, add, add_into, multip
 
 
 class _Sum:
-    """The sum of many amounts, of which one after another is mostly the same."""
+    """A sum of many amounts, most of them equal to the previous one."""
 
     __slots__ = ("_amount", "_times", "_total")
 
@@ -32,7 +32,7 @@ class _Sum:
 
 
 class Existing:
-    """Real allocations that are held where they are and not in the sums yet, as they came."""
+    """Existing real allocations, in order of arrival, that are rows but not yet in the sums."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -43,7 +43,7 @@ class Existing:
         self._of_nodes: dict[Node, ResourceView] = {}
 
     def hold(self, application: Application, allocation: Allocation, node: Node) -> None:
-        """Hold one that neither its application nor its node knows; ``count`` counts it in."""
+        """Add an allocation to its application and node; ``count`` adds it to the sums."""
         self._place(node, allocation)
         application.hold_allocation(allocation, self._partition.now_ns)
         self._index(application, allocation)
@@ -56,7 +56,7 @@ class Existing:
         self._of_nodes[node] = amount if before is None else add(before, amount)
 
     def count(self) -> None:
-        """Count what is held into every ledger, and write it down."""
+        """Add all of them to every ledger and record them in the journal."""
         if not self._found:
             return
         partition = self._partition

@@ -1,10 +1,9 @@
-"""The journal: what was changed and decided, in order. All that is told is made of it.
+"""The journal: changes and decisions in order. Every outgoing message is made from it.
 
-An entry names the rows that it is about and what cannot be read from them later; their present
-values are read when it is reported (``report``). Whoever changes the model writes the entry in the
-same place, so that nobody has to remember to tell.
-
-Limit: the entries of one batch; the host hands them over after every batch (``trim``).
+An entry names its rows and the values that cannot be read from them later; ``report`` reads the
+present values. The function that changes the model records the entry, so that no caller can forget
+it.
+Limit: the entries of one batch; the host reads them after every batch (``trim``).
 """
 
 from collections.abc import Iterator, Mapping
@@ -42,7 +41,7 @@ Row = Application | Node | Queue | Ask | AskGroup | Claim
 
 @dataclass(slots=True, eq=False)
 class RowSet:
-    """Values of a row that are in no sum have been set, to these; none: what it waits for."""
+    """Fields of a row that are in no sum were set; no values: its waiting list changed."""
 
     row: Row
     values: Mapping[str, object]
@@ -50,7 +49,7 @@ class RowSet:
 
 @dataclass(slots=True, eq=False)
 class TimePassed:
-    """It is later now; what comes after it in the journal happened at this time."""
+    """The clock advanced; later entries happened at this time."""
 
     now_ns: int
 
@@ -60,7 +59,7 @@ class TimePassed:
 
 @dataclass(slots=True, eq=False)
 class AskChanged:
-    """An ask waits, or what is known of it has changed."""
+    """An ask waits, or its known facts changed."""
 
     application: Application
     ask: Ask
@@ -68,7 +67,7 @@ class AskChanged:
 
 @dataclass(slots=True, eq=False)
 class AskEnded:
-    """An ask waits no more. ``why`` is a TerminationType, "" where it was allocated."""
+    """An ask no longer waits. ``why`` is a TerminationType, "" if it was allocated."""
 
     application: Application
     ask: Ask
@@ -77,14 +76,14 @@ class AskEnded:
 
 @dataclass(slots=True, eq=False)
 class AskReleased:
-    """An ask's end is said to the resource manager: confirmed, or decided here."""
+    """The end of an ask, confirmed or decided here, is to be sent to the resource manager."""
 
     release: AllocationAskRelease
 
 
 @dataclass(slots=True, eq=False)
 class AskRejected:
-    """An ask, or an allocation that exists, was refused."""
+    """An ask, or an existing allocation, was rejected."""
 
     item: Allocation | AllocationAsk
     reason: str
@@ -92,7 +91,7 @@ class AskRejected:
 
 @dataclass(slots=True, eq=False)
 class AskUnschedulable:
-    """More nodes would help an ask: its pod is marked, for the cluster's autoscaler."""
+    """More nodes would help an ask: its pod is marked for the cluster autoscaler."""
 
     application: Application
     ask: Ask
@@ -104,7 +103,7 @@ class AskUnschedulable:
 
 @dataclass(slots=True, eq=False)
 class Allocated:
-    """An allocation counts from now on. ``is_new``: the resource manager has yet to bind it."""
+    """An allocation was added. ``is_new``: the resource manager has yet to bind it."""
 
     application: Application
     allocation: Allocation
@@ -113,7 +112,7 @@ class Allocated:
 
 @dataclass(slots=True, eq=False)
 class AllocationsFound:
-    """Allocations that exist already count from now on, in this order, on these nodes."""
+    """Existing allocations were added, in this order, on these nodes."""
 
     found: list[tuple[Application, Allocation]]
     nodes: list[Node]
@@ -121,7 +120,7 @@ class AllocationsFound:
 
 @dataclass(slots=True, eq=False)
 class RunPlaced:
-    """Asks were placed by one run, in this order, on these nodes: they have ended, allocated."""
+    """A run allocated asks, in this order, on these nodes; the asks have ended."""
 
     placed: list[tuple[Application, Ask, Allocation]]
     nodes: list[Node]
@@ -129,7 +128,7 @@ class RunPlaced:
 
 @dataclass(slots=True, eq=False)
 class AllocationChanged:
-    """An allocation has another size."""
+    """An allocation changed its size or state."""
 
     application: Application
     allocation: Allocation
@@ -137,7 +136,7 @@ class AllocationChanged:
 
 @dataclass(slots=True, eq=False)
 class AllocationReleased:
-    """An allocation's end was decided here; it counts until that is confirmed."""
+    """The core released an allocation; it counts until the release is confirmed."""
 
     application: Application
     allocation: Allocation
@@ -147,10 +146,9 @@ class AllocationReleased:
 
 @dataclass(slots=True, eq=False)
 class AllocationEnded:
-    """An allocation counts no more.
+    """An allocation was removed.
 
-    ``why`` is the type of the release that ended it. ``is_node_gone``: its node went and took it
-    along.
+    ``why`` is the termination type. ``is_node_gone``: it ended because its node was removed.
     """
 
     application: Application
@@ -161,9 +159,9 @@ class AllocationEnded:
 
 @dataclass(slots=True, eq=False)
 class SwapBegun:
-    """A placeholder is being released for an ask, which is to start as this allocation.
+    """A placeholder is being released for an ask, which will start as this allocation.
 
-    ``is_placed``: the allocation is on a node already that is not the placeholder's.
+    ``is_placed``: the allocation already occupies another node than the placeholder's.
     """
 
     application: Application
@@ -174,7 +172,7 @@ class SwapBegun:
 
 @dataclass(slots=True, eq=False)
 class SwapConfirmed:
-    """A placeholder has gone, and what was to take its place has it."""
+    """A placeholder has ended, and its real allocation replaced it."""
 
     application: Application
     placeholder_key: str
@@ -182,7 +180,7 @@ class SwapConfirmed:
 
 @dataclass(slots=True, eq=False)
 class SwapFailed:
-    """What was to take a placeholder's place does not any more: it has gone, or waits again."""
+    """A placeholder will not be replaced: its real ask has ended, or waits again."""
 
     application: Application
     placeholder_key: str
@@ -190,14 +188,14 @@ class SwapFailed:
 
 @dataclass(slots=True, eq=False)
 class EndConfirmed:
-    """An allocation's end that was not decided here is said to the resource manager."""
+    """The end of an allocation that the core did not decide is to be confirmed."""
 
     release: AllocationRelease
 
 
 @dataclass(slots=True, eq=False)
 class ForeignChanged:
-    """A pod of another scheduler was counted on its node, or counted out (``is_gone``)."""
+    """A foreign pod was added to its node, or removed (``is_gone``)."""
 
     allocation: Allocation
     is_gone: bool
@@ -208,14 +206,14 @@ class ForeignChanged:
 
 @dataclass(slots=True, eq=False)
 class ClaimMade:
-    """Room is kept for an ask from now on, or is reported again: others have gone for it."""
+    """Capacity was reserved for an ask, or is reported again with victims released for it."""
 
     claim: Claim
 
 
 @dataclass(slots=True, eq=False)
 class ClaimChanged:
-    """A claim keeps so much from now on: of its node's free room, and in the queues on the path."""
+    """A claim's amounts changed: of its node's free capacity, and in the queues on its path."""
 
     claim: Claim
     on_node: ResourceView
@@ -224,7 +222,7 @@ class ClaimChanged:
 
 @dataclass(slots=True, eq=False)
 class ClaimEnded:
-    """A claim keeps nothing any more."""
+    """A claim ended."""
 
     claim: Claim
 
@@ -234,14 +232,14 @@ class ClaimEnded:
 
 @dataclass(slots=True, eq=False)
 class ApplicationAccepted:
-    """An application was taken into its queue."""
+    """An application was accepted into its queue."""
 
     application: Application
 
 
 @dataclass(slots=True, eq=False)
 class GroupFound:
-    """What an application has, and has had since it came, counts for a group; "": for none."""
+    """An application's usage, from its start, counts for this group; "": for no group."""
 
     application: Application
     group: str
@@ -249,7 +247,7 @@ class GroupFound:
 
 @dataclass(slots=True, eq=False)
 class ApplicationRejected:
-    """An application was refused. ``shown`` is what people see of it, None where it is known."""
+    """An application was rejected. ``shown`` is its row for display, None if it exists already."""
 
     request: AddApplicationRequest
     queue: Queue | None
@@ -260,21 +258,21 @@ class ApplicationRejected:
 
 @dataclass(slots=True, eq=False)
 class ApplicationEnded:
-    """An application that has ended was taken out of everything."""
+    """An ended application was removed from every table."""
 
     application: Application
 
 
 @dataclass(slots=True, eq=False)
 class ApplicationChanged:
-    """An application's own values have changed, and with them its queue's."""
+    """An application's own values changed, and its queue's with them."""
 
     application: Application
 
 
 @dataclass(slots=True, eq=False)
 class StateChanged:
-    """An application has moved to another state."""
+    """An application changed its state."""
 
     application: Application
     state: ApplicationState
@@ -283,14 +281,14 @@ class StateChanged:
 
 @dataclass(slots=True, eq=False)
 class NodeAccepted:
-    """A node was taken in."""
+    """A node was added."""
 
     node: Node
 
 
 @dataclass(slots=True, eq=False)
 class NodeRejected:
-    """News of a node was refused."""
+    """A node update was rejected."""
 
     info: NodeInfo
     reason: str
@@ -298,35 +296,35 @@ class NodeRejected:
 
 @dataclass(slots=True, eq=False)
 class NodeChanged:
-    """A node's sums, or its reservations, have changed."""
+    """A node's sums or reservations changed."""
 
     node: Node
 
 
 @dataclass(slots=True, eq=False)
 class NodeEnded:
-    """A node has gone."""
+    """A node was removed."""
 
     node: Node
 
 
 @dataclass(slots=True, eq=False)
 class QueueChanged:
-    """A queue's values have changed, and with them those above it."""
+    """A queue's values changed, and those of the queues above it."""
 
     queue: Queue
 
 
 @dataclass(slots=True, eq=False)
 class QueueEnded:
-    """A queue has gone."""
+    """A queue was removed."""
 
     queue: Queue
 
 
 @dataclass(slots=True, eq=False)
 class UsageChanged:
-    """What a user or a group uses, or is linked to, has changed: in a leaf, or (None) anywhere."""
+    """The usage, or the links, of a user or group changed: in a leaf, or (None) anywhere."""
 
     tracker: Tracker
     leaf: Queue | None = None
@@ -334,14 +332,14 @@ class UsageChanged:
 
 @dataclass(slots=True, eq=False)
 class UsageReported:
-    """Usage over time is handed over, for the resource manager to keep."""
+    """Usage over time is to be stored by the resource manager."""
 
     records: list[UsageRecord]
 
 
 @dataclass(slots=True, eq=False)
 class PartitionChanged:
-    """The partition's own values have changed."""
+    """The partition's own values changed."""
 
 
 # --- timers -------------------------------------------------------------------------------------
@@ -349,14 +347,14 @@ class PartitionChanged:
 
 @dataclass(slots=True, eq=False)
 class TimerArmed:
-    """A timer was set, or set anew."""
+    """A timer was set, or set again."""
 
     timer: TimerSet
 
 
 @dataclass(slots=True, eq=False)
 class TimerCancelled:
-    """A timer that was set is no more."""
+    """A timer was cancelled."""
 
     timer_id: str
     generation: str
@@ -364,17 +362,17 @@ class TimerCancelled:
 
 @dataclass(slots=True, eq=False)
 class TimerSpent:
-    """A timer that was set has fired."""
+    """A timer fired."""
 
     timer_id: str
 
 
-# --- what people are told of, beside the values ---------------------------------------------------
+# --- events for users, in addition to the values --------------------------------------------------
 
 
 @dataclass(slots=True, eq=False)
 class HeadroomLacking:
-    """An ask does not fit its queue, or (``is_user``) its user's limit."""
+    """An ask exceeds the headroom of its queue, or (``is_user``) of its user."""
 
     application: Application
     ask: Ask
@@ -384,7 +382,7 @@ class HeadroomLacking:
 
 @dataclass(slots=True, eq=False)
 class HeadroomFound:
-    """An ask fits again that did not fit before."""
+    """An ask fits the headroom again."""
 
     application: Application
     ask: Ask
@@ -393,7 +391,7 @@ class HeadroomFound:
 
 @dataclass(slots=True, eq=False)
 class RunnableChanged:
-    """A limit on running applications keeps an application from starting, or does no more."""
+    """A limit on running applications blocks an application's start, or no longer does."""
 
     application: Application
     is_user: bool
@@ -402,7 +400,7 @@ class RunnableChanged:
 
 @dataclass(slots=True, eq=False)
 class LimitChanged:
-    """A queue has another limit for a user or group; None: none any more."""
+    """A queue's limit for a user or group changed; None: removed."""
 
     queue: Queue
     name: str
@@ -412,7 +410,7 @@ class LimitChanged:
 
 @dataclass(slots=True, eq=False)
 class Preempted:
-    """A victim is told why it goes: under which law, for whom (None: for nobody), and the ask."""
+    """A victim was chosen: the rule, the application and ask it makes way for (None: for none)."""
 
     application: Application
     allocation: Allocation
@@ -424,7 +422,7 @@ class Preempted:
 
 @dataclass(slots=True, eq=False)
 class NoVictim:
-    """The node that an ask requires is full of what may not be preempted for it."""
+    """The required node of an ask is full of pods that it may not preempt."""
 
     application: Application
     ask: Ask
@@ -432,7 +430,7 @@ class NoVictim:
 
 @dataclass(slots=True, eq=False)
 class NodesClosed:
-    """No node takes an ask, and it is not only room that they lack."""
+    """No node fits an ask, for other reasons than capacity."""
 
     application: Application
     ask: Ask
@@ -459,21 +457,21 @@ class PlaceholderTooSmall:
 
 @dataclass(slots=True, eq=False)
 class Noted:
-    """The resource manager has found something out about a pod."""
+    """The resource manager found a problem with a pod."""
 
     note: ApplicationNote
 
 
 @dataclass(slots=True, eq=False)
 class PodsHeldChanged:
-    """Other pods of an application than before are held back by the resource manager."""
+    """The pods of an application that the resource manager holds back changed."""
 
     held: PodsHeld
 
 
 @dataclass(slots=True, eq=False)
 class Stuck:
-    """A victim should have gone and has not: its room is nobody's."""
+    """A victim did not end in time: its capacity is no longer counted on."""
 
     application: Application
     allocation: Allocation
@@ -481,7 +479,7 @@ class Stuck:
 
 @dataclass(slots=True, eq=False)
 class PairHeld:
-    """Two applications evicted each other in turn and are kept from it for a while."""
+    """Two applications evicted each other in turn and are barred from it for a while."""
 
     one: str
     other: str
@@ -489,7 +487,7 @@ class PairHeld:
 
 @dataclass(slots=True, eq=False)
 class QuotaEnforced:
-    """A queue was made to give back what is over its max."""
+    """Victims were evicted from a queue over its max."""
 
     queue: Queue
     wanted: ResourceView
@@ -499,7 +497,7 @@ class QuotaEnforced:
 
 @dataclass(slots=True, eq=False)
 class NotSent:
-    """Something, of an application where it has one, could not be sent."""
+    """An item, of an application if it has one, could not be sent."""
 
     name: str
     reason: str
@@ -507,13 +505,13 @@ class NotSent:
 
 @dataclass(slots=True, eq=False)
 class ConfigurationRefused:
-    """A configuration was refused; the one before it stands."""
+    """A configuration was rejected; the previous one stays in use."""
 
     error: str
 
 
 class Journal:
-    """The entries since they were last handed over."""
+    """The entries since the last ``trim``."""
 
     def __init__(self) -> None:
         self._entries: list[object] = []
@@ -526,11 +524,11 @@ class Journal:
         return iter(self._entries)
 
     def since(self, at: int) -> list[object]:
-        """Return what was recorded since there were so many entries."""
+        """Return the entries recorded after the first ``at`` ones."""
         return self._entries[at:]
 
     def trim(self) -> list[object]:
-        """Hand over what was recorded, in order, and begin anew."""
+        """Return all entries in order, and start empty again."""
         entries, self._entries = self._entries, []
         self.record = self._entries.append
         return entries
@@ -539,9 +537,9 @@ class Journal:
 def limit_changes(
     queue: Queue, users: Mapping[str, Limit], groups: Mapping[str, Limit]
 ) -> list[LimitChanged]:
-    """Return which limits of users and groups a queue has now that it had not, or has no more.
+    """Return the changes of a queue's limits for users and groups.
 
-    ``users`` and ``groups`` are those before.
+    ``users`` and ``groups`` are the limits before.
     """
     return [
         LimitChanged(queue, name, is_group, after.get(name))

@@ -1,6 +1,6 @@
-"""Nodes and the pods of other schedulers on them: the moves.
+"""Moves of nodes and of the foreign pods on them.
 
-Whoever may be helped by a node that has more room, or other labels, is looked at again.
+Asks that a node with more capacity or other labels may fit are requeued.
 """
 
 from services.core.scheduler.model.rows import Node
@@ -19,7 +19,7 @@ from shared.model.resources import ResourceView
 
 
 def add(partition: Partition, node: Node) -> None:
-    """Register a node; its id must be new. ``nodes_added`` is to be called before anything else."""
+    """Register a node; its id must be new. The caller then calls ``nodes_added``."""
     partition.nodes.add(node)
     partition.journal.record(NodeAccepted(node))
     values = {
@@ -31,7 +31,7 @@ def add(partition: Partition, node: Node) -> None:
 
 
 def nodes_added(partition: Partition, nodes: list[Node]) -> None:
-    """Requeue what nodes that were added may take."""
+    """Requeue the asks that added nodes may fit."""
     if nodes:
         partition.capacity_changed()
         partition.requeue_for_domains()
@@ -41,7 +41,7 @@ def nodes_added(partition: Partition, nodes: list[Node]) -> None:
 
 
 def resize(partition: Partition, node: Node, capacity: ResourceView) -> None:
-    """Change what a node can hold; what it holds may then be more than that."""
+    """Change a node's capacity; its allocations may then exceed it."""
     partition.nodes.set_capacity(node, capacity)
     partition.journal.record(RowSet(node, {"capacity": dict(node.capacity)}))
     partition.capacity_changed()
@@ -55,7 +55,7 @@ def relabel(
     taints: tuple[Taint, ...],
     volume_limits: dict[str, int],
 ) -> None:
-    """Change a node's labels and taints, and how many volumes it takes."""
+    """Change a node's labels, taints and volume limits."""
     domain = node.domain
     partition.nodes.relabel(node, labels, taints, volume_limits)
     partition.journal.record(RowSet(node, {"labels": labels}))
@@ -67,7 +67,7 @@ def relabel(
 
 
 def set_schedulable(partition: Partition, node: Node, *, schedulable: bool) -> None:
-    """Let asks go to a node, or to others only."""
+    """Open a node to asks, or close it."""
     partition.set(node, schedulable=schedulable)
     partition.is_capacity_new = True
     partition.nodes.refresh(node)
@@ -75,7 +75,7 @@ def set_schedulable(partition: Partition, node: Node, *, schedulable: bool) -> N
 
 
 def remove(partition: Partition, node: Node) -> None:
-    """Forget a node, its reservations and the pods of others on it; allocations are left."""
+    """Remove a node, its reservations and its foreign pods; the caller removes its allocations."""
     partition.end_claims_for_moved(node=node)
     if node.head_claim is not None:
         partition.claims.end(node.head_claim)
@@ -99,7 +99,7 @@ def _has_changed(partition: Partition, node: Node) -> None:
 
 
 def add_foreign(partition: Partition, allocation: Allocation) -> None:
-    """Count a pod on its node, which must be there; it is not counted yet."""
+    """Add a foreign pod to its node; the node exists and does not have it yet."""
     node = partition.nodes.nodes[allocation.node_id]
     partition.learn(allocation.constraints)
     partition.nodes.occupy(node, allocation)
@@ -110,13 +110,13 @@ def add_foreign(partition: Partition, allocation: Allocation) -> None:
 
 
 def resize_foreign(partition: Partition, before: Allocation, now: Allocation) -> None:
-    """Count a pod anew that has changed, where it is now."""
+    """Replace a foreign pod by its changed version, on its present node."""
     _take_out(partition, before)
     add_foreign(partition, now)
 
 
 def remove_foreign(partition: Partition, allocation: Allocation) -> None:
-    """Count a pod out."""
+    """Remove a foreign pod from its node."""
     node = _take_out(partition, allocation)
     _foreign_has_changed(partition, node, allocation, is_gone=True)
 

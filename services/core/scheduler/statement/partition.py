@@ -1,7 +1,8 @@
-"""The partition: everything the scheduler knows, and the moves that keep its ledgers true.
+"""The partition: the scheduler's whole state, and the moves that keep its ledgers consistent.
 
-Every change of an allocation goes through ``allocate``, ``add_existing`` or ``remove``: they keep
-node, application and queue in step and write the journal. Nothing here decides anything.
+Allocations change only by ``allocate``, ``count_in``, a run's ``assume``, and ``remove``: these
+update node, application, queue and users together and record the journal. Nothing here decides
+anything.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -102,19 +103,19 @@ from shared.model.states import ApplicationEvent, ApplicationState
 from shared.model.units import milliseconds, seconds
 
 COMPLETING_TIMEOUT_MS = 30_000
-DEFAULT_GRACE_S = 30  # of a pod that states none; within what victims have anyway
+DEFAULT_GRACE_S = 30  # termination grace of a pod without its own; every victim has it
 MAX_HELD = 10_000  # applications shown with pods held back; further ones are not shown
 CLEANER_INTERVAL_MS = 10_000
-NO_ROOM_HELPS = {"": 1}  # what is needed of a type that no node has
+NO_ROOM_HELPS = {"": 1}  # a request of a type that no node has
 
 
 @dataclass(eq=False, repr=False)
 class Partition:
-    """One partition's nodes, queues and applications."""
+    """The state of one partition: nodes, queues, applications, claims, timers."""
 
     name: str = DEFAULT_PARTITION
     rm_id: str = ""
-    finds_pods: bool = False  # its resource manager answers who asks for a pod
+    finds_pods: bool = False  # the resource manager answers searches for a pod
     epoch: int = 0
     now_ns: int = 0
     settings: Settings = field(default_factory=Settings)
@@ -124,58 +125,58 @@ class Partition:
     queues: dict[str, Queue] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
-    moved: dict[str, Claim] = field(default_factory=dict)  # for what replaces pods, by their key
-    restarting: dict[Claim, None] = field(default_factory=dict)  # asks' that came for such and wait
-    releasing: dict[str, Application] = field(default_factory=dict)  # by key, until it is gone
-    leaving: dict[str, Application] = field(default_factory=dict)  # those that are not preempted
-    released_ns: dict[str, int] = field(default_factory=dict)  # of victims: since when, by key
-    configured: object = None  # what was read of the configuration that holds
-    foreign: dict[str, str] = field(default_factory=dict)  # pods of others: key -> node
+    moved: dict[str, Claim] = field(default_factory=dict)  # claims of moved pods, by pod key
+    restarting: dict[Claim, None] = field(default_factory=dict)  # reservations of restarted pods
+    releasing: dict[str, Application] = field(default_factory=dict)  # by allocation, until it ends
+    leaving: dict[str, Application] = field(default_factory=dict)  # releasing but not preempted
+    released_ns: dict[str, int] = field(default_factory=dict)  # victims: time of release, by key
+    configured: object = None  # the parsed configuration in use
+    foreign: dict[str, str] = field(default_factory=dict)  # foreign pods: key -> node
     shapes: ShapeTable = field(default_factory=ShapeTable)
     users: UserTable = field(default_factory=UserTable)
     rules: PlacementRules = field(default_factory=PlacementRules)
-    nominated: dict[str, str] = field(default_factory=dict)  # others' pods to come, by key the node
+    nominated: dict[str, str] = field(default_factory=dict)  # nominated foreign pods: key -> node
     blocked_shapes: BlockedShapes = field(default_factory=BlockedShapes)
-    freed: FreedNodes = field(default_factory=FreedNodes)  # which may help those
+    freed: FreedNodes = field(default_factory=FreedNodes)  # nodes that may fit blocked shapes
     reserved_to_try: dict[Claim, None] = field(default_factory=dict)
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
-    unplaced: dict[Bucket, None] = field(default_factory=dict)  # nodes may help; not told yet
-    waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # that have no place
+    unplaced: dict[Bucket, None] = field(default_factory=dict)  # more nodes may help; not reported
+    waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # gangs without places
     lane: Lane | None = None
     held_idle: HeldIdle = field(default_factory=HeldIdle)
     run_times: RunTimes = field(default_factory=RunTimes)
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty
-    late_gangs: dict[Application, None] = field(default_factory=dict)  # let start, and have not
-    short_of_nodes: dict[Queue, None] = field(default_factory=dict)  # leaves: two at most
-    is_capacity_new: bool = False  # other gangs than before may be too large
+    late_gangs: dict[Application, None] = field(default_factory=dict)  # admitted, not started yet
+    short_of_nodes: dict[Queue, None] = field(default_factory=dict)  # leaves, at most two
+    is_capacity_new: bool = False  # the set of too large gangs must be recomputed
     preemption_due_ns: int = 0
-    lost_work: list[int] = field(default_factory=lambda: [0, 0])  # by evictions, in thousandths
+    lost_work: list[int] = field(default_factory=lambda: [0, 0])  # GPU and vcore ms, by evictions
     jobs_evicted: JobsEvicted = field(default_factory=JobsEvicted)
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
     fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
-    searches: SearchPass | None = None  # a pass that goes on with the next batch
+    searches: SearchPass | None = None  # a search pass that continues with the next batch
     victims: VictimIndex = field(init=False)
-    reservations_due_ns: int = 0  # when asks get old enough to look again; 0: not known of any
+    reservations_due_ns: int = 0  # when the next ask is old enough for a reservation; 0: unknown
     replaceable: dict[Application, None] = field(default_factory=dict)
     unreplaceable: dict[Application, None] = field(default_factory=dict)
     journal: Journal = field(default_factory=Journal)
     config_checksum: str = ""
     config_text: str = ""
-    config_partitions: tuple[str, ...] = ()  # of the configuration that holds
-    is_dropped: bool = False  # from the configuration: it goes when nothing is left in it
+    config_partitions: tuple[str, ...] = ()  # of the configuration in use
+    is_dropped: bool = False  # no longer configured: it ends when it is empty
     config_error: str = ""
     config_time_ns: int = 0
-    config_extra: tuple[tuple[str, str], ...] = ()  # what was configured beside the queues
+    config_extra: tuple[tuple[str, str], ...] = ()  # the settings, apart from the queues
     started_ns: int = 0
     timings: Timings = UNTIMED
-    has_readers: bool = True  # of what it tells; else no timer is armed only to tell something
-    failed_nodes: int = 0  # that were not taken in
+    has_readers: bool = True  # of state events; if not, no timer is armed for reports only
+    failed_nodes: int = 0  # rejected nodes
     rejected_asks: int = 0
     pods_held: dict[str, PodsHeld] = field(default_factory=dict)  # by application, known or not
     config_warnings: tuple[str, ...] = ()
-    goes_by_usage: str = ""  # the first queue that is configured to go by usage over time
+    goes_by_usage: str = ""  # the first queue whose configuration orders by usage over time
     preemption_enabled: bool = True
     quota_preemption_enabled: bool = False
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
@@ -183,14 +184,14 @@ class Partition:
     _generation: int = 0
 
     def __post_init__(self) -> None:
-        self.queues = self.queues or {ROOT: self.root}  # which is there without a configuration
+        self.queues = self.queues or {ROOT: self.root}  # exists without a configuration
         self.victims = VictimIndex(self.nodes)
         self.claims = Claims(self.nodes, self.journal)
         self._to_go: LazyHeap[str] = LazyHeap(lambda key: self.released_ns.get(key, -1))  # victims
         self.evicted_for: dict[str, tuple[str, str]] = {}  # by key: the application and its ask
 
     def pass_time(self, now_ns: int) -> None:
-        """Let it be later."""
+        """Advance the clock."""
         self.now_ns = now_ns
         if self.usage is not None:
             self.usage.pass_time(now_ns)
@@ -198,18 +199,21 @@ class Partition:
 
     @property
     def usage(self) -> UsageClock | None:
-        """Return the clock of usage over time, None where nobody asks for it."""
+        """Return the clock of usage over time, None if no setting uses it."""
         return self.root.tree.usage
 
     def configure(self, **values: object) -> None:
-        """Set values of the partition itself."""
+        """Set fields of the partition itself."""
         for name, value in values.items():
             assert hasattr(self, name), name
             setattr(self, name, value)
         self.journal.record(PartitionChanged())
 
     def hold_pods(self, held: PodsHeld) -> None:
-        """Keep which pods of an application are held back; of MAX_HELD, no further one's."""
+        """Record the pods of an application that the resource manager holds back.
+
+        Of at most MAX_HELD applications.
+        """
         known = self.pods_held
         if held.held and held.application_id not in known and len(known) >= MAX_HELD:
             return
@@ -220,44 +224,44 @@ class Partition:
         self.journal.record(PodsHeldChanged(held))
 
     def set(self, row: Row, **values: object) -> None:
-        """Set fields of a row that are in no sum; whoever shows the row is told anew."""
+        """Set fields of a row that are in no sum, and record it for reports."""
         for name, value in values.items():
             assert hasattr(row, name), name
             setattr(row, name, value)
         self.journal.record(RowSet(row, values))
 
     def use(self, hooks: Hooks | None) -> None:
-        """Have the hooks of plugins asked from now on; nothing is known yet."""
+        """Use the hooks of plugins from now on; called on an empty partition."""
         self.hooks = hooks
         self.nodes.use_hooks(hooks)
 
     def may_take(self, action: str, victim: Allocation, preemptor: Application) -> bool:
-        """Return whether plugins let an action take an allocation for an application."""
+        """Whether plugins allow an action to evict an allocation for an application."""
         return self.hooks is None or self.hooks.may_take(action, victim, preemptor)
 
     def agree(self, action: str, victims: list[Allocation], preemptor: Application) -> bool:
-        """Return whether plugins let an action take all of some allocations for an application."""
+        """Whether plugins allow an action to evict all of some allocations for an application."""
         return self.hooks is None or self.hooks.agree(action, victims, preemptor)
 
     def no_capacity(
         self, application: Application, amount: ResourceView
     ) -> tuple[Refusal, WaitList] | None:
-        """Return why plugins let an application take no such amount, and where it then waits."""
+        """Return why plugins refuse an application an amount, and its waiting list; None if not."""
         return None if self.hooks is None else self.hooks.no_capacity(application, amount)
 
     def next_sequence(self) -> int:
-        """Return a number larger than any before it: the order of arrival."""
+        """Return the next number of the order of arrival."""
         self._sequence += 1
         return self._sequence
 
     def in_order_asking(self) -> list[Application]:
-        """Return the applications of which asks wait, in the order in which they came."""
+        """Return the applications with waiting asks, in order of arrival."""
         return sorted(self.root.asking, key=lambda application: application.sequence)
 
     # --- asks and allocations -------------------------------------------------------------------
 
     def add_ask(self, application: Application, request: AllocationAsk, sequence: int = 0) -> None:
-        """Let an ask wait in its application, at its old place where ``sequence`` says it."""
+        """Add an ask to its application, at its old position if ``sequence`` is given."""
         self.learn(request.constraints)
         if GPU_SHARE in request.resource_per_alloc:
             self.share_devices()
@@ -269,20 +273,20 @@ class Partition:
         if bucket.refusal is not None:
             self.unplaced[bucket] = None
             if request.constraints.required_node and bucket.blocked_at is None:
-                queueing.requeue_bucket(bucket)  # it has a place to take in the row for its node
+                queueing.requeue_bucket(bucket)  # the ask joins the order of asks for its node
         if shape in self.blocked_shapes:
             self.check_old_asks_at(created_ns + self.settings.reservation_delay_ns)
         self.ask_joined(application, ask)
 
     def _shape_of(self, application: Application, request: AllocationAsk) -> Shape:
-        """Return the shape of an ask as of now, and count its use."""
+        """Return the present shape of an ask, and count its use."""
         labels = self.nodes.pods.labels_of(request.allocation_tags)
         times = self._run_times(application, request)
         bond = self.nodes.domains.bond_of(application.id, request.task_group_name)
         return self.shapes.shape_of(request, labels, *times, bond)
 
     def share_devices(self) -> None:
-        """Have nodes announce shares of their GPUs from now on: somebody asks for one."""
+        """Add GPU shares to the nodes' capacity, from the first request for one on."""
         if self.nodes.devices.are_shared:
             return
         for node in self.nodes.share_devices():
@@ -291,10 +295,10 @@ class Partition:
         self.capacity_changed()
 
     def _run_times(self, application: Application, request: AllocationAsk) -> tuple[int, int]:
-        """Return for how long an ask runs at most, and is expected to; 0: not known, or not asked.
+        """Return the maximum and the expected run time of an ask in ns; 0: unknown or unused.
 
-        Expected is what is predicted of what states nothing; with ``shortestFirst`` of others too,
-        but never more than they state.
+        Without a stated time the expected one is predicted; with ``shortestFirst`` also for others,
+        but never above the stated time.
         """
         backfills = self.settings.backfill and self.settings.reserves_for_gang
         if not (backfills or self.nodes.spares.is_on):
@@ -309,7 +313,7 @@ class Partition:
         return 0, times.guessed_ns(application, pod)
 
     def ask_joined(self, application: Application, ask: Ask) -> None:
-        """Write down that an ask waits."""
+        """Record that an ask waits."""
         if self.nodes.order.score.looks_at_ask and not ask.request.placeholder:
             self.nodes.order.recent.asked(ask.shape.asked_for)
         self.journal.record(AskChanged(application, ask))
@@ -317,7 +321,7 @@ class Partition:
             self._replace_moved(application, ask)
 
     def learn(self, constraints: Constraints) -> None:
-        """Take in which pods' labels constraints look at."""
+        """Register the label keys of constraints' pod selectors; shapes include these labels."""
         pods = self.nodes.pods
         is_first = not pods.label_keys
         keys = pods.learn(constraints)
@@ -333,7 +337,7 @@ class Partition:
                 self._shape_again(application, asks)
 
     def _shape_again(self, application: Application, asks: list[Ask]) -> None:
-        """Compute the shapes of waiting asks again: some of their labels count from now on."""
+        """Recompute the shapes of waiting asks because more of their labels count."""
         for ask in asks:
             if ask.key in application.reservations:
                 self.unreserve(application.reservations[ask.key])
@@ -347,15 +351,14 @@ class Partition:
             self.journal.record(AskChanged(application, reshaped))
 
     def record_asks(self, application: Application) -> None:
-        """Say all asks of an application anew: they wait under other names."""
+        """Report all asks of an application again: their bucket has changed."""
         for ask in application.asks():
             self.journal.record(AskChanged(application, ask))
 
     def remove_ask(self, application: Application, key: str, why: str = "") -> Ask | None:
-        """Take an ask out of its application, its reservation with it; None when it is unknown.
+        """Remove an ask and its reservation, and reorder the rest; None if it is unknown.
 
-        The asks that are left have the place that is theirs without it. ``why`` it ends is a
-        TerminationType, "" where it is allocated.
+        ``why`` it ends is a TerminationType, "" if it is allocated.
         """
         order, group = application.order, application.group_of.get(key)
         ask = self._take_ask(application, key, why)
@@ -375,14 +378,14 @@ class Partition:
         return ask
 
     def present_shape(self, ask: Ask) -> Shape:
-        """Return the shape of an ask that does not wait, by the labels that count by now."""
+        """Return the shape of an ask that does not wait, by the label keys registered now."""
         labels = self.nodes.pods.labels_of(ask.request.allocation_tags)
         if labels == ask.shape.labels:
             return ask.shape
         return replace(ask.shape, labels=labels, view=None, candidates=None, plan=None)
 
     def dequeue(self, application: Application, ask: Ask) -> None:
-        """Take an ask that is placed out of its queue; what comes after it takes its turn."""
+        """Remove an ask that is placed from its queue; the next asks move up."""
         order, group = application.order, application.group_of[ask.key]
         application.positions[ask.key] = ask.sequence
         self._take_ask(application, ask.key, "")
@@ -396,14 +399,17 @@ class Partition:
             self.shapes_to_reserve.pop(shape, None)
 
     def allocate(self, application: Application, ask: Ask, node: Node) -> Allocation:
-        """Turn an ask into an allocation on a node, in every ledger, and tell it."""
+        """Turn an ask into an allocation on a node, in every ledger, and record it."""
         allocation = allocation_of(ask.request, node.node_id)
         allocation = self.count_in(application, allocation, node, is_new=True)
-        self.dequeue(application, ask)  # its reservation ends when the room is already taken
+        self.dequeue(application, ask)  # ends its reservation, after the capacity was allocated
         return allocation
 
     def assume(self, group: AskGroup, ask: Ask, node: Node) -> Allocation:
-        """Turn the first ask of a group into an allocation; its run counts sums and order."""
+        """Turn the first ask of a group into an allocation.
+
+        The caller, a run, updates the sums and the order.
+        """
         application, key = group.application, ask.key
         held: Devices = ()
         if ask.shape.on_devices is not None and node.devices:
@@ -418,16 +424,16 @@ class Partition:
         return allocation
 
     def _on_devices(self, allocation: Allocation, node: Node) -> Allocation:
-        """Return an allocation with the devices that it was given on its node."""
+        """Return an allocation with its devices on its node."""
         held = self.nodes.devices.of(node, allocation.allocation_key)
         return allocation if allocation.devices == held else replace(allocation, devices=held)
 
     def count_in(
         self, application: Application, allocation: Allocation, node: Node, *, is_new: bool = False
     ) -> Allocation:
-        """Count an allocation into every ledger, whatever the limits say; return it as it is there.
+        """Add an allocation to every ledger, even beyond limits; return it with its devices.
 
-        ``is_new``: the resource manager does not know of it and has yet to bind it.
+        ``is_new``: the resource manager has yet to bind it.
         """
         allocation = self.add_allocation(application, allocation, node, is_new=is_new)
         self.change_usage(application, {}, allocation.resource_per_alloc)
@@ -436,7 +442,7 @@ class Partition:
     def add_allocation(
         self, application: Application, allocation: Allocation, node: Node, *, is_new: bool
     ) -> Allocation:
-        """Count an allocation on its node and in its application; not in queues and users."""
+        """Add an allocation to its node and application, but not to queues and users."""
         if GPU_SHARE in allocation.resource_per_alloc:
             self.share_devices()
         if allocation.allocation_key not in node.allocations:
@@ -455,25 +461,25 @@ class Partition:
         return allocation
 
     def group_placed(self, group: AskGroup, times: int) -> None:
-        """Count asks of a group out that a run has placed."""
+        """Count asks of a group that a run has placed as no longer waiting."""
         application_ledger.count_placed(group.application, group, times)
         self._release_shape(group.bucket.shape, times)
 
     def count_run(self, application: Application, total: Resource, *, is_placeholder: bool) -> None:
-        """Count what a run placed into the sums of its application; users, nodes, queues not."""
+        """Add a run's amounts to the application's sums; not to users, nodes and queues."""
         application_ledger.count_run(application, total, is_placeholder=is_placeholder)
         if application.enforces_minimum:
             self.note_minimum(application)
 
     def count_used(self, application: Application, total: Resource) -> None:
-        """Count what a run placed of an application into the sums of its users."""
+        """Add a run's amounts to the sums of the application's users."""
         for tracker in application.trackers:
             tracker.count_in(application.queue, application.id, total)
 
     def remove(self, application: Application, key: str, ended: str = "") -> Allocation | None:
-        """Take an allocation out of every ledger, or return None when there is none.
+        """Remove an allocation from every ledger; None if there is none.
 
-        ``ended`` is the type of the release that ends it, "" where none does.
+        ``ended`` is the type of the release that ends it, "" if there is none.
         """
         allocation = self.remove_allocation(application, key, ended)
         if allocation is not None:
@@ -483,9 +489,9 @@ class Partition:
     def remove_allocation(
         self, application: Application, key: str, ended: str = ""
     ) -> Allocation | None:
-        """Take an allocation out of its node and its application; not out of queues and users.
+        """Remove an allocation from its node and application, but not from queues and users.
 
-        None: there is none of that key. ``ended`` is as in ``remove``.
+        None: there is none with the key. ``ended`` is as in ``remove``.
         """
         why = application.released.get(key)
         allocation = application_ledger.remove_allocation(application, key)
@@ -515,10 +521,10 @@ class Partition:
     def change_usage(
         self, application: Application, before: ResourceView, after: ResourceView
     ) -> None:
-        """Bring the usage of an application's queues and users from one amount to another.
+        """Change the usage of an application's queues and users by one allocation.
 
-        What they blocked is requeued where something is given back. The application's allocations
-        are known already: with the last of them it runs no more.
+        What they blocked is requeued if the usage falls. The application's allocations must be
+        updated before: without any it no longer counts as running.
         """
         if before == after:
             return
@@ -540,7 +546,7 @@ class Partition:
         resource: ResourceView,
         volumes: tuple[AttachedVolume, ...],
     ) -> None:
-        """Bring every ledger to an allocation's present size, and its volumes to what they are."""
+        """Update every ledger to an allocation's new size and volumes."""
         allocation = application.allocations[key]
         before = allocation.resource_per_alloc
         queue = application.queue
@@ -569,7 +575,7 @@ class Partition:
     def _remember(
         self, application: Application, allocation: Allocation, *, is_preempted: bool
     ) -> None:
-        """Count what an allocation that goes has used into its application's history."""
+        """Add an ended allocation to its application's history of usage and run times."""
         run_ns = self.now_ns - application.placed_ns.get(allocation.allocation_key, self.now_ns)
         is_used = self.settings.reservations != NONE
         if is_used and not (is_preempted or allocation.placeholder):
@@ -591,7 +597,7 @@ class Partition:
         )
 
     def _count_service(self, application: Application, allocation: Allocation, run_ns: int) -> None:
-        """Count the service of a pod that has ended, and find the application's level by it."""
+        """Count the service of an ended pod, and update its application's service level."""
         weights = weight_of(allocation)
         one, two = (had + by * run_ns for had, by in zip(application.served, weights, strict=True))
         application.served = one, two
@@ -604,7 +610,7 @@ class Partition:
             queueing.enter(application)
 
     def free_node(self, allocation: Allocation) -> None:
-        """Take an allocation off its node's ledger, where the node is still there."""
+        """Remove an allocation from its node, if the node exists."""
         node = self.nodes.nodes.get(allocation.node_id)
         if node is not None and allocation.allocation_key in node.allocations:
             self.nodes.free(node, allocation.allocation_key)
@@ -614,7 +620,7 @@ class Partition:
     def release(
         self, application: Application, key: str, why: TerminationType, message: str
     ) -> None:
-        """Decide that an allocation ends; it stays in the ledgers until that is confirmed."""
+        """Start to release an allocation; it stays in the ledgers until that is confirmed."""
         allocation = self.mark_released(application, key, why)
         if why is TerminationType.PREEMPTED_BY_SCHEDULER:
             for at, lost in enumerate(lost_with(application, allocation, self.now_ns)):
@@ -624,7 +630,7 @@ class Partition:
         self.journal.record(AllocationReleased(application, allocation, why, message))
 
     def mark_released(self, application: Application, key: str, why: TerminationType) -> Allocation:
-        """Write down that an allocation is being released, and for what; return it."""
+        """Record that an allocation is being released, and why; return it."""
         allocation = application.allocations[key]
         ahead = application.moved(key)
         if ahead is not None and ahead.is_ahead:
@@ -646,19 +652,19 @@ class Partition:
         return allocation
 
     def _is_released_no_more(self, key: str) -> None:
-        """Forget that an allocation is being released: it has gone, stays, or is stuck."""
+        """Forget that an allocation is being released: it has ended, stays, or is stuck."""
         if self.releasing.pop(key, None) is not None:
             self.leaving.pop(key, None)
 
     def _stuck_at_ns(self, gone_ns: int) -> int:
-        """Return when a victim whose grace ends at a moment is not waited for any more."""
+        """Return when a victim whose grace period ends at ``gone_ns`` counts as stuck."""
         return saturated(gone_ns + self.settings.stuck_after_ns)
 
     def find_stuck(self) -> None:
-        """Give up the room of victims that should have gone and have not.
+        """Stop waiting for victims that have not ended in time.
 
-        Nobody waits for it any more: of those for whom it was kept the last have others looked
-        for. What is stuck stays in the ledgers of its node and its queue until it goes.
+        Their capacity is no longer expected: preemptors that lack it search again. A stuck victim
+        stays in the ledgers of its node and queue until it ends.
         """
         while (first := self._to_go.first()) is not None:
             (gone_ns,), key = first
@@ -696,7 +702,7 @@ class Partition:
                     self._preempt_again(reservation)
 
     def disrupt(self, application: Application, news: Disruption) -> None:
-        """Take in whether an allocation may be evicted now; who waits for that looks again."""
+        """Record whether an allocation may be evicted now; blocked searches are repeated."""
         allocation = application.allocations[news.allocation_key]
         self.victims.disrupt(application, allocation, news)
         node = self.nodes.nodes.get(allocation.node_id)
@@ -719,7 +725,7 @@ class Partition:
         application.stuck.pop(key, None)
         self._is_released_no_more(key)
         self.released_ns.pop(key, None)
-        if why == TerminationType.PREEMPTED_BY_SCHEDULER:  # not as a core that recovered knows it
+        if why == TerminationType.PREEMPTED_BY_SCHEDULER:  # a recovered core knows another type
             application.queue.change_preempting(allocation.resource_per_alloc, {})
         self.victims.released(application, allocation)
         winner_id, ask_key = self.evicted_for.pop(key, ("", ""))
@@ -734,15 +740,15 @@ class Partition:
         self.journal.record(AllocationChanged(application, allocation))
 
     def _retry_shares(self, node: Node) -> None:
-        """Have asks tried again that wait for a part of a device: it may not come any more."""
+        """Retry asks that wait for part of a device: it may not be released any more."""
         for claim in node.reservations.values():
             if claim.purpose is Purpose.SHARE:
                 claim.retry()
 
     def _preempt_again(self, reservation: Claim) -> None:
-        """Let an ask look for victims anew, at once: its last try came to nothing from outside.
+        """Let an ask search for victims again at once, because its last victims stayed.
 
-        One that needs its node goes on waiting for it.
+        An ask with a required node keeps its reservation.
         """
         self.set(reservation.ask, preemption_checked_ns=0)
         if reservation.is_required:
@@ -753,11 +759,10 @@ class Partition:
             self.unreserve(reservation)
 
     def note_minimum(self, application: Application) -> None:
-        """Note since when a gang that was whole has run below its minimum, or that it does not.
+        """Record since when a gang, or a part of it, has been below its minimum.
 
-        So it is noted of parts of it, where enough others run. A pod that is being released counts
-        until it has gone. While something is below its minimum a look at the end of the grace is
-        set, whether or not anything waits.
+        Only gangs that were whole count. A pod being released counts until it has ended. A check is
+        scheduled for the end of the grace period.
         """
         is_watched = STALE in self.settings.actions
         parts = application.parts_below_minimum() if is_watched else ()
@@ -777,7 +782,7 @@ class Partition:
             self.check_preemption_at(min(application.stale_since_ns.values()) + grace_ns)
 
     def check_stale_gangs(self) -> None:
-        """Schedule a check at the end of the first grace of a gang below its minimum."""
+        """Schedule a check at the first end of a grace period of a gang below its minimum."""
         due_ns = [
             since_ns + self.grace_of(application)
             for application in self.below_minimum.values()
@@ -789,14 +794,14 @@ class Partition:
             self.check_preemption_at(min(later))
 
     def grace_of(self, application: Application) -> int:
-        """Return for how many ns a gang may run below its minimum; negative: for ever."""
+        """Return for how many ns a gang may stay below its minimum; negative: unlimited."""
         own_ns = application.request.gang.staleness_grace_ns
         return self.settings.staleness_grace_ns if own_ns is None else own_ns
 
     # --- nodes ----------------------------------------------------------------------------------
 
     def node_improved(self, node: Node) -> None:
-        """Look again at what no node had room for, with this node."""
+        """Mark a node with more capacity, so that blocked asks are tried on it."""
         self.journal.record(NodeChanged(node))
         for reservation in node.reservations.values():
             reservation.retry()
@@ -806,16 +811,17 @@ class Partition:
         self.retry_replacements()
 
     def shapes_for(self, node: Node) -> list[Shape]:
-        """Return the shapes that no node took for whose amounts a node has the room now."""
+        """Return the blocked shapes whose amounts fit a node now."""
         if node.claimed & BY_ASK and not self.settings.backfill:
             return []
         found = self.blocked_shapes.fitting(node.available)
         return self._passing(node, found) if found and node.is_held else found
 
     def _passing(self, node: Node, shapes: list[Shape]) -> list[Shape]:
-        """Return those of some shapes that may pass the head gang on a node that it claims.
+        """Return the shapes that may backfill a node claimed by the head gang.
 
-        Of all at once: most of what waits behind it runs for too long, and takes what it needs.
+        All at once, because most shapes behind the gang are refused: they run too long or need its
+        capacity.
         """
         claim, head, blocked = node.head_claim, self.nodes.head_gang, self.blocked_shapes
         if claim is None or not self.settings.backfill:
@@ -826,13 +832,13 @@ class Partition:
         return [*filter(passing.__contains__, shapes)]
 
     def _before_head_gang(self) -> Iterator[Bucket]:
-        """Yield the buckets that wait for nodes and may come before the head gang."""
+        """Yield the buckets blocked by nodes that come before the head gang."""
         yield from self.root.blocked_lately
         if self.lane is not None:
             yield from self.lane.before
 
     def may_help(self, node: Node, shape: Shape) -> bool:
-        """Return whether a node may take a shape that none took, its room and devices aside."""
+        """Whether a node may fit a blocked shape, apart from its capacity and devices."""
         return (
             node.schedulable
             and (not node.is_held or self._may_pass_head_gang(node, shape))
@@ -841,9 +847,9 @@ class Partition:
         )
 
     def _may_pass_head_gang(self, node: Node, shape: Shape) -> bool:
-        """Return whether a shape may have room on a node that the head gang claims.
+        """Whether a shape may use a node that the head gang claims.
 
-        It ends in time, takes what the gang leaves, or asks of it come before the gang.
+        It ends in time, fits what the gang leaves, or has asks that come before the gang.
         """
         if not self.settings.backfill:
             return False
@@ -854,7 +860,7 @@ class Partition:
         return any(bucket in before or bucket in lately for bucket in buckets)
 
     def take_unplaced(self) -> list[Bucket]:
-        """Return the buckets that no node took since this was asked last."""
+        """Return the buckets that no node fitted since the last call."""
         buckets, self.unplaced = self.unplaced, {}
         return list(buckets)
 
@@ -863,7 +869,7 @@ class Partition:
         self.replaceable[application] = None
 
     def next_to_replace(self) -> Application:
-        """Return the next application to check, and take it off the queue."""
+        """Remove and return the next application of that queue."""
         application = next(iter(self.replaceable))
         del self.replaceable[application]
         return application
@@ -873,12 +879,12 @@ class Partition:
         self.unreplaceable[application] = None
 
     def retry_replacements(self) -> None:
-        """Look again for places of placeholders for real asks that found none."""
+        """Queue the applications again that found no node for a replacement."""
         self.replaceable.update(self.unreplaceable)
         self.unreplaceable.clear()
 
     def requeue_shape(self, shape: Shape) -> None:
-        """Let the asks of a shape be considered again, in every leaf, reserved ones first."""
+        """Requeue the asks of a shape in every leaf, reserved ones first."""
         self.blocked_shapes.discard(shape)
         self.root.may_fit.pop(shape, None)
         self.nodes.pods.waiting.remove(shape)
@@ -889,19 +895,19 @@ class Partition:
             queueing.requeue_bucket(bucket)
 
     def wake(self, shape: Shape) -> None:
-        """Have the blocked buckets of a shape have their turn, its reservations first."""
+        """Let the blocked buckets of a shape be tried in their turn, its reservations first."""
         for reservation in self.reserved_nodes.of_shape(shape):
             reservation.retry()
         self.root.wake(shape)
 
     def write_requeued(self) -> None:
-        """Write down of whom refusals were withdrawn: they may wait for something else now."""
+        """Record the rows whose refusals were withdrawn, for reports."""
         for row in self.root.requeued:
             self.journal.record(RowSet(row, {}))
         self.root.requeued.clear()
 
     def requeue_for_pods(self) -> None:
-        """Look again at the shapes that other pods keep from a node, where those have changed."""
+        """Requeue the shapes that pods' affinities blocked, where those pods have changed."""
         for shape in self.nodes.pods.waiting.take_noted():
             self.requeue_shape(shape)
         if not self.nodes.pods_changed:
@@ -910,22 +916,22 @@ class Partition:
         self.waiting_gangs.pods_changed()
 
     def requeue_gangs(self, *, is_all: bool = False) -> None:
-        """Requeue gangs that may have their places by now: each leaf's first, or all.
+        """Requeue gangs that may have their places now: the first of each leaf, or all.
 
-        Where the shortest go first, the order in the leaf does not say which comes first.
+        With ``shortestFirst`` all, because the leaf's order does not tell which is first.
         """
         settings = self.settings
         is_all = is_all or settings.shortest_first
         self.waiting_gangs.requeue(self.nodes, backfill=settings.backfill, is_all=is_all)
 
     def requeue_for_domains(self) -> None:
-        """Look again at what other pods keep from a node: nodes, and so domains, have changed."""
+        """Requeue the shapes that pods' affinities blocked, because nodes and domains changed."""
         self.nodes.pods.waiting.note_all()
         self.nodes.pods_changed = True
         self.requeue_for_pods()
 
     def refuse_by_nodes(self, bucket: Bucket, refusal: Refusal) -> None:
-        """Set a bucket aside because no node takes its shape; its asks may get reservations."""
+        """Block a bucket because no node fits its shape; its asks may get reservations."""
         shape = bucket.shape
         bucket.leaf.block(bucket, refusal, None, self.now_ns)
         nodes = self.nodes
@@ -938,7 +944,7 @@ class Partition:
         self.journal.record(QueueChanged(bucket.leaf))
 
     def check_reservations(self, shapes: Iterable[Shape] | None = None) -> None:
-        """Check asks that no node takes, of some shapes or all: more nodes may be reserved."""
+        """Schedule a check of blocked asks, of some shapes or all, for more reservations."""
         blocked = self.blocked_shapes if shapes is None else shapes
         self.shapes_to_reserve.update(dict.fromkeys(blocked))
 
@@ -948,12 +954,12 @@ class Partition:
         self.check_reservations()
 
     def check_old_asks_at(self, due_ns: int) -> None:
-        """Check at a moment which asks are old enough for a reservation."""
+        """Schedule the check for asks that are old enough for a reservation."""
         if self.settings.reserves_for_asks and due_ns > self.now_ns:
             self._check_at(due_ns)
 
     def check_head_gang_at(self, due_ns: int) -> None:
-        """Check the nodes reserved for the head gang at a later moment."""
+        """Schedule a check of the nodes reserved for the head gang."""
         self._check_at(due_ns)
 
     def _check_at(self, due_ns: int) -> None:
@@ -963,7 +969,7 @@ class Partition:
         self.arm_own_timer(TimerKind.RESERVATION, due_ns)
 
     def check_preemption_at(self, due_ns: int) -> None:
-        """Schedule a search for victims at a moment, now if it has passed."""
+        """Schedule a search for victims; at once if the time has passed."""
         due_ns = max(due_ns, self.now_ns)
         is_known = self.preemption_due_ns and self.preemption_due_ns <= due_ns
         if self.preemption_enabled and not is_known:
@@ -971,23 +977,23 @@ class Partition:
             self.arm_own_timer(TimerKind.PREEMPTION, due_ns)
 
     def begin_searches(self) -> None:
-        """Begin a pass over the actions."""
+        """Begin a pass over the preemption actions."""
         self.searches = SearchPass()
 
     def end_searches(self) -> None:
-        """End it: all is done."""
+        """End the pass."""
         self.searches = None
 
     def set_max(self, queue: Queue, limit: Resource | None) -> None:
-        """Change a queue's own limit and requeue what it blocked."""
+        """Change a queue's own max and requeue what it blocked."""
         queueing.set_max(queue, limit)
         self.journal.record(RowSet(queue, {"max_resource": limit}))
 
     def capacity_changed(self) -> None:
-        """Bring the root's max to the sum of the nodes; no node is no limit at all.
+        """Set the root's max to the sum of the nodes; without nodes there is none.
 
-        Without nodes nothing is tried (docs/rules/scheduling.md#the-cycle), and all that waits is
-        reported so.
+        Without nodes nothing is tried (docs/rules/scheduling.md#the-cycle), and everything that
+        waits is reported so.
         """
         had_nodes = self.root.max_resource is not None
         if self.usage is not None:
@@ -1010,7 +1016,7 @@ class Partition:
     def reserve(
         self, application: Application, ask: Ask, node: Node, purpose: Purpose = Purpose.AGED
     ) -> Claim:
-        """Close a node to all but an ask; for a preemptor its queues keep the room as well."""
+        """Close a node to all but an ask."""
         return self._reserve(application, ask, node, purpose, keeps_room=False)
 
     def _reserve(
@@ -1026,7 +1032,7 @@ class Partition:
         return claim
 
     def claim_freed_room(self, application: Application, ask: Ask, node: Node) -> Claim:
-        """Claim for an ask the room that its victims free: on the node and in its queues.
+        """Claim for an ask the capacity that its victims free, on the node and in its queues.
 
         The claim ends when the ask starts, ends or loses the node; then it may preempt again.
         """
@@ -1037,9 +1043,9 @@ class Partition:
         return self._reserve(application, ask, node, Purpose.PREEMPTOR, keeps_room=True)
 
     def claim_releasing_share(self, application: Application, ask: Ask, node: Node) -> Claim:
-        """Claim for a share of a GPU its part of a device that is being released.
+        """Claim for a GPU share its part of a device that is being released.
 
-        The node stays open to others; the room is claimed in the queues.
+        The node stays open to others; the amount is claimed in the queues.
         """
         if ask.key in application.reservations:
             self.unreserve(application.reservations[ask.key])
@@ -1047,7 +1053,7 @@ class Partition:
         return self._reserve(application, ask, node, Purpose.SHARE, keeps_room=True)
 
     def unreserve(self, claim: Claim) -> None:
-        """End a claim that closes its node; others may use it again once it has no other."""
+        """End a reservation; its node opens again unless it has another."""
         node = claim.node
         self.reserved_nodes.remove(claim)
         self.reserved_to_try.pop(claim, None)
@@ -1063,29 +1069,29 @@ class Partition:
         if node.node_id in self.nodes.nodes:
             self.node_improved(node)
         if claim.has_preempted:
-            self.requeue_for_domains()  # the ask may have kept others away
+            self.requeue_for_domains()  # the ask's anti-affinity may have blocked others
         self.check_reservations()
 
     def give_back(self, node: Node, *, only_ordinary: bool = False) -> None:
-        """End the claims that close a node; ``only_ordinary``: those for age alone."""
+        """End a node's reservations; ``only_ordinary``: only those made for age."""
         for reservation in list(node.reservations.values()):
             if reservation.is_ordinary or not only_ordinary:
                 self.unreserve(reservation)
 
     def give_lane(self, lane: Lane | None) -> None:
-        """Let another gang have the lane, or none; both are reported again."""
+        """Set the head gang's lane, or none; the old and the new gang are reported again."""
         for one in (self.lane, lane):
             if one is not None:
                 self.journal.record(RowSet(one.application, {}))
         self.lane = lane
 
-    # --- claims for what replaces pods that are moved -------------------------------------------
+    # --- claims for moved pods ------------------------------------------------------------------
 
     def move(self, application: Application, key: str, node: Node) -> None:
-        """Claim a node's room for what replaces a pod that was released to be moved.
+        """Claim a node's capacity for the pod that replaces a released one.
 
-        No other pod may go there that the moved one would keep away. It counts once in its queues:
-        the old pod until it has gone, then what is kept for the next.
+        Pods that conflict with the moved one's anti-affinity stay off that node. Its queues count
+        it once: the old pod until it ends, then the claim.
         """
         before = application.claims_for(Purpose.MOVED).get(key)
         if before is not None:
@@ -1098,7 +1104,7 @@ class Partition:
         self.journal.record(NodeChanged(node))
 
     def _moved_has_gone(self, claim: Claim) -> None:
-        """Keep the room in the queues as well, for WAIT_NS: the old pod has gone."""
+        """Claim the capacity in the queues too, for WAIT_NS: the old pod has ended."""
         application, ask = claim.application, claim.claimant
         if ask is None:
             claim.until_ns = self.now_ns + WAIT_NS
@@ -1111,7 +1117,7 @@ class Partition:
             self.claims.change(held, on_node=held.on_node, in_queues=held.wanted)
 
     def _replace_moved(self, application: Application, ask: Ask) -> None:
-        """Give an ask the place of the first pod like it that was moved."""
+        """Give an ask the claim of the first equal pod that was moved."""
         claims = application.claims_for(Purpose.MOVED).values()
         claim = next((one for one in claims if one.is_like(ask)), None)
         if claim is None:
@@ -1132,7 +1138,7 @@ class Partition:
     def keep_for_restart(
         self, application: Application, pod: Allocation, node: Node, until_ns: int
     ) -> None:
-        """Claim the room of a member that has ended, until a moment, for the pod in its place."""
+        """Claim the capacity of an ended gang member for its restarted pod, until ``until_ns``."""
         key, amount = pod.allocation_key, pod.resource_per_alloc
         claim = Claim(Purpose.MOVED, application, key, node, amount, pod=pod, until_ns=until_ns)
         claim.is_for_restart = True
@@ -1142,7 +1148,7 @@ class Partition:
         self.check_moved()
 
     def keep_ahead(self, application: Application, pod: Allocation, node: Node) -> None:
-        """Claim the room on another node for what will replace a pod whose node drains."""
+        """Claim capacity on another node for the replacement of a pod whose node drains."""
         key, amount = pod.allocation_key, pod.resource_per_alloc
         claim = Claim(Purpose.MOVED, application, key, node, amount, pod=pod, since_ns=self.now_ns)
         claim.is_ahead = True
@@ -1152,10 +1158,10 @@ class Partition:
         self.check_moved()
 
     def end_moved(self, claim: Claim) -> None:
-        """End the claim for what was to replace a pod that is moved, or was."""
+        """End the claim of a moved pod."""
         application, node = claim.application, claim.node
         self.fruitless.changed()
-        if not (claim.until_ns or claim.is_ahead):  # its queues count it as any that is released
+        if not (claim.until_ns or claim.is_ahead):  # its queues count it as preempting again
             amount = application.allocations[claim.key].resource_per_alloc
             application.queue.change_preempting({}, amount)
         self._forget_moved(claim)
@@ -1164,7 +1170,7 @@ class Partition:
             self.node_improved(node)
 
     def end_claims_for_moved(self, *, node: Node | None = None) -> None:
-        """End the claims for moved pods whose time is up, or all on a node."""
+        """End the claims of moved pods that have expired, or all on a node."""
         for claim in list(self.moved.values()):
             is_over = 0 < claim.lapses_ns <= self.now_ns
             if is_over if node is None else claim.node is node:
@@ -1174,7 +1180,7 @@ class Partition:
         self.check_moved()
 
     def check_moved(self) -> None:
-        """Check the claims for moved pods when the first of them expires."""
+        """Schedule a check when the first claim of a moved pod expires."""
         claims = chain(self.moved.values(), self.restarting)
         due_ns = min(filter(None, (claim.lapses_ns for claim in claims)), default=0)
         if due_ns and not (self.preemption_due_ns and self.preemption_due_ns <= due_ns):
@@ -1185,7 +1191,7 @@ class Partition:
         del self.moved[claim.key]
         self.claims.end(claim)
 
-    # --- claims for asks for which several placeholders go --------------------------------------
+    # --- claims for asks that replace several placeholders --------------------------------------
 
     def claim_of_placeholders(
         self,
@@ -1194,9 +1200,9 @@ class Partition:
         node: Node,
         placeholders: Sequence[Allocation],
     ) -> None:
-        """Claim an ask's room on a node from now on; its placeholders are being released.
+        """Claim a node's capacity for an ask that replaces several placeholders being released.
 
-        The ask goes on waiting, apart from those like it.
+        The ask keeps waiting, apart from equal asks.
         """
         application_ledger.set_in_replacement(application, ask, is_covered=True)
         claim = Claim(Purpose.PLACEHOLDERS, application, ask.key, node, ask.shape.resource)
@@ -1211,9 +1217,9 @@ class Partition:
     def placeholder_changed(
         self, application: Application, key: str, now: ResourceView | None
     ) -> str | None:
-        """Take in that a placeholder is about to go (None), or to have another size.
+        """Update a claim when one of its placeholders ends (None), or changes its size.
 
-        Return the key of the ask that waited for nothing but this one to go, else None.
+        Return the key of the ask if this was the last placeholder that it waited for, else None.
         """
         claim = application.covering.get(key)
         if claim is None:
@@ -1225,7 +1231,7 @@ class Partition:
         return None if claim.awaited else claim.key
 
     def end_placeholder_claim(self, application: Application, ask_key: str) -> Claim:
-        """End an ask's claim; what has yet to go for it is there for the next one."""
+        """End an ask's claim; its remaining placeholders are free for other asks."""
         claim = application.claims[Purpose.PLACEHOLDERS][ask_key]
         for key in claim.awaited:
             placeholder = application.allocations.get(key)
@@ -1241,11 +1247,11 @@ class Partition:
     # --- claims of admitted gangs ---------------------------------------------------------------
 
     def admit(self, application: Application) -> None:
-        """Let a gang's placeholders start, and claim the room for those not yet allocated."""
+        """Admit a gang: its placeholders may start, and what it lacks is claimed."""
         self._set_admitted(application, is_admitted=True)
 
     def withdraw_admission(self, application: Application) -> None:
-        """Make a gang wait for its admission again; its claim ends."""
+        """Withdraw a gang's admission and end its claim."""
         self._set_admitted(application, is_admitted=False)
 
     def _set_admitted(self, application: Application, *, is_admitted: bool) -> None:
@@ -1255,13 +1261,13 @@ class Partition:
         queueing.enter(application)
 
     def claim_for_gang(self, application: Application) -> None:
-        """Set a gang's claim to what it lacks; one that no longer reserves has none."""
+        """Set a gang's claim to what it lacks; end it if the gang no longer reserves."""
         self.claims.claim_for_gang(application)
 
     # --- states and timers ----------------------------------------------------------------------
 
     def fire(self, application: Application, event: ApplicationEvent, message: str = "") -> None:
-        """Move an application to its next state, keep the counts that hang on it, and tell it."""
+        """Apply an event to an application's state, with all that depends on it, and record it."""
         before = application.state
         if not application.fire(event, self.now_ns, message):
             return
@@ -1276,16 +1282,16 @@ class Partition:
             for wait_list in application.wait_lists():
                 queueing.requeue(wait_list)
             if application.waits_in is not None:
-                queueing.activate(application)  # what kept it may not concern it in its new state
+                queueing.activate(application)  # the refusal may not apply in its new state
         self.claim_for_gang(application)
         self._time(application, before)
         self.journal.record(StateChanged(application, after, message or event.value))
         queueing.enter(application)
 
     def _time(self, application: Application, before: ApplicationState) -> None:
-        """Start and stop the timers that hang on an application's state.
+        """Start and stop the timers that depend on an application's state.
 
-        Its own execution timeout runs from when it ran first, whatever it has been since.
+        The execution timeout runs from its first Running, whatever its states since.
         """
         if before is ApplicationState.COMPLETING:
             self.cancel_timer(application, TimerKind.COMPLETING)
@@ -1297,33 +1303,33 @@ class Partition:
             self.arm_timer_at(application, TimerKind.EXECUTION, due_ns)
 
     def since(self, began_ns: int) -> int:
-        """Return from when on a time runs: 0 is now, and so is what a clock that was ahead said."""
+        """Return a start time limited to now; 0 means now."""
         return min(began_ns or self.now_ns, self.now_ns)
 
     def arm_timer(
         self, application: Application, kind: TimerKind, timeout_ms: int, detail: str | None = None
     ) -> None:
-        """Arm a timer from now on."""
+        """Arm a timer that fires after a timeout from now."""
         self.arm_timer_at(application, kind, self.now_ns + milliseconds(timeout_ms), detail)
 
     def arm_timer_at(
         self, application: Application, kind: TimerKind, due_ns: int, detail: str | None = None
     ) -> None:
-        """Arm a timer for a moment; its generation tells it from every earlier one.
+        """Arm a timer for a time; its generation distinguishes it from earlier ones.
 
-        A moment beyond int64, in the year 2262, is that year's.
+        Times beyond int64, in the year 2262, are reduced to it.
         """
         timer_id = timer_name(application, kind, detail)
         self._arm(application.timers, TimerSet(timer_id, kind, application.id, "", due_ns))
 
     def arm_placeholder_timer(self, application: Application, since_ns: int) -> None:
-        """Arm an application's placeholder timeout, as it runs since a moment."""
+        """Arm an application's placeholder timeout, counted from ``since_ns``."""
         since_ns = self.since(since_ns)
         due_ns = since_ns + milliseconds(application.placeholder_timeout_ms(since_ns))
         self.arm_timer_at(application, TimerKind.PLACEHOLDER, due_ns)
 
     def arm_own_timer(self, kind: TimerKind, due_ns: int) -> None:
-        """Arm a timer of the partition itself; one of the kind that is armed is moved."""
+        """Arm a timer of the partition itself, or move the armed one of that kind."""
         self._arm(self.timers, TimerSet(kind.value, kind, PARTITION_TIMER, "", due_ns))
 
     def _arm(self, timers: dict[str, tuple[str, int]], timer: TimerSet) -> None:
@@ -1333,10 +1339,10 @@ class Partition:
         self.journal.record(TimerArmed(replace(timer, generation=generation, due_ns=due_ns)))
 
     def fires_as_ordered(self, armed: tuple[str, int], fired: TimerFired) -> bool:
-        """Return whether a firing is of the generation that is armed, and not before it is due.
+        """Whether a firing has the armed generation and is not early.
 
-        If not, the timer is ordered again as it stands: an order of a core that died may have come
-        behind it, and then nobody else knows of it.
+        If not, the timer is ordered again: an order of a dead core may have replaced it at the
+        timer service.
         """
         generation, due_ns = armed
         if generation == fired.generation and due_ns <= self.now_ns:
@@ -1346,7 +1352,7 @@ class Partition:
         return False
 
     def arm_execution(self, application: Application, allocation: Allocation) -> None:
-        """Arm an allocation's execution timeout, if it has one, from when it was allocated."""
+        """Arm an allocation's execution timeout, if it has one, from its allocation time."""
         timeout_ms = allocation.exec_timeout_milli_seconds
         if timeout_ms > 0:
             due_ns = self.since(allocation.allocated_ns) + milliseconds(timeout_ms)
@@ -1356,14 +1362,14 @@ class Partition:
     def cancel_timer(
         self, application: Application, kind: TimerKind, detail: str | None = None
     ) -> None:
-        """Disarm a timer if it is armed."""
+        """Cancel a timer if it is armed."""
         timer_id = timer_name(application, kind, detail)
         armed = application.timers.pop(timer_id, None)
         if armed is not None:
             self.journal.record(TimerCancelled(timer_id, armed[0]))
 
     def timer_orders(self) -> TimerOrders:
-        """Return every timer that is armed, for a timer service that starts anew."""
+        """Return all armed timers, for a timer service that restarted."""
         owners = [(PARTITION_TIMER, self.timers)]
         owners += [
             (application.id, application.timers) for application in self.applications.values()
@@ -1377,17 +1383,17 @@ class Partition:
 
 
 def timer_name(application: Application, kind: TimerKind, detail: str | None = None) -> str:
-    """Return the id of an application's timer; a kind has details, or it never has any.
+    """Return the unique id of an application's timer.
 
-    No two timers have the same, whatever stands in the names: the length says where one ends. The
-    partition's own are named by their kind alone.
+    A kind always has a detail or never. The length separates id and detail unambiguously. The
+    partition's own timers are named by their kind alone.
     """
     name = application.id
     return f"{kind.value}/{name}" if detail is None else f"{kind.value}/{len(name)}/{name}/{detail}"
 
 
 def _grace_ns(allocation: Allocation) -> int:
-    """Return for how long a victim may take to end beyond what is granted anyway."""
+    """Return a victim's termination grace beyond the default, in ns."""
     stated = allocation.allocation_tags.get(GRACE_SECONDS)
     grace_s = parse_int64(stated) if stated else None
     return seconds(grace_s) if grace_s is not None and grace_s > DEFAULT_GRACE_S else 0

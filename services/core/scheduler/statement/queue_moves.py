@@ -1,4 +1,4 @@
-"""Queues come and go: the moves."""
+"""Moves of queues: added, removed."""
 
 from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.statement.journal import RowSet
@@ -6,7 +6,7 @@ from services.core.scheduler.statement.partition import Partition
 
 
 def add(partition: Partition, queue: Queue) -> None:
-    """Take a queue in, below its parent."""
+    """Add a queue below its parent."""
     assert queue.parent is not None
     queue.parent.children[queue.name] = queue
     partition.queues[queue.path] = queue
@@ -18,7 +18,7 @@ def add(partition: Partition, queue: Queue) -> None:
 
 
 def remove(partition: Partition, queue: Queue) -> None:
-    """Take an empty queue out of the tree."""
+    """Remove an empty queue from the tree."""
     assert queue.parent is not None
     queue.deactivate()
     del queue.parent.children[queue.name]

@@ -1,7 +1,7 @@
-"""A real ask takes a placeholder's place: the moves. Which one is chosen in ``actions``.
+"""Moves of a replacement: a real ask takes a placeholder's place. ``actions`` chooses which.
 
-Rule: the placeholder is released once, for one real ask, which takes nothing until the resource
-      manager has confirmed that (but its own node's room, where that is not the placeholder's).
+Rule: the placeholder is released once, for one real ask, which is not allocated until the resource
+manager has confirmed the release; on another node it occupies its capacity at once.
 Source: docs/rules/gangs.md#replacement.
 """
 
@@ -26,9 +26,9 @@ REPLACED = TerminationType.PLACEHOLDER_REPLACED
 def begin(
     partition: Partition, application: Application, ask: Ask, placeholder: Allocation, node: Node
 ) -> None:
-    """Release a placeholder for an ask, which is to start on a node when it has gone.
+    """Release a placeholder for an ask that starts on a node when the placeholder has ended.
 
-    It is to have the placeholder's GPU devices there, if these are as it asks for.
+    The ask gets the placeholder's GPU devices if it requests the same.
     """
     key = placeholder.allocation_key
     partition.dequeue(application, ask)
@@ -45,7 +45,7 @@ def begin(
 
 
 def end(application: Application, placeholder_key: str) -> Replacement | None:
-    """Return what was to take a placeholder's place, which has gone; or None."""
+    """Remove and return the replacement of an ended placeholder; None if there is none."""
     swap = application.replacing.pop(placeholder_key, None)
     if swap is not None:
         del application.replacing_ask[swap.ask.key]
@@ -53,10 +53,9 @@ def end(application: Application, placeholder_key: str) -> Replacement | None:
 
 
 def cancel(partition: Partition, application: Application, ask_key: str) -> Ask | None:
-    """Give a replacement up because its real ask has gone; return the ask, or None.
+    """Cancel a replacement because its real ask has ended; return the ask, or None.
 
-    The placeholder's release is on its way and cannot be called back; its place is for the next
-    real ask of its group.
+    The placeholder's release cannot be cancelled; its place is for the next real ask of its group.
     """
     placeholder_key = application.replacing_ask.get(ask_key)
     swap = end(application, placeholder_key) if placeholder_key is not None else None
@@ -72,12 +71,12 @@ def cancel(partition: Partition, application: Application, ask_key: str) -> Ask 
 
 
 def fail(partition: Partition, application: Application, placeholder_key: str) -> None:
-    """Write down that what was to take a placeholder's place does not; it has been ended."""
+    """Record that a placeholder's replacement failed; it must be ended before."""
     partition.journal.record(SwapFailed(application, placeholder_key))
 
 
 def move(partition: Partition, application: Application, ask_key: str, node: Node) -> None:
-    """Have an ask whose node has gone start on another one."""
+    """Move a replacement whose node was removed to another node."""
     key = application.replacing_ask[ask_key]
     swap = application.replacing[key]
     swap.allocation = replace(swap.allocation, node_id=node.node_id)
@@ -88,7 +87,7 @@ def move(partition: Partition, application: Application, ask_key: str, node: Nod
 def finish(
     partition: Partition, application: Application, real: Allocation, placeholder: Allocation
 ) -> None:
-    """Count a real allocation in whose placeholder has gone."""
+    """Add a real allocation whose placeholder has ended."""
     application.placeholder_used[real.allocation_key] = placeholder.create_time_ns
     for key in real.releases:
         partition.journal.record(SwapConfirmed(application, key))
@@ -98,13 +97,13 @@ def finish(
 
 
 def count_end(application: Application, placeholder: Allocation, *, is_replaced: bool) -> None:
-    """Count what became of a placeholder that has gone."""
+    """Count an ended placeholder as replaced or timed out."""
     counts = application.counts_of(placeholder)
     counts.replaced += is_replaced
     counts.timedout += not is_replaced
 
 
 def _put(partition: Partition, allocation: Allocation, node: Node) -> None:
-    """Count a real allocation on a node that is not its placeholder's, before the swap."""
+    """Occupy another node than the placeholder's with a real allocation, before it starts."""
     partition.nodes.place(node, allocation)
     partition.journal.record(NodeChanged(node))

@@ -1,14 +1,14 @@
-"""A statement: moves that are tried on the partition itself, and kept or taken back whole.
+"""A statement: moves that are tried on the partition itself, and kept or undone as a whole.
 
-Rule 1: a pod is at one place, and ``_count`` counts each place in and out of the ledgers. An
-        operation is a pod with the place where it was and the one where it is now, so that its
-        inverse in the log (``tentative.py``) is the same with the ends swapped.
-Rule 2: while a statement is open the nodes expect what is being released, and what is kept there
-        for asks whose room was freed is taken of that; so do the pods that others are counted by.
-        ``NodeTable.expected_on`` and ``would_have`` answer for then, all else for now.
-Rule 3: ``commit`` takes everything back too and returns what the net of it is to come to, once a
-        pod, in the order in which it was first decided. ``actions.victims.carry_out`` does that by
-        the moves of the partition.
+Rule 1: a pod has one place, and ``_count`` adds or removes it in the ledgers of that place. An
+        operation is a pod with its old and new place, so that its inverse in the log
+        (``tentative.py``) has the two swapped.
+Rule 2: while a statement is open, nodes count capacity being released as expected, less what is
+        claimed for asks it was freed for; pod counts too. ``NodeTable.expected_on`` and
+        ``would_have`` include this, everything else shows the present.
+Rule 3: ``commit`` undoes everything too and returns the net decisions, one for each pod, in the
+        order of their first operation. ``actions.victims.carry_out`` applies them by the
+        partition's moves.
 
 ============= =============================== ============================= ===================
 place         node                            queues up to the root         pods that are counted
@@ -18,12 +18,12 @@ NOMINATED     less is expected there          kept                          ther
 PLACED, ask   allocated, not available        allocated; users, application there
 PLACED, pod   --                              --                            --
 RELEASING     more is expected there          preempting                    not there
-              (an ask: and as if it were placed)
+   (an ask: and as if it were placed)
 MOVING        both: on the old, on the new    --                            on the new
 ============= =============================== ============================= ===================
 
-A pod that moves counts once in its queues: the old one until it has gone, its successor from then
-on. At most one statement is open at a time.
+A moved pod counts once in its queues: the old pod until it ends, then its replacement. At most one
+statement is open at a time.
 """
 
 from collections.abc import Callable, Iterator
@@ -44,18 +44,18 @@ from shared.model.resources import Resource, ResourceView, add_into, subtract_in
 
 
 class Place(IntEnum):
-    """Where a pod is, as far as a statement goes."""
+    """A pod's place within a statement."""
 
     WAITING = 0
-    NOMINATED = 1  # an ask, on room that is being released
+    NOMINATED = 1  # an ask, on capacity being released
     PLACED = 2
     RELEASING = 3
-    MOVING = 4  # released where it is, nominated elsewhere
+    MOVING = 4  # released on its node, nominated on another
 
 
 @dataclass(frozen=True, slots=True)
 class At:
-    """A place, with the node that a pod is to go to."""
+    """A place, with the node of a pod that is to start there."""
 
     place: Place
     node: Node | None = None
@@ -63,17 +63,17 @@ class At:
 
 Pod = Ask | Allocation
 Follow = Callable[[Pod, At], None]
-_Why = tuple[str, str]  # the reason that people are told, and the action
+_Why = tuple[str, str]  # the reason shown to users, and the action
 _WAITING, _PLACED, _RELEASING = At(Place.WAITING), At(Place.PLACED), At(Place.RELEASING)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What a statement comes to for one pod.
+    """The net result of a statement for one pod.
 
-    ``evicts``: it is to end where it is. ``node``: it, or who comes in its stead, is to go there,
-    at once (``is_now``) or when the room has come; "" for nowhere. ``by`` is the application that
-    it is done for, ``reason`` why the pod ends, as people are told, ``action`` which one took it.
+    ``evicts``: its allocation ends. ``node``: it, or its replacement, starts there, at once
+    (``is_now``) or when capacity is released; "" for none. ``by`` is the application that benefits,
+    ``reason`` the cause shown to users, ``action`` the deciding action.
     """
 
     application: str
@@ -97,29 +97,29 @@ class _Operation:
 
 
 class StatementEndedError(AssertionError):
-    """A statement that was committed or discarded is used again: a bug."""
+    """A committed or discarded statement was used again: a bug."""
 
 
 class Statement(Tentative):
-    """One attempt on a partition, pod by pod."""
+    """One attempt on a partition: a sequence of operations on pods."""
 
     def __init__(
         self, partition: Partition, follow: Follow | None = None, *, alone: bool = False
     ) -> None:
         """Open a statement.
 
-        ``follow`` is called with every pod that goes to another place, forward and back. With
-        ``alone`` the nodes expect what is tried and nothing else: what was decided before is asked
-        of single nodes (``under_way``), so that opening it costs nothing.
+        ``follow`` is called with every pod that changes its place, forward and back. With ``alone``
+        earlier decisions are not counted on opening, which then costs nothing; ``under_way`` gives
+        them for single nodes.
         """
         super().__init__(partition.nodes)
         self.partition = partition
         self._follow, self._alone = follow, alone
         self._operations: list[_Operation] = []
-        self._at: dict[str, At] = {}  # of the pods that are not where they were
+        self._at: dict[str, At] = {}  # of pods whose place changed
         self._has_ended = False
-        self._to_have: dict[str, Devices] = {}  # the devices of those that are to come
-        self._whys: dict[str, list[_Why]] = {}  # of evicted pods, the last why last
+        self._to_have: dict[str, Devices] = {}  # planned devices of nominated pods
+        self._whys: dict[str, list[_Why]] = {}  # of evicted pods, the latest last
         for count, node, pod in () if alone else _under_way(partition):
             count(self, node, pod, 1)
             self.did(partial(count, self, node, pod, -1))
@@ -128,23 +128,23 @@ class Statement(Tentative):
     # --- operations -----------------------------------------------------------------------------
 
     def allocate(self, application: Application, ask: Ask, node: Node) -> None:
-        """Place an ask on room that is free."""
+        """Place an ask on free capacity."""
         self._move(application, ask, At(Place.PLACED, node))
 
     def pipeline(self, application: Application, ask: Ask, node: Node) -> None:
-        """Keep room for an ask that is being released, on the node and in its queues."""
+        """Place an ask on capacity that is being released, on the node and in its queues."""
         self._move(application, ask, At(Place.NOMINATED, node))
 
     def withdraw(self, application: Application, ask: Ask, by: str = "") -> None:
-        """Let an ask that was placed or nominated wait again."""
+        """Return a placed or nominated ask to waiting."""
         self._move(application, ask, _WAITING, by=by)
 
     def evict(
         self, application: Application, pod: Pod, reason: str, by: str = "", action: str = ""
     ) -> None:
-        """Have an action end an allocation, or one that was to move move no more, for another.
+        """Evict an allocation for another application; a moved one loses its new place.
 
-        So may an ask that this statement has placed; one that was nominated waits again.
+        An ask placed in this statement can be evicted too; a nominated one waits again.
         """
         now = _RELEASING
         if isinstance(pod, Ask):
@@ -155,15 +155,15 @@ class Statement(Tentative):
     def move(
         self, application: Application, allocation: Allocation, node: Node, by: str = ""
     ) -> None:
-        """Have who comes in the stead of an evicted allocation go to another node."""
+        """Nominate the replacement of an evicted allocation on another node."""
         self._move(application, allocation, At(Place.MOVING, node), self._why_of(allocation), by)
 
     def spare(self, application: Application, allocation: Allocation) -> None:
-        """Take an eviction back that came to nothing: the allocation stays where it is."""
+        """Undo an eviction: the allocation stays on its node."""
         self._move(application, allocation, _PLACED)
 
     def put_back(self, application: Application, pod: Pod, at: At, by: str = "") -> None:
-        """Bring a pod back to a place where it was in this statement."""
+        """Return a pod to a place that it had in this statement."""
         self._move(application, pod, at, self._why_of(pod), by)
 
     def _move(
@@ -189,25 +189,25 @@ class Statement(Tentative):
     # --- what it is now -------------------------------------------------------------------------
 
     def at(self, pod: Pod) -> At:
-        """Return where a pod is by now."""
+        """Return a pod's present place."""
         return self._at.get(_key(pod)) or _base(pod)
 
     def evicted(self) -> list[str]:
-        """Return the keys of what is to end where it is, by now."""
+        """Return the keys of the pods that are to end."""
         ends = (Place.RELEASING, Place.MOVING)
         return [key for key, at in self._at.items() if at.place in ends]
 
     def _why_of(self, pod: Pod) -> "_Why":
-        """Return why a pod was evicted last, and by which action."""
+        """Return the reason and action of a pod's last eviction."""
         whys = self._whys.get(_key(pod))
         return whys[-1] if whys else ("", "")
 
     @cached_property
     def leaving(self) -> dict[Queue, Resource]:
-        """Return what goes from each queue that is not preempted; as of when it is first asked.
+        """Return the capacity being released in each queue other than by preemption; cached.
 
-        Of a placeholder that goes for a real pod that is what it has more. Where it goes with
-        others for one pod nothing is counted.
+        A placeholder that is being replaced counts with the difference to its real pod; one of
+        several that one pod replaces does not count.
         """
         found: dict[Queue, Resource] = {}
         for key, application in self.partition.leaving.items():
@@ -224,12 +224,12 @@ class Statement(Tentative):
     # --- the end --------------------------------------------------------------------------------
 
     def discard(self) -> None:
-        """Take everything back; the statement ends."""
+        """Undo everything and end the statement."""
         super().discard()
         self._has_ended = True
 
     def commit(self) -> list[Decision]:
-        """Take everything back and return what its net is to come to, once a pod."""
+        """Undo everything, end the statement, and return its net decisions, one for each pod."""
         decisions = list(self._net())
         self.discard()
         return decisions
@@ -237,7 +237,7 @@ class Statement(Tentative):
     def _net(self) -> Iterator[Decision]:
         last: dict[str, _Operation] = {}
         for operation in self._operations:
-            last[_key(operation.pod)] = operation  # which keeps the place of the first
+            last[_key(operation.pod)] = operation  # a dict keeps the position of the first
         for key, operation in last.items():
             if operation.now == _base(operation.pod):
                 continue
@@ -256,7 +256,7 @@ class Statement(Tentative):
     # --- ledgers --------------------------------------------------------------------------------
 
     def _apply(self, operation: _Operation, was: At, now: At) -> None:
-        """Count a pod out of a place and into another."""
+        """Move a pod in the ledgers from one place to another."""
         key = _key(operation.pod)
         self._count(operation.application, operation.pod, was, -1)
         self._count(operation.application, operation.pod, now, 1)
@@ -277,7 +277,7 @@ class Statement(Tentative):
             self._assume(application, pod, at, change)
         elif at.place is Place.RELEASING and isinstance(pod, Ask):
             assert at.node is not None
-            if change > 0:  # its devices are known while it is there
+            if change > 0:  # its devices are known only while it is on the node
                 self._assume(application, pod, at, change)
             self._expect(at.node, pod, change)
             if change < 0:
@@ -293,14 +293,14 @@ class Statement(Tentative):
                 self._pipeline(at.node, pod, change)
 
     def _expect(self, node: Node, pod: Pod, change: int) -> None:
-        """Expect the room of a pod to become free on its node (1), or undo that (-1)."""
+        """Expect a pod's capacity to become free on its node (1), or undo that (-1)."""
         nodes = self.partition.nodes
         nodes.expect(node, _amount(pod), change, nodes.devices.of(node, _key(pod)))
         self.partition.victims.renew(node)
         nodes.pods.count_tentatively(node, _spec(pod), -change)
 
     def _pipeline(self, node: Node, pod: Pod, change: int) -> None:
-        """Pipeline a pod to the room that its node will have free (1), or undo that (-1)."""
+        """Place a pod on capacity that its node will have (1), or undo that (-1)."""
         nodes, key = self.partition.nodes, _key(pod)
         if change > 0:
             need = need_of(_amount(pod), _spec(pod).constraints)
@@ -311,7 +311,7 @@ class Statement(Tentative):
         nodes.pods.count_tentatively(node, _spec(pod), change)
 
     def _assume(self, application: Application, ask: Ask, at: At, change: int) -> None:
-        """Count an ask in as if it were allocated, or out again."""
+        """Count an ask as if it were allocated (1), or undo that (-1)."""
         nodes, node, amount = self.partition.nodes, at.node, _amount(ask)
         assert node is not None
         if change > 0:
@@ -344,7 +344,7 @@ _Count = Callable[[Statement, Node, Pod, int], None]
 def _under_way(
     partition: Partition,
 ) -> Iterator[tuple[_Count, Node, Pod]]:
-    """Yield what changes without the statement: releasing pods, incoming ones, reserved asks."""
+    """Yield earlier decisions: pods being released, replacements, asks with reserved capacity."""
     for key, application in partition.releasing.items():
         allocation = application.allocations[key]
         node = partition.nodes.nodes.get(allocation.node_id)
@@ -360,10 +360,10 @@ def _under_way(
 
 
 def under_way(partition: Partition, node: Node) -> After:
-    """Return what goes from a node, and comes to it, by what was decided before.
+    """Return the pods that end on a node, and those that start, by earlier decisions.
 
-    Of a placeholder that goes for a real pod the two count both; of those that go for one that
-    needs several, none. A reservation counts once its ask has preempted.
+    A placeholder that is being replaced counts as both; one of several that one pod replaces does
+    not count. A reservation counts once its ask has preempted.
     """
     gone: list[Allocation] = []
     coming: list[Allocation | AllocationAsk] = [
@@ -397,7 +397,7 @@ def _base(pod: Pod) -> At:
 
 
 def _change(queue: Queue, ledger: str, amount: ResourceView, change: int) -> None:
-    """Change one of the ledgers from a queue to the root; nobody is woken."""
+    """Change one ledger from a queue to the root; nothing is requeued."""
     count = add_into if change > 0 else subtract_into
     for level in queue.lineage():
         count(getattr(level, ledger), amount)

@@ -1,12 +1,12 @@
-"""The tree of a gang: sets of tasks with a minimum, and groups that need some of their members.
+"""A gang's tree: sets of tasks with a minimum, and groups that need some of their members.
 
-Rule 1: a set is satisfied by its minimum of tasks, a group by ``min_groups`` satisfied members
-        (all of them where it does not say).
-Rule 2: what a gang gets next is exactly what it lacks; once it is satisfied, one more: a member
-        that is not satisfied yet, else a task of the one that has the least for its minimum.
-Rule 3: what it gives is one task above a set's minimum, or one member more than a group needs,
-        the last first; without any of those it gives everything. One that goes as a whole gives
-        nothing but that.
+Rule 1: a set is satisfied by its minimum of tasks, a group by ``min_groups`` satisfied members (all
+        of them if it is not set).
+Rule 2: an unsatisfied gang gets next exactly what it lacks; a satisfied one gets one more: an
+        unsatisfied member, else a task of the member with the lowest ratio to its minimum.
+Rule 3: as a victim it gives one task above a set's minimum, or one member above a group's need, the
+        last first; without such surplus it gives everything. One with ``goes_whole`` gives only
+        everything.
 Source: docs/rules/kai.md.
 """
 
@@ -19,11 +19,11 @@ from shared.messages.interface import TopologyConstraint
 
 
 class HasOrder(Protocol):
-    """A task, as far as a tree knows it."""
+    """A task, as a tree needs it."""
 
     @property
     def order(self) -> Any:
-        """Return what orders tasks of a job: the first in is the last out."""
+        """Return the sort key of tasks in a job: the first to start is the last to be evicted."""
 
 
 Task = TypeVar("Task", bound=HasOrder)
@@ -40,7 +40,7 @@ class Group(Generic[Task]):
     members: list["Group[Task]"] = field(default_factory=list)
     tasks: list[Task] = field(default_factory=list)
     topology: TopologyConstraint | None = None
-    goes_whole: bool = False  # it gives nothing but all
+    goes_whole: bool = False  # evicted as a whole only
 
     @property
     def needed(self) -> int:
@@ -51,23 +51,23 @@ class Group(Generic[Task]):
 
     @property
     def least(self) -> int:
-        """Return the fewest tasks that satisfy it."""
+        """Return the smallest number of tasks that satisfies it."""
         if not self.members:
             return self.min_tasks
         return sum(sorted(member.least for member in self.members)[: self.needed])
 
     def count(self, holds: Holds[Task]) -> int:
-        """Return how many of what it needs it has."""
+        """Return how many of its needed members, or tasks, it has."""
         if self.members:
             return sum(member.is_satisfied(holds) for member in self.members)
         return sum(map(holds, self.tasks))
 
     def is_satisfied(self, holds: Holds[Task]) -> bool:
-        """Return whether it has what it needs, of the tasks for which something holds."""
+        """Whether the tasks for which ``holds`` is true satisfy it."""
         return self.count(holds) >= self.needed
 
     def lacking(self, has: Holds[Task], waits: Holds[Task]) -> list[Task] | None:
-        """Return the tasks that would satisfy it, or None when there are not enough that wait."""
+        """Return the waiting tasks that would satisfy it, None if there are not enough."""
         left = self.needed - self.count(has)
         if left <= 0:
             return []
@@ -83,7 +83,7 @@ class Group(Generic[Task]):
         return None if left else found
 
     def one_more(self, has: Holds[Task], waits: Holds[Task]) -> list[Task]:
-        """Return what a satisfied one gets next: a whole member, or one task; none without any."""
+        """Return what a satisfied group gets next: a whole member, one task, or []."""
         if not self.members:
             return sorted(filter(waits, self.tasks), key=lambda task: task.order)[:1]
         for member in self.members:
@@ -97,11 +97,11 @@ class Group(Generic[Task]):
         return []
 
     def ratio(self, has: Holds[Task]) -> Fraction:
-        """Return how much it has for what it needs."""
+        """Return the ratio of what it has to what it needs."""
         return Fraction(self.count(has), max(1, self.needed))
 
     def has_surplus(self, has: Holds[Task]) -> bool:
-        """Return whether it can give something without being unsatisfied."""
+        """Whether it can lose something and stay satisfied."""
         if self.goes_whole:
             return False
         if not self.members:
@@ -112,7 +112,7 @@ class Group(Generic[Task]):
         return len(satisfied) > self.needed and bool(satisfied[-1].all_tasks(has))
 
     def find(self, name: str) -> "Group[Task] | None":
-        """Return the part of a name, None where there is none."""
+        """Return the member with a name, at any depth, or None."""
         for member in self.members:
             found = member if member.name == name else member.find(name)
             if found is not None:
@@ -121,11 +121,11 @@ class Group(Generic[Task]):
 
     @property
     def has_wholes(self) -> bool:
-        """Return whether it, or a part of it, gives nothing but all."""
+        """Whether it, or a member at any depth, can be evicted as a whole only."""
         return self.goes_whole or any(member.has_wholes for member in self.members)
 
     def together(self, tasks: list[Task], holds: Holds[Task]) -> list[Task]:
-        """Return tasks with all those that go only with one of them, for which something holds."""
+        """Return tasks, and those that must be evicted with them, for which ``holds`` is true."""
         own = dict.fromkeys(tasks)
         if self.goes_whole:
             every = self.all_tasks(holds)
@@ -134,16 +134,16 @@ class Group(Generic[Task]):
         return found + [task for each in self.members for task in each.together(tasks, holds)]
 
     def all_tasks(self, holds: Holds[Task]) -> list[Task]:
-        """Return its tasks for which something holds."""
+        """Return its tasks for which ``holds`` is true, members' included."""
         own = [task for task in self.tasks if holds(task)]
         return own + [task for member in self.members for task in member.all_tasks(holds)]
 
 
 class Remainder(Generic[Task]):
-    """What a tree still has while its surplus is taken, unit by unit (Rule 3).
+    """The rest of a tree while its surplus is taken, unit by unit (Rule 3).
 
-    Each set is sorted once. A member that has no surplus never has any again, so it is passed once.
-    Of a set those go ``first`` of which that holds, if it is named.
+    Each set is sorted once. A member without surplus never has any again, so it is passed once. In
+    a set, tasks for which ``first`` is true are taken first.
     """
 
     __slots__ = ("_giving", "_group", "_members", "_satisfied", "_tasks")
@@ -157,16 +157,16 @@ class Remainder(Generic[Task]):
         if first is not None:
             self._tasks.sort(key=first)
         self._satisfied = [member for member in self._members if member.is_satisfied]
-        self._giving = self._satisfied.copy()  # those that may have surplus; the last gives first
+        self._giving = self._satisfied.copy()  # may have surplus; the last is taken first
 
     @property
     def is_satisfied(self) -> bool:
-        """Return whether what is left satisfies it."""
+        """Whether the rest satisfies it."""
         return len(self._satisfied if self._members else self._tasks) >= self._group.needed
 
     @property
     def has_surplus(self) -> bool:
-        """Return whether it can give something without being unsatisfied."""
+        """Whether it can lose something and stay satisfied."""
         if self._group.goes_whole:
             return False
         if not self._members:
@@ -178,11 +178,11 @@ class Remainder(Generic[Task]):
 
     @property
     def is_any_left(self) -> bool:
-        """Return whether it has any task."""
+        """Whether any task is left."""
         return bool(self._tasks) or any(member.is_any_left for member in self._members)
 
     def take_surplus(self) -> list[Task]:
-        """Take what it can give without being unsatisfied: a task, or a member; or nothing."""
+        """Remove and return the next surplus: one task, or one member's tasks, or []."""
         if not self.has_surplus:
             return []
         if not self._members:
@@ -195,7 +195,7 @@ class Remainder(Generic[Task]):
         return taken
 
     def take_all(self) -> list[Task]:
-        """Take every task."""
+        """Remove and return every task."""
         left = dict.fromkeys(self._tasks)
         taken = [task for task in self._group.tasks if task in left]
         self._tasks.clear()

@@ -1,12 +1,12 @@
-"""Tentative: what is tried on a partition is kept, or undone whole.
+"""Tentative moves: everything tried on a partition is kept, or undone as a whole.
 
-Rule 1: there is one undo. Every move that is tried is logged with its inverse; they are taken back
-        the last first. ``checkpoint`` and ``rollback`` nest.
-Rule 2: nobody is requeued for what is only tried: whom pods that come and go would wake is noted,
-        and no more when that is taken back; what is kept wakes them with the next move for good.
-Rule 3: ``tentative`` is for whole cycles, which make more moves than have inverses: its one entry
-        brings back a checkpoint of everything. What is recorded meanwhile can be read until then.
-        Plugins that are told of pods are told of what is undone as of any other end.
+Rule 1: there is one undo. Each tried move is logged with its inverse; inverses run last first.
+        ``checkpoint`` and ``rollback`` nest.
+Rule 2: nothing is requeued for a tried move: the shapes that its pods would requeue are noted, and
+        forgotten on undo; if it is kept, the next final move requeues them.
+Rule 3: ``tentative`` is for whole cycles, whose moves have no inverses: its one entry restores a
+        checkpoint of everything. Journal entries can be read before that. Plugins that are notified
+        of pods are notified of undone ones as of any end.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -32,7 +32,7 @@ PREEMPTING: Ledger = attrgetter("preempting")
 
 
 class Tentative:
-    """A log of moves with their inverses. Used in a ``with``, what was not kept is undone."""
+    """A log of moves with their inverses. As a context manager it undoes what was not kept."""
 
     def __init__(self, nodes: NodeTable) -> None:
         self.nodes = nodes
@@ -46,15 +46,15 @@ class Tentative:
         self.discard()
 
     def did(self, inverse: Callable[[], object]) -> None:
-        """Log a move that was made."""
+        """Log the inverse of a move."""
         self._inverses.append(inverse)
 
     def checkpoint(self) -> int:
-        """Return where the log is, for a rollback."""
+        """Return the position in the log, for a rollback."""
         return len(self._inverses)
 
     def rollback(self, to: int = 0) -> None:
-        """Take back what came after a checkpoint, the last first."""
+        """Undo the moves after a checkpoint, last first."""
         inverses, least = self._inverses, max(to, self._lasting)
         while len(inverses) > least:
             inverses.pop()()
@@ -65,26 +65,26 @@ class Tentative:
         self.rollback()
 
     def last_until_discarded(self) -> None:
-        """Have what was done until now taken back by ``discard`` alone, by no rollback."""
+        """Exempt the moves so far from rollbacks; only ``discard`` undoes them."""
         self._lasting = len(self._inverses)
 
     def make_final(self) -> None:
-        """Make all moves final."""
+        """Keep all moves."""
         self._inverses.clear()
 
     def noted(self) -> "Noted":
-        """Return who is woken by the pods that have come and gone until now."""
+        """Return the shapes to requeue for pods that changed so far."""
         return self.nodes.pods_changed, self.nodes.pods.waiting.noted()
 
     def note_only(self, noted: "Noted") -> None:
-        """Requeue those and no others."""
+        """Restore the shapes to requeue to those of ``noted``."""
         self.nodes.pods_changed, shapes = noted
         self.nodes.pods.waiting.note_only(shapes)
 
     # --- moves ----------------------------------------------------------------------------------
 
     def place(self, ask: Ask, node: Node) -> None:
-        """Count an ask on a node's ledgers, and nowhere else."""
+        """Put an ask on a node's ledgers only."""
         noted = self.noted()
         self.nodes.place(node, allocation_of(ask.request, node.node_id))
         self.did(partial(self._take_off, ask, node, noted))
@@ -94,14 +94,14 @@ class Tentative:
         self.note_only(noted)
 
     def open(self, claim: Claim) -> None:
-        """Open a node that the head gang claims: the gang itself is tried."""
+        """Open a node claimed by the head gang, to try the gang itself."""
         self.nodes.close(claim.node, None)
         self.did(partial(self.nodes.close, claim.node, claim))
 
     def count(
         self, queues: Sequence[Queue], ledger: Ledger, amount: ResourceView, change: int = 1
     ) -> None:
-        """Count an amount into a ledger of some queues, or (-1) out of it."""
+        """Add an amount to a ledger of some queues, or (-1) subtract it."""
         _count(queues, ledger, amount, change)
         self._inverses.append(partial(_count, queues, ledger, amount, -change))
 
@@ -117,7 +117,7 @@ Noted = tuple[bool, tuple[Shape, ...]]
 
 @contextmanager
 def tentative(partition: Partition) -> Iterator[None]:
-    """Try anything on a partition, whole cycles too, and undo it. Nothing of it is timed."""
+    """Undo on exit everything done on a partition, whole cycles included; nothing is timed."""
     hooks, restore = partition.hooks, Checkpoint(partition).restore
     if hooks is not None and hooks.are_notified:
         restore = partial(_restore, partition, hooks, restore, _pods(partition))
@@ -133,7 +133,7 @@ def _restore(
     restore: Callable[[], None],
     before: dict[tuple[str, str], Allocation],
 ) -> None:
-    """Restore everything; tell plugins of the pods that come and go by it."""
+    """Restore the checkpoint, and notify plugins of the pods removed and added by it."""
     now = _pods(partition)
     for key, allocation in now.items():
         if before.get(key) is not allocation:
@@ -145,7 +145,7 @@ def _restore(
 
 
 def _pods(partition: Partition) -> dict[tuple[str, str], Allocation]:
-    """Return all allocations that are on nodes."""
+    """Return all allocations on nodes, by application and key."""
     return {
         (allocation.application_id, key): allocation
         for node in partition.nodes.rows

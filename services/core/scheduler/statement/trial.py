@@ -1,9 +1,8 @@
-"""A trial: the partition with an open statement, its applications seen as jobs with tasks.
+"""A trial: the partition with an open statement, its applications seen as jobs of tasks.
 
-Nothing is copied: what is free, what queues use and which node takes what is asked of the
-partition itself. A job and its tasks are handles, made when somebody asks for them; they follow the
-statement, forward and back. What KAI's rules know of queues and jobs, and the partition does not
-hold as such, ``Adapter`` says.
+Nothing is copied: free capacity, usage of queues and fitting nodes are read from the partition.
+Jobs and tasks are created on first use and follow the statement forward and back. ``Adapter``
+provides what KAI's rules need and the partition does not store.
 
 Amounts are tuples of integers in the order of ``Trial.names``. Source:
 docs/rules/kai.md#states-and-rooms.
@@ -45,11 +44,11 @@ Amount = tuple[int, ...]
 
 
 class Status(IntEnum):
-    """What a task is doing."""
+    """The state of a task."""
 
     PENDING = 0
-    ALLOCATED = 1  # placed on idle room by an action
-    PIPELINED = 2  # placed on room that is still being released
+    ALLOCATED = 1  # placed on idle capacity by an action
+    PIPELINED = 2  # placed on capacity still being released
     RUNNING = 3
     RELEASING = 4
 
@@ -71,7 +70,7 @@ _OF_POD = {
 
 @dataclass(slots=True, eq=False)
 class Task:
-    """A pod of a job. ``node`` is where it is or is to be."""
+    """A pod of a job. ``node`` is its present or planned node."""
 
     pod: Pod
     job: "Job"
@@ -80,7 +79,7 @@ class Task:
     priority: int
     status: Status
     node: Node | None
-    is_kept: bool = False  # its room was freed for it before this trial: it is nobody else's
+    is_kept: bool = False  # its capacity was reserved before this trial and cannot be taken
 
     @property
     def name(self) -> str:
@@ -95,42 +94,42 @@ class Task:
 
     @property
     def order(self) -> tuple[int, int]:
-        """Return what orders tasks of a job: the first in is the last out."""
+        """Return the sort key of tasks in a job: the first to start is the last to be evicted."""
         return (-self.priority, self.number)
 
 
 def is_active(task: Task) -> bool:
-    """Return whether a task runs, is placed or pipelined."""
+    """Whether a task runs, is placed or pipelined."""
     return task.status in ACTIVE
 
 
 def is_waiting(task: Task) -> bool:
-    """Return whether a task has no room and was promised none."""
+    """Whether a task has neither capacity nor a reservation."""
     return task.status is Status.PENDING
 
 
 def holds_room(task: Task) -> bool:
-    """Return whether a task has room, was promised some or is giving it back."""
+    """Whether a task has capacity, reserved or being released included."""
     return task.status is not Status.PENDING
 
 
 def is_placed(task: Task) -> bool:
-    """Return whether a task has real room."""
+    """Whether a task runs, or is placed on idle capacity."""
     return task.status in PLACED
 
 
 def is_out(task: Task) -> bool:
-    """Return whether a task that was evicted has no other place yet."""
+    """Whether an evicted task has no new place yet."""
     return task.status in (Status.RELEASING, Status.PENDING)
 
 
 def is_evictable(task: Task) -> bool:
-    """Return whether a task has room, or was promised some, that may be taken from it."""
+    """Whether a task has capacity that may be taken from it."""
     return task.status in ACTIVE and not task.is_kept
 
 
 class Job:
-    """A gang: it starts with its minimum of tasks at once and may grow beyond."""
+    """An application: it starts with its minimum of tasks at once and may grow beyond."""
 
     __slots__ = ("__dict__", "application", "counts", "kept", "queue", "trial", "waits")
 
@@ -140,7 +139,7 @@ class Job:
         self.queue = queue
         asks = application.groups.values()
         self.kept = 0
-        self.waits: list[tuple[AskGroup, int]] = []  # groups of its asks, and how many of each
+        self.waits: list[tuple[AskGroup, int]] = []  # its groups of asks, with the number waiting
         self.counts = [0] * len(Status)
         self.counts[Status.RELEASING] = len(application.released)
         self.counts[Status.RUNNING] = len(application.allocations) - len(application.released)
@@ -167,12 +166,12 @@ class Job:
 
     @cached_property
     def min_available(self) -> int:
-        """Return how many tasks it starts with."""
+        """Return how many tasks must start together."""
         return self.trial.adapter.minimum(self.application)
 
     @cached_property
     def preemptible(self) -> bool:
-        """Return whether anything may be taken from it."""
+        """Whether its tasks may be evicted."""
         return self.trial.adapter.is_preemptible(self.application)
 
     @cached_property
@@ -182,18 +181,18 @@ class Job:
 
     @cached_property
     def tasks(self) -> list[Task]:
-        """Return its tasks: what runs, what waits, and what waits at its node."""
+        """Return its tasks: running, waiting, and nominated."""
         return list(self.trial.tasks_of(self))
 
     @cached_property
     def group(self) -> Group[Task]:
-        """Return the tree; a job without one is a single set."""
+        """Return its tree; a job without one is a single set."""
         tree = self.trial.adapter.tree(self)
         return tree or Group(self.name, self.min_available, tasks=self.tasks)
 
     @cached_property
     def is_flat(self) -> bool:
-        """Return whether it is a single set of tasks that anybody may count."""
+        """Whether it is a single set of interchangeable tasks."""
         return self.trial.adapter.is_flat(self.application)
 
     @property
@@ -204,12 +203,12 @@ class Job:
 
     @property
     def placed(self) -> int:
-        """Return how many tasks have real room."""
+        """Return how many tasks run, or are placed on idle capacity."""
         return self.counts[Status.ALLOCATED] + self.counts[Status.RUNNING]
 
     @property
     def is_satisfied(self) -> bool:
-        """Return whether its minimum runs, is placed or pipelined."""
+        """Whether its minimum runs, is placed or pipelined."""
         if self.is_flat:
             return self.active >= self.min_available
         return self.group.is_satisfied(is_active)
@@ -225,9 +224,9 @@ class Job:
 
     @property
     def turn(self) -> int:
-        """Return what orders jobs that grow: what they have for their minimum, if they are gangs.
+        """Return the sort key of growing gangs: active tasks in relation to the minimum.
 
-        Where gangs do not take turns all that have their minimum go by age.
+        If gangs do not take turns, jobs that have their minimum are ordered by age.
         """
         elasticity, application = self.elasticity, self.application
         if elasticity <= 0 or not (application.tree is not None or application.is_gang):
@@ -239,18 +238,18 @@ class Job:
 
     @cached_property
     def service_level(self) -> int:
-        """Return its level by what service it has had; 0 where its leaf has no levels."""
+        """Return its service level, 0 if its leaf has none."""
         return self.trial.adapter.service_level(self.application)
 
     @property
     def order(self) -> tuple[int, int, int, int]:
-        """Return what orders jobs of a queue: priority, service, whose turn it is, age."""
+        """Return the sort key of jobs in a queue: priority, service level, turn, age."""
         return (-self.priority, self.service_level, self.turn, self.number)
 
 
 @dataclass(slots=True, eq=False)
 class Share:
-    """What a queue is entitled to; what it uses is asked of the queue itself."""
+    """A queue as KAI's rules see it: quota, limit, weight, fair share, usage."""
 
     queue: Queue
     names: tuple[str, ...]
@@ -264,8 +263,8 @@ class Share:
     children: list["Share"] = field(default_factory=list)
     requested: list[int] = field(default_factory=list)
     fair_share: list[int] = field(default_factory=list)
-    used: Sequence[Fraction] = ()  # over time, of all there was; () where that is not counted
-    parts: list[Fraction] = field(default_factory=list)  # its weights with that, of the sum 1
+    used: Sequence[Fraction] = ()  # usage over time, as part of the cluster; () if not counted
+    parts: list[Fraction] = field(default_factory=list)  # weights adjusted by it; siblings sum to 1
     all_allocatable: Amount = ()  # the larger of quota and fair share, within the limit
     _lineage: "tuple[Share, ...]" = ()
 
@@ -279,7 +278,7 @@ class Share:
 
     @property
     def allocated(self) -> Amount:
-        """Return what it uses: not what it gives back, but what is kept for its asks."""
+        """Return its usage: without what is being preempted, with what is reserved for its asks."""
         queue = self.queue
         held, going, kept = queue.allocated, queue.preempting, queue.kept
         if going or kept:
@@ -289,11 +288,11 @@ class Share:
         return tuple([held.get(name, 0) for name in self.names])
 
     def lineage(self) -> "tuple[Share, ...]":
-        """Return this queue's and those of every one above it."""
+        """Return this queue's share and those of all queues above it."""
         return self._lineage
 
     def set_fair_share(self, amounts: list[int]) -> None:
-        """Take over what the queue's fair share is, and what it may have by that."""
+        """Set the fair share, and what the queue may allocate by it."""
         self.fair_share = amounts
         self.all_allocatable = tuple(
             _allocatable(*each) for each in zip(self.quota, amounts, self.limit, strict=True)
@@ -308,32 +307,32 @@ def _allocatable(quota: int, fair_share: int, limit: int) -> int:
 
 
 class Adapter:
-    """What queues and applications are to the actions; here the defaults for what none knows."""
+    """What a policy defines about queues and applications for the actions, with defaults."""
 
-    spares_work = False  # whether victims go by the work that is lost with them
+    spares_work = False  # whether victims are ordered by lost work
 
     def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
-        """Return what a queue is entitled to."""
+        """Return a queue's share."""
         raise NotImplementedError
 
     def minimum(self, application: Application) -> int:
-        """Return how many tasks must run at once."""
+        """Return how many tasks must start together."""
         raise NotImplementedError
 
     def tree(self, job: Job) -> Group[Task] | None:  # noqa: ARG002
-        """Return the tree of an application's task groups, None where there is none."""
+        """Return the tree of an application's task groups, or None."""
         return None
 
     def is_flat(self, application: Application) -> bool:  # noqa: ARG002
-        """Return whether an application has no such tree."""
+        """Whether an application has no tree."""
         return True
 
     def simple_minimum(self, application: Application) -> int | None:
-        """Return the minimum of an application that has no such tree, None of one that has."""
+        """Return the minimum of an application without a tree, None with one."""
         return self.minimum(application) if self.is_flat(application) else None
 
     def priority(self, application: Application) -> int:
-        """Return the highest priority of what an application has and asks for."""
+        """Return the highest priority of an application's asks and allocations."""
         waiting = application.ask_priorities.counts
         items = application.allocations.values()
         if len(items) == 1 and not waiting:
@@ -345,65 +344,65 @@ class Adapter:
         return max([*priorities, *waiting])
 
     def is_preemptible(self, application: Application) -> bool:
-        """Return whether anything may be taken from an application."""
+        """Whether an application's tasks may be evicted."""
         return all(
             allocation.allow_preempt_self and not allocation.constraints.required_node
             for allocation in application.allocations.values()
         )
 
     def lost_work(self, application: Application, *, is_one: bool) -> tuple[int, ...]:  # noqa: ARG002
-        """Return what orders victims by what is lost with them; () where that is no matter.
+        """Return the sort key of victims by lost work, () if it does not matter.
 
-        ``is_one``: only a pod of it goes, else all of it.
+        ``is_one``: one pod is evicted, otherwise all.
         """
         return ()
 
     def lost_with(self, task: Task) -> tuple[int, int]:  # noqa: ARG002
-        """Return the device-seconds and vcore-seconds of work that are lost with a task."""
+        """Return the device-seconds and vcore-seconds of work lost with a task."""
         return (0, 0)
 
     def served(self, application: Application) -> tuple[int, int]:  # noqa: ARG002
-        """Return the device-seconds and vcore-seconds that an application has had."""
+        """Return the device-seconds and vcore-seconds of an application's service."""
         return (0, 0)
 
     def service_level(self, application: Application) -> int:  # noqa: ARG002
-        """Return the level of an application in its leaf by what service it has had."""
+        """Return an application's service level in its leaf."""
         return 0
 
     def runtime_s(self, application: Application) -> int:
-        """Return for how long an application runs."""
+        """Return for how many seconds an application has run."""
         raise NotImplementedError
 
     def waits_s(self, application: Application) -> int:  # noqa: ARG002
-        """Return for how long an application may not take from others yet."""
+        """Return for how many seconds an application may not preempt yet."""
         return 0
 
     def stale(self) -> Iterable[tuple[Application, str, int]]:
-        """Return the gangs that were whole and are below their minimum, and since how many s.
+        """Yield each stale gang, the part below its minimum, and for how many seconds.
 
-        With the part of the gang of which that is so, "" for all of it.
+        The part is "" for the gang itself. Only gangs that were whole are stale.
         """
         raise NotImplementedError
 
     def staleness_grace_s(self, application: Application) -> int:
-        """Return for how long it may be; negative: for ever."""
+        """Return for how many seconds a gang may be stale; negative: unlimited."""
         raise NotImplementedError
 
     def may_start(self, application: Application, group: AskGroup) -> bool:  # noqa: ARG002
-        """Return whether a group of asks waits for room."""
+        """Whether a group's asks wait for capacity."""
         return True
 
     def may_take_from(self, victim: Application, application: Application) -> bool:  # noqa: ARG002
-        """Return whether an application may have another make way, plugins aside."""
+        """Whether an application may preempt another, apart from plugins."""
         return True
 
     def may_ask(self, ask: Ask) -> bool:
-        """Return whether one of its asks does: it has not got any yet."""
+        """Whether an ask needs capacity: it has none reserved yet."""
         return not ask.has_preempted
 
 
 class Trial:
-    """Everything that actions work on."""
+    """The state that actions work on."""
 
     def __init__(self, partition: Partition, adapter: Adapter) -> None:
         self.partition = partition
@@ -416,16 +415,16 @@ class Trial:
         self._jobs: dict[str, Job] = {}
         self._tasks: dict[str, Task] = {}
         self._shapes: dict[tuple[object, ...], Shape] = {}
-        self._free: dict[Shape, Shape] = {}  # those of gangs without their domains
-        self.most = 0  # moves, and jobs looked at, after which actions stop; 0: none
+        self._free: dict[Shape, Shape] = {}  # shapes of gangs, without their domains
+        self.most = 0  # limit of moves and tried jobs, after which actions stop; 0: none
         self.spent = 0
-        self.looked_at: dict[str, None] = {}  # the jobs for which the present action has been tried
-        self.is_cut = False  # an action has stopped, and has more to do
-        self.touched: dict[str, Job] = {}  # of whose pods one was moved, for all that it is back
-        self.evictable: dict[Share, dict[Job, None]] = {}  # of those what has something to give
-        self.unread: dict[Job, None] = {}  # of whose pods one was moved, until this is read
-        self.orders: dict[Share, list[Any]] = {}  # of victims, as they were before
-        self.passed: dict[Share, int] = {}  # how many of the first of them are touched
+        self.looked_at: dict[str, None] = {}  # jobs that the present action has tried
+        self.is_cut = False  # an action stopped at the limit
+        self.touched: dict[str, Job] = {}  # jobs with a pod that was ever moved
+        self.evictable: dict[Share, dict[Job, None]] = {}  # touched jobs with evictable tasks
+        self.unread: dict[Job, None] = {}  # jobs touched since this was last read
+        self.orders: dict[Share, list[Any]] = {}  # victims in their order before the trial
+        self.passed: dict[Share, int] = {}  # how many of its first entries are touched
         self.shares = shares_of(partition.root, self.names, adapter.share)
         self._fixed = {
             share: list(self.amounts(queue.fixed)) for queue, share in self.shares.items()
@@ -438,7 +437,7 @@ class Trial:
 
     @property
     def top(self) -> list[Share]:
-        """Return the share of the root."""
+        """Return the share of the root, in a list."""
         return [self.shares[self.partition.root]]
 
     # --- jobs and tasks -------------------------------------------------------------------------
@@ -449,7 +448,7 @@ class Trial:
         return [share for queue, share in self.shares.items() if queue.is_leaf]
 
     def job_of(self, application: Application) -> Job:
-        """Return an application as a job."""
+        """Return an application's job."""
         job = self._jobs.get(application.id)
         if job is None:
             share = self.shares[application.queue]
@@ -457,7 +456,7 @@ class Trial:
         return job
 
     def next_of(self, pop: Callable[[], Job | None]) -> Job | None:
-        """Return the next job to try, None where there is none, or enough has been tried."""
+        """Return the next job to try; None if there is none, or the limit is reached."""
         job = pop()
         if job is not None and self.most and self.spent >= self.most:
             self.is_cut = True
@@ -468,7 +467,7 @@ class Trial:
         return job
 
     def waiting(self, job: Job) -> list[tuple[AskGroup, int]]:
-        """Return the groups of a job's asks that wait for room, with how many do."""
+        """Return a job's groups of asks that wait for capacity, with their numbers."""
         adapter, application = self.adapter, job.application
         return [
             (group, sum(map(adapter.may_ask, group.asks.values())))
@@ -477,7 +476,7 @@ class Trial:
         ]
 
     def tasks_of(self, job: Job) -> Iterator[Task]:
-        """Yield handles of a job's pods."""
+        """Yield a job's tasks."""
         application = job.application
         for at, allocation in enumerate(application.allocations.values()):
             key = allocation.allocation_key
@@ -507,7 +506,7 @@ class Trial:
         return task
 
     def _follow(self, pod: Pod, now: At) -> None:
-        """Bring a task to where the statement has its pod."""
+        """Update a task to its pod's place in the statement."""
         task = self._tasks[pod.key if isinstance(pod, Ask) else pod.allocation_key]
         was, job = task.status, task.job
         counts = job.counts
@@ -530,25 +529,25 @@ class Trial:
                 self._fix(job.queue, task.request, change)
 
     def _touch(self, job: Job) -> dict[Job, None]:
-        """Note a job as changed; return the jobs of its leaf that have more than they keep."""
+        """Mark a job as changed; return the evictable jobs of its leaf."""
         self.touched[job.name] = job
         self.unread[job] = None
         return self.evictable.setdefault(job.queue, {})
 
     def releases(self) -> Releases:
-        """Return who is to go by now, counted by their disruption budgets."""
+        """Return the pods to be evicted so far, counted by disruption budget."""
         evicted = self.statement.evicted()
         return self.partition.victims.budgets.releases(evicted, of_gangs=False)
 
     def are_too_many(self, tasks: Iterable[Task]) -> bool:
-        """Return whether more go by now than disruption budgets of these tasks let."""
+        """Whether the evictions so far exceed a disruption budget of these tasks."""
         has_budgets = bool(self.partition.victims.budgets)
         return has_budgets and self.releases().are_too_many(task.name for task in tasks)
 
-    # --- what plugins say -----------------------------------------------------------------------
+    # --- plugins --------------------------------------------------------------------------------
 
     def may_take_from(self, action: str, victim: Job, job: Job) -> bool:
-        """Return whether an action may take from a victim for a job: all that the victim has."""
+        """Whether an action may evict all allocations of a job for another job."""
         partition, application = self.partition, job.application
         return self.adapter.may_take_from(victim.application, application) and (
             partition.hooks is None
@@ -559,17 +558,17 @@ class Trial:
         )
 
     def agree(self, action: str, victims: Iterable[Task], job: Job) -> bool:
-        """Return whether all that an action would evict for a job may go."""
+        """Whether plugins allow an action to evict all these victims for a job."""
         going = [task.pod for task in victims if isinstance(task.pod, Allocation)]
         return self.partition.agree(action, going, job.application)
 
     def has_capacity(self, job: Job, request: Amount) -> bool:
-        """Return whether plugins let a job take an amount."""
+        """Whether plugins allow a job an amount."""
         wanted = {name: value for name, value in zip(self.names, request, strict=True) if value}
         return self.partition.no_capacity(job.application, wanted) is None
 
     def fixed(self, share: Share) -> list[int]:
-        """Return what a queue uses by jobs that may not be preempted."""
+        """Return a queue's usage by jobs that may not be preempted."""
         return self._fixed[share]
 
     def _fix(self, leaf: Share, request: Amount, change: int) -> None:
@@ -577,14 +576,14 @@ class Trial:
             for at, value in enumerate(request):
                 self._fixed[share][at] += change * value
 
-    # --- looking --------------------------------------------------------------------------------
+    # --- reading --------------------------------------------------------------------------------
 
     def amounts(self, resource: ResourceView) -> Amount:
-        """Return a resource in the order of the names."""
+        """Return a resource's amounts in the order of the names."""
         return in_order(resource, self.names)
 
     def shape_of(self, task: Task) -> Shape:
-        """Return what a task asks of nodes; of a pod that runs, as it would if it waited."""
+        """Return a task's shape; of a running pod, the shape that it would have as an ask."""
         pod = task.pod
         if isinstance(pod, Ask):
             return pod.shape if pod.shape.bond is None else self._unbound(pod.shape)
@@ -597,7 +596,7 @@ class Trial:
         return shape
 
     def _unbound(self, shape: Shape) -> Shape:
-        """Return a shape without its gang's domains: here its tree keeps it to them."""
+        """Return a shape without its gang's domains: in a trial the tree enforces them."""
         found = self._free.get(shape)
         if found is None:
             found = replace(shape, bond=None, view=None, candidates=None, plan=None)
@@ -605,11 +604,11 @@ class Trial:
         return found
 
     def room(self) -> NDArray[np.int64]:
-        """Return what the nodes will have when what is to come has come; closed ones nothing."""
+        """Return each node's expected free capacity; closed nodes have none."""
         return self.nodes.room.expected(self.names)
 
     def free(self) -> Sums:
-        """Return the sum of that; a node that holds more than it has takes nothing from others."""
+        """Return its sum over nodes; negative values count as 0."""
         return summed(np.maximum(self.room(), 0))
 
 
@@ -628,7 +627,7 @@ def shares_of(root: Queue, names: tuple[str, ...], share_of: ShareOf) -> dict[Qu
 
 
 def total_of(nodes: NodeTable, names: tuple[str, ...]) -> Amount:
-    """Return what there is for us: without what others have placed, and nodes not ready."""
+    """Return the cluster's capacity without foreign pods and nodes that are not ready."""
     total = {name: nodes.total.get(name, 0) for name in names}
     for node in nodes.rows:
         lost = node.capacity if node.taints and _is_not_ready(node) else node.occupied
@@ -638,12 +637,12 @@ def total_of(nodes: NodeTable, names: tuple[str, ...]) -> Amount:
 
 
 def _is_not_ready(node: Node) -> bool:
-    """Return whether the node controller has marked a node as not ready or not to be reached."""
+    """Whether the node controller marked a node as not ready or unreachable."""
     return any(taint.key in NOT_READY for taint in node.taints)
 
 
 def _reserved_nodes(application: Application) -> dict[str, Node]:
-    """Return the nodes of asks that will start there when others have gone from it."""
+    """Return the nodes reserved for an application's asks where pods are being released."""
     kept = {k: held.node for k, held in application.reservations.items() if not held.is_ordinary}
     claims = application.claims_for(Purpose.PLACEHOLDERS).items()
     kept.update((key, claim.node) for key, claim in claims)
@@ -651,7 +650,7 @@ def _reserved_nodes(application: Application) -> dict[str, Node]:
 
 
 def in_order(resource: ResourceView, names: Sequence[str]) -> Amount:
-    """Return what a resource has of each of some types, in their order."""
+    """Return a resource's amounts of some types, in their order."""
     return tuple([resource.get(name, 0) for name in names])
 
 
@@ -666,12 +665,12 @@ def minus(left: Sequence[int], right: Sequence[int]) -> Amount:
 
 
 def within(amount: Sequence[int], bound: Sequence[int]) -> bool:
-    """Return whether an amount is within a bound, type by type; UNLIMITED bounds nothing."""
+    """Whether an amount is within a bound, type by type; UNLIMITED is no bound."""
     return all(b == UNLIMITED or a <= b for a, b in zip(amount, bound, strict=True))
 
 
 def request_of(tasks: Iterable[Task], width: int) -> Amount:
-    """Return what tasks ask for together."""
+    """Return the sum of the tasks' requests."""
     total: Amount = (0,) * width
     for task in tasks:
         total = tuple(map(add, total, task.request))

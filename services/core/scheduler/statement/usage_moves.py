@@ -1,9 +1,9 @@
-"""Usage over time of a partition: begun, handed over to be kept, taken up again.
+"""Moves of usage over time: started, reported to the resource manager, restored from it.
 
-It is handed over at most every REPORT_NS, with whatever message comes then: what has changed since
-the last time. The resource manager keeps it and brings it along in a recovery; what that finds is
-counted as if it had been there since, so that no more is lost than has ended, and no more is won
-than has begun, after the last report. ``hold`` and ``resume`` of the clock do that.
+Changes are reported at most every REPORT_NS, with whatever message arrives then. The resource
+manager stores the report and returns it in a recovery. The time between the last report and the
+recovery is counted as if the recovered allocations had run throughout (``hold`` and ``resume`` of
+the clock), so that the error is at most what started or ended in between.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from shared.model.numbers import parse_digits
 
 
 def begin(partition: Partition) -> None:
-    """Count usage over time from now on, where the settings ask for it."""
+    """Start counting usage over time, if the settings use it."""
     settings = partition.settings
     if settings.counts_usage:
         clock = UsageClock(settings.usage_half_life_ns, settings.usage_window_ns, partition.now_ns)
@@ -26,7 +26,7 @@ def begin(partition: Partition) -> None:
 
 
 def restore(partition: Partition, records: Sequence[UsageRecord]) -> None:
-    """Take up in a recovery what was reported last; time stands still for it until ``resume``."""
+    """Restore the last report in a recovery; the clock stands still until ``resume``."""
     clock = partition.usage
     if clock is None:
         return
@@ -41,13 +41,13 @@ def restore(partition: Partition, records: Sequence[UsageRecord]) -> None:
 
 
 def resume(partition: Partition) -> None:
-    """Let time pass again: what was found is there."""
+    """Start the clock again: the recovered allocations are known."""
     if partition.usage is not None:
         partition.usage.resume()
 
 
 def used_of(partition: Partition, queue: Queue, names: Sequence[str]) -> list[Fraction]:
-    """Return which share of the cluster a queue has used over time, by type; [] is unknown."""
+    """Return a queue's part of the cluster's usage over time, by type; [] if not counted."""
     clock = partition.usage
     if clock is None:
         return []
@@ -58,9 +58,9 @@ def used_of(partition: Partition, queue: Queue, names: Sequence[str]) -> list[Fr
 
 
 def report(partition: Partition) -> bool:
-    """Hand over what has changed, to be kept, and tell users of changes that they can see.
+    """Record changed usage for the resource manager, and visible changes for users.
 
-    Return whether it was due: the last report is old enough for another one.
+    Return whether a report was due.
     """
     clock = partition.usage
     if clock is None or partition.now_ns - clock.reported_ns < REPORT_NS:
@@ -84,7 +84,7 @@ def report(partition: Partition) -> bool:
 
 
 def _tell(clock: UsageClock, row: Usage) -> bool:
-    """Bring the shares that users are told up to date; return whether one is another by now."""
+    """Update the shares shown to users; return whether one changed visibly."""
     shares = {name: clock.share_ppb(row, name) // 1_000 for name in row.sums}
     changes = (abs(share - row.told_ppm.get(name, 0)) for name, share in shares.items())
     is_new = any(change >= TOLD_PPM for change in changes)
@@ -94,7 +94,7 @@ def _tell(clock: UsageClock, row: Usage) -> bool:
 
 
 def _changed(clock: UsageClock) -> Iterator[UsageRecord]:
-    """Yield the rows that have changed since they were reported; they become the newest."""
+    """Yield the rows changed since the last report, and move them to the end of the table."""
     for key, row in list(clock.rows.items()):
         if row.has_grown:
             row.has_grown = False
