@@ -1,8 +1,8 @@
-"""What a plugin blocked is requeued when its answer may have changed (``model/hooks.py``).
+"""Requeues what a plugin blocked when the plugin's answer may have changed (``model/hooks.py``).
 
-An application that a ``capacity`` hook refused is blocked by that hook. An ask that no node takes
-is requeued by nodes that improve; where a hook that judges nodes reads more than the node, all such
-asks are requeued. Applications are sorted again where a sort key reads more than the application.
+An application that a ``capacity`` hook refused is blocked by that hook. An ask that no node fits is
+requeued by nodes that improve; if a hook about nodes reads more than the node, all such asks are
+requeued. Applications are sorted again if a sort key reads more than the application.
 """
 
 from services.core.scheduler.model.hooks import Hook
@@ -11,7 +11,7 @@ from services.core.scheduler.statement.partition import Partition
 
 
 def requeue_due(partition: Partition) -> None:
-    """Requeue what a plugin blocked and may admit now."""
+    """Requeue what plugins blocked and may admit now; the cycle calls it."""
     hooks = partition.hooks
     if hooks is None:
         return
@@ -29,7 +29,7 @@ def _that_move(hooks: list[Hook]) -> list[Hook]:
 
 
 def _try_nodes_again(partition: Partition) -> None:
-    """Requeue all asks that no node takes."""
+    """Requeue all asks that no node fits."""
     for shape in list(partition.blocked_shapes):
         partition.requeue_shape(shape)
     for node in partition.nodes.rows:

@@ -1,6 +1,6 @@
-"""An attempt: what an action tries for one job, on top of what the trial has decided already.
+"""An attempt: what an action tries for one job, on top of the trial's earlier decisions.
 
-What it does stays in the trial's statement unless it is discarded.
+Its operations stay in the trial's statement unless the attempt is discarded.
 Source: docs/rules/kai.md#the-statement.
 """
 
@@ -11,23 +11,23 @@ from services.core.scheduler.statement.trial import Task, Trial, is_out
 
 
 class Attempt:
-    """One attempt, for a job (``by``) or for nobody."""
+    """One attempt, for a job (``by``) or, with "", for none."""
 
     def __init__(self, trial: Trial, by: str = "") -> None:
         self.trial = trial
         self._by = by
         self._statement = trial.statement
         self._start = self._statement.checkpoint()
-        self._before: dict[Task, tuple[At, Node | None]] = {}  # of those that it evicted
+        self._before: dict[Task, tuple[At, Node | None]] = {}  # of evicted tasks
 
     def checkpoint(self) -> int:
-        """Return where the attempt is, for a rollback."""
+        """Return the position in the statement, for a rollback."""
         return self._statement.checkpoint()
 
     def pipeline(self, task: Task, node: Node) -> None:
-        """Place a task on room that is being released; where it was before it just stays.
+        """Place a task on capacity that is being released; on its old node it stays as it was.
 
-        It may not where its devices are for another: then it is to come again, on others.
+        It cannot stay if its devices are claimed for another; then it restarts on other devices.
         """
         application, pod = task.job.application, task.pod
         before, may_stay = (
@@ -44,23 +44,23 @@ class Attempt:
             self._statement.move(application, pod, node, self._by)
 
     def evict(self, task: Task, reason: str, action: str) -> None:
-        """Have an action take a task's room; ``reason`` is the sentence that is shown for it.
+        """Take a task's capacity for an action; ``reason`` is shown to users.
 
-        One that was only promised room has no pod to end: it waits again.
+        A task that was only nominated has no pod to evict: it waits again.
         """
         application, pod = task.job.application, task.pod
         self._before.setdefault(task, (self._statement.at(pod), task.node))
         self._statement.evict(application, pod, reason, self._by, action)
 
     def has_changed(self, task: Task) -> bool:
-        """Return whether a task that was evicted is not where it was."""
+        """Whether an evicted task is not back in its old place."""
         before = self._before.get(task)
         return before is not None and before[0] != self._statement.at(task.pod)
 
     def rollback(self, checkpoint: int) -> None:
-        """Take back what came after a checkpoint."""
+        """Undo the operations after a checkpoint."""
         self._statement.rollback(checkpoint)
 
     def discard(self) -> None:
-        """Take back all that was tried."""
+        """Undo the attempt's operations."""
         self._statement.rollback(self._start)

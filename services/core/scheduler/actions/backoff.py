@@ -1,7 +1,7 @@
-"""Backoff: an application with many asks that no node takes is left out for a while.
+"""Backoff: an application with many asks that no node fits is not tried for a while.
 
-Off unless the queue's ``application.unschedasks.backoff`` is more than 0: so many unschedulable
-asks back the application off for ``application.unschedasks.backoff.delay``.
+Off unless the queue sets ``application.unschedasks.backoff``: that many unschedulable asks back the
+application off for ``application.unschedasks.backoff.delay``.
 Source: docs/rules/scheduling.md#one-ask; case S-14.
 """
 
@@ -14,7 +14,7 @@ from shared.model.reasons import Fact, Kind, Reason, Refusal
 
 
 def begin(partition: Partition, bucket: Bucket) -> None:
-    """Back off the applications of a bucket, refused by the nodes, that have had enough."""
+    """Back off the applications of a bucket blocked by nodes that reached the limit."""
     settings = bucket.leaf.settings
     if not settings.backoff_asks or not bucket.is_blocked_by_nodes:
         return
@@ -27,7 +27,7 @@ def begin(partition: Partition, bucket: Bucket) -> None:
 
 
 def _unschedulable(application: Application) -> int:
-    """Return how many of an application's asks no node takes."""
+    """Return how many of an application's asks no node fits."""
     return sum(
         len(group.asks)
         for group in application.groups.values()
@@ -44,6 +44,6 @@ def _back_off(partition: Partition, application: Application, count: int) -> Non
 
 
 def end(partition: Partition, application: Application) -> None:
-    """Take an application in again: its backoff is over."""
+    """Requeue an application: its backoff is over."""
     partition.set(application, backoff_until_ns=0)
     queueing.activate(application)

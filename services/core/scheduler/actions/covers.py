@@ -1,17 +1,16 @@
-"""Placeholder sets: several placeholders that go for one real pod larger than each of them.
+"""Placeholder sets: several placeholders released for one real pod larger than each of them.
 
-Rule 1: as many go as cover the pod, in every type that they have, and the others stay for the rest
-        of the gang: so it takes no more of the queues than its gang gives back. All of them are on
-        one node where that can be; else as many as there are on the node where most are, with what
-        is free there, and others for what the queues lack; else it goes to any node that takes it.
-Rule 2: from the first release to the last confirmation the pod's room is kept: of the node and of
-        the queues, users and groups that count it, what it needs beyond the placeholders that have
-        yet to go. The claim is the pod's alone, and grows as they go.
-Rule 3: where no node would take it, or a quota is too small, nothing is released.
+Rule 1: a set is as small as possible while its sum is at least the pod, in every type that the
+        placeholders have; the others stay for the rest of the gang, so that the gang's usage does
+        not grow. If possible the set is on one node; else it is all placeholders on the node with
+        the most, with the free capacity there, and others to stay within the queues' limits; else
+        the pod goes to any node that fits.
+Rule 2: from the first release to the last confirmation a claim reserves, on the node and in queues,
+        users and groups, what the pod needs beyond the placeholders not yet ended. It grows as they
+        end.
+Rule 3: if no node would fit the pod, or a quota is too small, nothing is released.
 Source: docs/rules/gangs.md#replacement; docs/adr/0025.
-
-Cost: a search reads every placeholder of the group once and then finds as many sets as it is asked
-for, in O(log nodes) each.
+Cost: a search reads each placeholder of the group once; each set then costs O(log nodes).
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -41,7 +40,7 @@ Rank = tuple[int, int, int]
 
 
 def candidates(application: Application, counts: TaskGroupCount) -> Iterator[Allocation]:
-    """Yield a group's placeholders that may go for a larger ask, first those that go already."""
+    """Yield a group's placeholders that may be released for a larger ask, releasing ones first."""
     for key in counts.unclaimed:
         if application.released[key] != TerminationType.PLACEHOLDER_REPLACED:
             yield application.allocations[key]
@@ -50,9 +49,9 @@ def candidates(application: Application, counts: TaskGroupCount) -> Iterator[All
 
 
 class Search:
-    """Finds placeholder sets for the asks of one shape, among the placeholders of their group.
+    """Finds placeholder sets for the asks of one shape in their task group.
 
-    It holds until something else than its own sets changes placeholders or nodes.
+    It is valid until anything but its own sets changes placeholders or nodes.
     """
 
     def __init__(
@@ -86,9 +85,9 @@ class Search:
         heapify(self._heap)
 
     def next(self) -> tuple[Node, list[Allocation]] | Refusal:
-        """Return a node and the placeholders that go so that it takes an ask, or why not.
+        """Return a node and the placeholders to release for an ask there, or a refusal.
 
-        What is done of it has to be reported by ``renew`` before the next one.
+        The caller reports the result by ``renew`` before the next call.
         """
         node = self._best_with_placeholders() or node_for(self._partition.nodes, self._shape)
         if node is None or not self._left:
@@ -98,7 +97,7 @@ class Search:
         return self._over_quota(chosen) or (node, chosen)
 
     def renew(self, node: Node, taken: list[Allocation]) -> None:
-        """Rank the node again where an ask will start, and those whose placeholders go for it."""
+        """Rank again the node of a found set and the nodes of its placeholders."""
         for item in taken:
             del self._left[item.allocation_key]
             del self._by_node[item.node_id][item.allocation_key]
@@ -118,10 +117,10 @@ class Search:
         return None
 
     def _rank(self, name: str) -> Rank | None:
-        """Return a node's place in the order, or None where the ask could not start there.
+        """Return a node's rank, None if the ask could not start there.
 
-        Those whose own placeholders cover the ask come first, of them the one where the fewest
-        have to be released; then those where the most are.
+        Nodes whose own placeholders are enough come first, the one with the fewest releases first;
+        then those with the most placeholders.
         """
         node = self._partition.nodes.nodes.get(name)
         here = self._by_node.get(name, {})
@@ -130,7 +129,7 @@ class Search:
         chosen = self._on(node)
         alone = total_of(item.resource_per_alloc for item in chosen)
         if node.is_closed and not fits_room(alone, self._wanted):
-            return None  # what is free there is claimed by others
+            return None  # others claim the free capacity there
         takes = self._partition.nodes.filters.takes
         if not takes.holds(node, self._shape, After(chosen)):
             return None
@@ -139,7 +138,7 @@ class Search:
         return 1, -len(here), self._order[name]
 
     def _on(self, node: Node) -> list[Allocation]:
-        """Return the fewest placeholders of a node that cover the ask there, or else all."""
+        """Return the fewest placeholders of a node that are enough for the ask there, else all."""
         lacking = excess(self._wanted, node.available)
         if node.is_closed:
             lacking = dict(self._wanted)
@@ -150,7 +149,7 @@ class Search:
     # --- the placeholders -----------------------------------------------------------------------
 
     def _elsewhere(self, node: Node, chosen: list[Allocation]) -> list[Allocation]:
-        """Return those of other nodes for what a node's own do not cover; one at the least."""
+        """Return placeholders of other nodes for the rest; at least one placeholder is released."""
         lacking = excess(self._need, total_of(item.resource_per_alloc for item in chosen))
         if not lacking:
             return [] if chosen else [next(iter(self._left.values()))]
@@ -160,7 +159,10 @@ class Search:
     def _fewest(
         self, items: Iterable[Allocation], wanted: Resource, *, is_ordered: bool = False
     ) -> list[Allocation]:
-        """Return as few as cover an amount, or all that help; those that go already first."""
+        """Return the fewest placeholders that reach an amount, else all that help.
+
+        Those being released already come first.
+        """
         if not is_ordered:
             items = sorted(items, key=self._usefulness)
         lacking, chosen = dict(wanted), []
@@ -178,7 +180,7 @@ class Search:
         return not self._is_released_already(item), -share
 
     def _trimmed(self, chosen: list[Allocation], wanted: Resource) -> list[Allocation]:
-        """Return placeholders without those that the set does not need."""
+        """Return a set without the placeholders that it does not need."""
         spare = total_of(item.resource_per_alloc for item in chosen)
         subtract_into(spare, wanted)
         needed: list[Allocation] = []
@@ -197,7 +199,7 @@ class Search:
         return sum(not self._is_released_already(item) for item in chosen)
 
     def _over_quota(self, chosen: list[Allocation]) -> Refusal | None:
-        """Return whose limit has no room for what the placeholders do not cover, or None."""
+        """Return the refusal of a limit that the rest of the pod exceeds, or None."""
         rest = excess(self._wanted, total_of(item.resource_per_alloc for item in chosen))
         short_user = first_shortage(self._application, rest)
         if short_user is not None:

@@ -1,13 +1,14 @@
-"""Places for the pods of a gang that are to be near each other, in domains of the nodes.
+"""Places for a gang with a topology constraint, in domains of the nodes.
 
-Rule 1: all that start together get a place on idle room, part by part of the gang's tree, or none
-        does. Where the members of a part are alike a placement is found wherever there is one.
-        Where they are not, and each part would fit by itself, each comes first once, on the nodes
-        in their order and then on the tightest.
-Rule 2: members that are there keep those that come to their domain of a required level.
-Rule 3: the refusal is of the first part that no domain of its level holds by itself: the best
-        domain, what it lacks and who is there. Where each part would fit it says how many do.
-Cost: a sum of the nodes at each level for each part, and what placing its pods costs.
+Rule 1: all pods that start together get a place on idle capacity, part by part of the gang's tree,
+        or none does. If the members of a part are equal, a solution is found if there is one. If
+        not, and each part would fit alone, each part is tried first once, on nodes in their order
+        and then on the tightest.
+Rule 2: at a required level, pods join the domain of existing members.
+Rule 3: the refusal is of the first part that no domain of its level fits alone: the best domain,
+        what it lacks, and the applications there. If each part would fit alone, it is the number of
+        placed members.
+Cost: a sum over the nodes at each level for each part, and the placement of its pods.
 """
 
 from collections.abc import Iterable, Iterator
@@ -41,9 +42,9 @@ MAX_FIRST = 8  # parts of a gang that are tried first; further ones are not
 def find(
     trial: Tentative, application: Application, *, backfill: bool = False
 ) -> list[tuple[Ask, Node]] | NoPlaces:
-    """Find a place for every pod that starts next, or say that there is none.
+    """Find a place for every pod that starts next, or return why there is none.
 
-    What was found is on the trial, as by ``gang_places.find``.
+    Found places are on the trial, as by ``gang_places.find``.
     """
     placer = _InDomains(trial, application, backfill=backfill)
     before = trial.checkpoint()
@@ -61,10 +62,10 @@ def find(
 def lack(
     trial: Tentative, application: Application, over: Refusal, *, backfill: bool = False
 ) -> NoPlaces:
-    """Return what the domains lack for a gang that all nodes together have no room for.
+    """Return what the domains lack for a gang that exceeds all nodes' capacity together.
 
-    It is counted, and nothing is placed: a sum of the nodes for each part that has a level. Where
-    each part would fit by itself it is what all nodes lack (``over``).
+    Nothing is placed: it costs a sum over the nodes for each part with a level. If each part would
+    fit alone, the refusal is ``over``, what all nodes lack.
     """
     placer = _InDomains(trial, application, backfill=backfill)
     refusal = placer.why(None)
@@ -73,7 +74,7 @@ def lack(
 
 
 class _InDomains:
-    """Places the pods of a gang on the nodes' ledgers."""
+    """The placer of a gang's pods in domains, on the nodes' ledgers."""
 
     goes_on = True
 
@@ -83,11 +84,11 @@ class _InDomains:
         self._bond = trial.nodes.domains.bonds[application.id]
         self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
         self.stuck_part = ""  # the task group of the first ask, or part, without a place
-        self._start = trial.checkpoint()  # when nothing is placed by this
-        self._at_start: dict[Shape, Amounts] = {}  # places by row then
+        self._start = trial.checkpoint()  # before the first placement
+        self._at_start: dict[Shape, Amounts] = {}  # places by row at that point
         self._placed: dict[Ask, None] = {}
         self._parts: dict[Group[Ask], GangTree] = {}
-        self._pods: dict[str, list[list[Ask]]] = {}  # by task group, those of one shape together
+        self._pods: dict[str, list[list[Ask]]] = {}  # by task group, a list for each shape
         for group, count in application.to_start():
             pods = list(islice(group.in_order(), count))
             self._pods.setdefault(group.task_group_name, []).append(pods)
@@ -97,10 +98,10 @@ class _InDomains:
         self._parts[self.tree] = application.layout
         shapes = list(self._counts(self.tree))
         self._is_of_one_shape = len(shapes) == 1 and self._is_counted(shapes[0])
-        self._is_tightest_first = False  # whatever the order of nodes is
+        self._is_tightest_first = False  # instead of the configured node order
 
     def _group_of(self, part: GangTree) -> Group[Ask]:
-        """Return a part of the gang with what waits of it, that with the most pods first."""
+        """Return a part of the gang with its waiting asks, hardest to place first."""
         sets = self._pods.pop(part.name, []) if not part.is_group else []
         members = sorted(map(self._group_of, part.parts), key=self._need)
         if len(sets) > 1:
@@ -115,17 +116,17 @@ class _InDomains:
         return found
 
     def _need(self, group: Group[Ask]) -> tuple[bool, int, int]:
-        """Return what orders parts: those of a level of their own, of large pods, of many pods."""
+        """Return the sort key of parts: constrained ones first, then large pods, then many pods."""
         asks = self._all(group)
         return group.topology is None, self._places(asks), -len(asks)
 
     def _places(self, asks: list[Ask]) -> int:
-        """Return for how many of the largest of some pods the nodes have places; 0 without any."""
+        """Return for how many of the largest of some pods the nodes have places; 0 without pods."""
         shapes = dict.fromkeys(ask.shape for ask in asks)
         return min((int(self._room(shape, None).sum()) for shape in shapes), default=0)
 
     def to_reserved_nodes(self) -> list[tuple[Ask, Node]]:
-        """Place the members for which others have made way, where they have."""
+        """Place the members whose victims ended on the nodes reserved for them."""
         kept, found = gang_places.reserved_nodes(self._application), []
         for ask in self._all(self.tree) if kept else ():
             node = kept.get(ask.key)
@@ -139,7 +140,7 @@ class _InDomains:
         return found
 
     def waiting(self, leaf: Group[Ask]) -> list[Ask]:
-        """Return the members of a task group that wait, in their order."""
+        """Return the waiting members of a task group, in order."""
         return [ask for ask in leaf.tasks if ask not in self._placed]
 
     def _all(self, group: Group[Ask]) -> list[Ask]:
@@ -148,9 +149,9 @@ class _InDomains:
     # --- orders ---------------------------------------------------------------------------------
 
     def orders(self) -> Iterator[Group[Ask]]:
-        """Yield the gang with its parts in their order, then each of them first.
+        """Yield the gang's tree in its order, then with each part first.
 
-        Where a part has no places even by itself no order helps.
+        Other orders are skipped if a part has no place even alone.
         """
         yield self.tree
         leaves = list(_leaves(self.tree))
@@ -161,7 +162,7 @@ class _InDomains:
                 yield self._with_first(self.tree, leaf)
 
     def _with_first(self, group: Group[Ask], leaf: Group[Ask]) -> Group[Ask]:
-        """Return a part of the gang with the members first in which a leaf is."""
+        """Return a part of the gang, reordered so that ``leaf`` comes first."""
         if leaf is group or not any(each is leaf for each in _leaves(group)):
             return group
         members = [self._with_first(member, leaf) for member in group.members]
@@ -174,9 +175,9 @@ class _InDomains:
     # --- domains --------------------------------------------------------------------------------
 
     def domains(self, group: Group[Ask], where: Region) -> Iterator[Region]:
-        """Yield the domains that hold each shape of a group, the tightest of the first first.
+        """Yield the domains that fit each shape of a group, the tightest for the first first.
 
-        Pods that affinity keeps together have more tries in each, from other nodes on.
+        Pods with affinity to each other are also tried from several start nodes in each.
         """
         wish = self._wish(group)
         if wish is None:
@@ -207,13 +208,13 @@ class _InDomains:
         )
 
     def _wish(self, group: Group[Ask]) -> Wish | str | None:
-        """Return what a group wishes; slices are of pods that are alike."""
+        """Return a group's topology constraint as levels, an error text, or None without one."""
         if group.topology is None:
             return None
         return self._nodes.domains.wish(group.topology)
 
     def _counts(self, group: Group[Ask]) -> dict[Shape, int]:
-        """Return how many of each shape are to be placed, the most first."""
+        """Return how many pods of each shape are to be placed, most first."""
         found: dict[Shape, int] = {}
         for ask in self._all(group):
             if ask not in self._placed:
@@ -221,7 +222,7 @@ class _InDomains:
         return dict(sorted(found.items(), key=lambda item: -item[1]))
 
     def _room(self, shape: Shape, rows: Mask | None) -> Amounts:
-        """Return for how many of a shape nodes have the room; before any is placed it is kept."""
+        """Return how many pods of a shape fit on each row; cached before the first placement."""
         is_first = self.checkpoint() == self._start
         places = self._at_start.get(shape) if is_first else None
         if places is None:
@@ -231,7 +232,7 @@ class _InDomains:
         return places if rows is None else places * rows
 
     def _at_home(self, group: Group[Ask], wish: Wish, where: Region) -> Region:
-        """Return the rows that members of a group which are there leave to those that wait."""
+        """Return the region that a group's existing members leave to those that wait."""
         members = self._bond.members(self._parts[group])
         count = sum(self._counts(group).values())
         return at_home(self._nodes.domains, wish, members, where, count)
@@ -239,7 +240,7 @@ class _InDomains:
     # --- nodes ----------------------------------------------------------------------------------
 
     def nodes_for(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
-        """Yield the nodes of a leaf's asks: counted at once, one by one where pods mind others."""
+        """Yield the nodes of a leaf's asks: by numbers, or one by one if pods affect each other."""
         shape, is_free = asks[0].shape, where.wish is None or packing.is_packed(where.wish)
         if where.begin is not None and self._nodes.filters.takes.holds(where.begin, shape):
             yield where.begin
@@ -255,20 +256,23 @@ class _InDomains:
                 yield self._nodes.rows[row]
 
     def _is_counted(self, shape: Shape) -> bool:
-        """Return whether places alone decide how many pods go where."""
+        """Whether capacity alone decides how many pods fit where."""
         facts = self._nodes.filters.facts
         is_free = not (facts.pods.matters(shape) or facts.volumes.matters(shape))
         return is_free and self._nodes.hooks is None and not shape.constraints.required_node
 
     def _one_by_one(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
-        """Yield the first node in order for each; where places alone decide, only it changes."""
+        """Yield the first node in order for each ask.
+
+        If capacity alone decides, only the last node is filtered again.
+        """
         shape, nodes, filters = asks[0].shape, self._nodes, self._nodes.filters
         if where.rows is None and not where.before and not self._is_tightest_first:
             for _ in asks:
                 yield node_for(nodes, shape, backfill=self._backfill)
             return
         takes = filters.backfill if self._backfill else filters.open
-        stays = takes if self._backfill else filters.has_room  # what may change of the last node
+        stays = takes if self._backfill else filters.has_room  # filters whose result may change
         order = nodes.order.in_domains(*where.before) if where.is_packed else AS_CONFIGURED
         if self._is_tightest_first:
             order = nodes.order.packed(*where.before)
@@ -280,7 +284,7 @@ class _InDomains:
     # --- evidence -------------------------------------------------------------------------------
 
     def refusal(self, ask: Ask | None, placed: list[tuple[Ask, Node]]) -> Fact:
-        """Say how many members have a place."""
+        """Return how many members have a place."""
         total = len(self._all(self.tree))
         nodes = len({node.node_id for _, node in placed})
         amount = ask.shape.resource if ask is not None else {}
@@ -289,7 +293,7 @@ class _InDomains:
         return Fact(Kind.PLACES, count=len(placed), total=total, nodes=nodes, amount=amount)
 
     def largest(self) -> str:
-        """Return the task group that waits of which the nodes lack the most places."""
+        """Return the waiting task group for which the nodes lack the most places."""
         by_group: dict[str, int] = {}
         for shape, asks in self._by_shape().items():
             name = asks[0].request.task_group_name
@@ -303,9 +307,9 @@ class _InDomains:
         return found
 
     def why(self, stuck: Fact | None) -> Refusal | None:
-        """Return why the gang has no places: what the first part lacks that no domain holds.
+        """Return the refusal of the gang: what the first part lacks that no domain fits alone.
 
-        Where there is no such part it is what the try was stuck at; None: there was no try.
+        If there is no such part, it is where the try failed (``stuck``); None: there was no try.
         """
         lacking = ((part, self._lack(part)) for part in self._constrained(self.tree))
         part, fact = next((each for each in lacking if each[1] is not None), (self.tree, None))
@@ -325,7 +329,7 @@ class _InDomains:
             yield group
 
     def _lack(self, group: Group[Ask]) -> Fact | None:
-        """Return what the best domain of a group's level lacks; None: one holds all of it."""
+        """Return what the best domain of a group's level lacks, None if one fits the group."""
         wish = self._wish(group)
         if not isinstance(wish, Wish):
             return Fact(Kind.WORDS, text=wish or "")
@@ -397,7 +401,7 @@ class _InDomains:
 
 
 def _least(shapes: Iterable[Shape]) -> Shape | None:
-    """Return the shape that has a place wherever one of the others has one; None: none has."""
+    """Return the shape that fits wherever any of the others does, None if there is none."""
     found, *others = sorted(shapes, key=lambda shape: sum(shape.resource.values()))
     is_least = all(
         shape.constraints == found.constraints and fits_room(shape.resource, found.resource)
@@ -407,9 +411,9 @@ def _least(shapes: Iterable[Shape]) -> Shape | None:
 
 
 def in_one_domain(application: Application) -> GangTree | None:
-    """Return the widest part of a gang that requires a level and has all that start next, or None.
+    """Return the widest part with a required level that contains all pods starting next, or None.
 
-    All of them go to one domain of its level.
+    These pods go to one domain of its level.
     """
     names = [group.task_group_name for group, _ in application.to_start()]
     part = application.layout
@@ -420,7 +424,7 @@ def in_one_domain(application: Application) -> GangTree | None:
 
 
 def required_parts(part: GangTree) -> list[GangTree]:
-    """Return the parts of a gang of which each requires a level, from a part downwards."""
+    """Return the parts of a gang that require a level, from a part downwards."""
     own = [part] if part.topology.required else []
     return own + [found for each in part.parts for found in required_parts(each)]
 

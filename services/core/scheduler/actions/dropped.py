@@ -1,8 +1,8 @@
-"""A partition that the configuration has no more: what is in it comes to its end.
+"""A partition that was removed from the configuration: its applications fail.
 
+Applications that cannot fail in their state, because they are ending or release their placeholders,
+are tried again later.
 Source: docs/rules/applications.md#states (``PartitionRemoved``) and docs/rules/queues.md#reload.
-An application that cannot fail in its state, because it is on its way out or gives its placeholders
-back, is looked at again.
 """
 
 from services.core.scheduler.actions import gang
@@ -15,7 +15,7 @@ _MAY_FAIL = (ApplicationState.NEW, ApplicationState.ACCEPTED, ApplicationState.R
 
 
 def fail_all(partition: Partition) -> None:
-    """Fail every application of a partition that was dropped; of any other, none."""
+    """Fail every application of a dropped partition; do nothing for any other."""
     if not partition.is_dropped:
         return
     for application in list(partition.applications.values()):

@@ -1,4 +1,4 @@
-"""When a node is expected to have room: by when its pods end (``model/run_times.py``)."""
+"""When a node is expected to have capacity: by its pods' expected ends (``model/run_times.py``)."""
 
 from collections.abc import Iterator, Mapping, Sequence
 
@@ -17,7 +17,7 @@ End = tuple[int, Allocation]
 
 
 def ends(partition: Partition, node: Node) -> Iterator[End]:
-    """Yield when the pods of a node are expected to end, and which."""
+    """Yield the pods of a node, each with its expected end in ns."""
     for key, allocation in node.allocations.items():
         application = partition.applications.get(allocation.application_id)
         if application is None:
@@ -31,10 +31,10 @@ def ends(partition: Partition, node: Node) -> Iterator[End]:
 
 
 def opens_in_vain(partition: Partition, node: Node, shape: Shape, own: Claim | None = None) -> bool:
-    """Return whether a share of a GPU would open a device while it is to have its part of another.
+    """Whether a GPU share would open a device although part of a shared one is being released.
 
-    Only under kai. A device that is shared and has the room comes before both; what is claimed of
-    the room that is coming, by claims before the ask's ``own``, is not there for it.
+    Only under kai. A shared device with room now comes before both. Claims made before the ask's
+    ``own`` take from the releasing capacity first.
     """
     need = partition.nodes.devices.need_of(shape)
     if need is None or need[0] == WHOLE or partition.settings.policy != KAI:
@@ -60,12 +60,12 @@ def opens_in_vain(partition: Partition, node: Node, shape: Shape, own: Claim | N
 
 
 def _is_released_for_its_own(application: Application, key: str) -> bool:
-    """Return whether a released allocation makes room for its own gang or its replacement."""
+    """Whether a released allocation frees capacity for its own gang or replacement."""
     return key in application.covering or key in application.replacing
 
 
 def is_stated(partition: Partition, allocation: Allocation) -> bool:
-    """Return whether it is stated, and not only predicted, when a pod ends."""
+    """Whether the end of a pod is stated, and not only predicted."""
     application = partition.applications.get(allocation.application_id)
     if application is None or allocation.allocation_key in application.released:
         return True
@@ -76,9 +76,9 @@ def is_stated(partition: Partition, allocation: Allocation) -> bool:
 def rooms(
     partition: Partition, node: Node, going: Sequence[End]
 ) -> Iterator[tuple[int, Resource, list[int]]]:
-    """Yield from when on a node has which room and which devices free: now, and after each end.
+    """Yield a node's free capacity and devices now (0) and after each end, with the time in ns.
 
-    ``going`` are its ends in order. What is yielded is written on for the next.
+    ``going`` are its ends in order. The yielded objects are modified for the next.
     """
     room, free = dict(node.available), list(open_devices(node))
     yield 0, room, free
@@ -89,7 +89,7 @@ def rooms(
 
 
 def fits_times(room: Mapping[str, int], free: Sequence[int], shape: Shape) -> int:
-    """Return how often a shape goes into a room with such devices."""
+    """Return how many pods of a shape fit in such capacity and devices."""
     wanted = [(name, value) for name, value in shape.resource.items() if value > 0]
     times = max(0, min((room.get(name, 0) // value for name, value in wanted), default=0))
     if times and free and shape.on_devices is not None:
@@ -98,7 +98,7 @@ def fits_times(room: Mapping[str, int], free: Sequence[int], shape: Shape) -> in
 
 
 def room_ns(partition: Partition, node: Node, shape: Shape) -> int:
-    """Return when a node is expected to have the room for a shape, 0: now; NEVER_NS: not known."""
+    """Return when a node is expected to fit a shape; 0: now, NEVER_NS: unknown."""
     going = sorted(ends(partition, node), key=lambda end: end[0])
     for at_ns, room, free in rooms(partition, node, going):
         if fits_times(room, free, shape):

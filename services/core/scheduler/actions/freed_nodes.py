@@ -1,16 +1,16 @@
-"""The shapes that freed nodes may help: each is tried when its turn comes, if there still is room.
+"""Tries blocked shapes again on nodes with freed capacity, in the order of the queues.
 
-Rule 1: nodes that improve are collected, and compared with the shapes that no node took before the
-        next decision. A shape that one of them takes then may fit: its buckets stay blocked, and
-        have their turn in their leaves among the others.
-Rule 2: when it is the turn of one, the freed nodes are asked again. If one takes it still, the
-        shape is requeued as after any other change. If others have taken the room, it stays blocked
-        by the refusal that it has, and the shapes behind it are compared with what is left: they
-        mostly lack the room too, and are not tried.
-Rule 3: at once, without a second question, are requeued the buckets of a leaf that has a guarantee
-        where asks preempt by it: there each refusal sets the time of the next attempt. And all,
-        where the shortest go first, or where a search for victims comes next.
-Cost: a decision costs what nodes improved since the last one, in numpy by the shapes that wait.
+Rule 1: nodes that improve are collected, and compared with the blocked shapes before the next
+        decision. If a shape may fit one of them, its buckets stay blocked but take their turn in
+        their leaves.
+Rule 2: at its turn the freed nodes are checked again. If one still fits, the shape is requeued as
+        after any other change. If others have used the capacity, it stays blocked with its refusal,
+        and the shapes behind it are compared with what is left: most lack capacity too and are not
+        tried.
+Rule 3: requeued at once are the buckets of a leaf with a guarantee whose asks preempt by it,
+        because there each refusal sets the time of the next attempt; and all buckets with
+        ``shortestFirst``, or before a search for victims.
+Cost: the nodes improved since the last decision, compared in numpy with the blocked shapes.
 """
 
 from collections.abc import Callable
@@ -24,11 +24,11 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.statement.partition import Partition
 
-ONE_BY_ONE = 8  # freed nodes up to which each is asked by itself
+ONE_BY_ONE = 8  # up to so many freed nodes are checked one by one
 
 
 def mark(partition: Partition, *, is_all: bool = False) -> None:
-    """Have the shapes that improved nodes take have their turn; ``is_all``: requeue them now."""
+    """Give blocked shapes that improved nodes may fit their turn; ``is_all``: requeue them now."""
     freed, may_fit = partition.freed, partition.root.may_fit
     if not freed.improved:
         return
@@ -50,7 +50,7 @@ def mark(partition: Partition, *, is_all: bool = False) -> None:
 
 
 def _later(partition: Partition, *, is_all: bool) -> Callable[[Shape], bool]:
-    """Return what says of a shape whether it waits for its turn, or is requeued at once."""
+    """Return a predicate: whether a shape waits for its turn or is requeued at once."""
     if is_all:
         return lambda _: False
     if not preemption_looks.preempts(partition):
@@ -71,23 +71,23 @@ def _later(partition: Partition, *, is_all: bool) -> Callable[[Shape], bool]:
 
 
 def requeue_all(partition: Partition) -> None:
-    """Requeue whatever freed nodes may help, before a search for victims for it."""
+    """Requeue everything that freed nodes may fit, before a search for victims."""
     mark(partition, is_all=True)
     for shape in list(partition.root.may_fit):
         partition.requeue_shape(shape)
 
 
 def have_room(partition: Partition, group: AskGroup, ask: Ask) -> bool:
-    """Return whether freed nodes have room for a blocked bucket whose turn it is; else it waits on.
+    """Whether freed nodes fit a blocked bucket at its turn; if not, it stays blocked.
 
-    ``ask`` is the first of it.
+    ``ask`` is its first ask.
     """
     bucket, shape, may_fit = group.bucket, group.bucket.shape, partition.root.may_fit
     if shape in may_fit and _one_takes(partition, shape):
         partition.requeue_shape(shape)
         return True
     bucket.leaf.active_buckets.withdraw(bucket)
-    if shape in may_fit:  # it was not passed over with others before its turn
+    if shape in may_fit:  # not removed with others before its turn
         partition.root.pass_over((shape,))
         partition.check_reservations((shape,))
         preemption_looks.check_later(partition, group.application, ask)
@@ -96,7 +96,7 @@ def have_room(partition: Partition, group: AskGroup, ask: Ask) -> bool:
 
 
 def _one_takes(partition: Partition, shape: Shape) -> bool:
-    """Return whether one of the freed nodes may take a shape now."""
+    """Whether one of the freed nodes may fit a shape now."""
     known, fits = partition.nodes.nodes, partition.nodes.filters.fits
     nodes = [node for node in partition.freed.nodes if known.get(node.node_id) is node]
     if len(nodes) > ONE_BY_ONE:
@@ -106,9 +106,9 @@ def _one_takes(partition: Partition, shape: Shape) -> bool:
 
 
 def _compare_again(partition: Partition) -> None:
-    """Compare the shapes that have yet to be tried with what freed nodes have left.
+    """Compare the remaining shapes with the freed capacity that is left.
 
-    After the first of them that was in vain, the second, the fourth and so on.
+    After the first shape that did not fit, then the second, the fourth and so on.
     """
     freed, may_fit = partition.freed, partition.root.may_fit
     if not freed.is_to_be_compared():
@@ -124,10 +124,10 @@ def _compare_again(partition: Partition) -> None:
 
 
 def are_done(partition: Partition) -> bool:
-    """Forget the freed nodes: what they may help has been tried; return whether all of it has.
+    """Clear the freed nodes after a cycle's attempts; return whether nothing was left to try.
 
-    What is left has not had its turn, as its applications may not start now. It is not the nodes
-    that keep it: where there still is room it is requeued, and is tried when they may.
+    What is left had no turn because its applications may not start now. If it still fits, it is
+    requeued.
     """
     freed, may_fit = partition.freed, partition.root.may_fit
     left = [shape for shape in may_fit if _one_takes(partition, shape)]

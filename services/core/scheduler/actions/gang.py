@@ -1,19 +1,20 @@
-"""Gangs: admission as a whole, and what a timeout does.
+"""Gangs: admission as a whole, and timeouts. The cycle and the intake call it.
 
-Rule 1: a gang's placeholders start only when the whole gang fits what the maxima that are set, of
-        its queue and those above, and the limits of its user and group leave, less what other
-        admitted gangs have yet to allocate. So two gangs never hold a part each of a queue's room
-        and wait for the other; the older is asked first. The size of the cluster is no quota:
-        placeholders start as nodes allow. With ``gangAdmission: cluster`` every member must have
-        a place on the nodes as well (``gang_places.py``). With ``partial`` a gang starts as soon
-        as any member fits, but for what another gang that has started has yet to get (ADR 38).
-Rule 2: real asks wait while placeholder asks of their application are pending; before the first
-        of these as well if a gang was announced, for the placeholder timeout at most. A gang that
-        is given up holds nobody.
-Rule 3: a reload may leave less than the gangs were let start on. Then those that would be over a
-        max or a limit, beside the gangs before them, wait for their admission again: those that
-        hold something come first, then the older. What they hold they keep.
-How they take their placeholders' places is in ``replacement.py``.
+Rule 1: a gang's placeholders start only if the whole gang fits within the maxima of its queues and
+        the limits of its user and group, less what other admitted gangs have yet to allocate. So no
+        two gangs each hold part of a queue and wait for the other; the older is tried first. The
+        cluster's size is not a quota: placeholders start as nodes allow. With ``gangAdmission:
+        cluster`` every member must also have a place on the nodes (``gang_places.py``). With
+        ``partial`` a gang starts as soon as any member fits, less what other started gangs have yet
+        to allocate (ADR 38).
+Rule 2: real asks wait while placeholder asks of their application are pending, and before the first
+        of these if a gang was announced, for the placeholder timeout at most. A gang that gave up
+        blocks none.
+Rule 3: a reload may leave less than admitted gangs were admitted for. Those that would then exceed
+        a max or a limit wait for admission again; gangs with allocations come first, then the
+        older. Their allocations stay.
+
+Replacement of placeholders is in ``replacement.py``.
 Source: docs/rules/gangs.md#the-course; cases G-01 to G-28.
 """
 
@@ -62,7 +63,7 @@ from shared.model.states import ApplicationEvent, ApplicationState
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
 EXECUTION_TIMEOUT = "ExecutionTimeout"
-MAX_ALONE = 4  # parts of a gang that are skipped alone; further ones are not
+MAX_ALONE = 4  # parts of a gang skipped one at a time; further ones are not
 _Found = tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]
 
 
@@ -72,7 +73,7 @@ _Found = tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]
 def admission_refusal(
     partition: Partition, application: Application
 ) -> tuple[Refusal, WaitList | None] | None:
-    """Return why an application may not start yet, and whose waiting list it waits at, or None."""
+    """Return why an application may not start yet, with the waiting list for it, or None."""
     behind = patience.refusal(partition, application)
     if behind is not None:
         return behind, None
@@ -88,11 +89,11 @@ def admission_refusal(
 def _admit_as_a_whole(
     partition: Partition, application: Application
 ) -> tuple[Refusal, WaitList | None] | None:
-    """Admit a gang that waits, or return what has no room for the whole of it."""
+    """Admit a waiting gang, or return the refusal of the whole gang."""
     in_part = application.starts_in_part
     is_reserving = application.is_reserving or application.is_restarting
     if (application.starts_placed or in_part) and not is_reserving:
-        # It has run, or is over: its placeholders are asks like any other.
+        # It has run, or gave up: its placeholders are ordinary asks.
         partition.admit(application)
         return None
     refused = _lacks_headroom(partition, application)
@@ -111,7 +112,7 @@ def _admit_as_a_whole(
 def _lacks_headroom(
     partition: Partition, application: Application
 ) -> tuple[Refusal, WaitList | None] | None:
-    """Return which limit or plugin has no room for a gang that waits to be admitted, or None."""
+    """Return the refusal of a limit or plugin that the gang to be admitted exceeds, or None."""
     in_part = application.starts_in_part
     gang = application.outstanding()
     short_user = first_shortage(application, gang, count_promises=True, if_promised=in_part)
@@ -131,7 +132,7 @@ def _lacks_headroom(
 
 
 def _without_a_part(application: Application) -> tuple[Refusal, WaitList] | None:
-    """Return which limit has no room for any member of a gang, the cluster's aside, or None."""
+    """Return the refusal of a limit that excludes every member, the root's max apart, or None."""
     refused: tuple[Refusal, WaitList] | None = None
     for group in gang_places.members(application):
         amount = group.bucket.shape.resource
@@ -154,9 +155,9 @@ def _no_headroom(
 def _over_applications(
     partition: Partition, application: Application
 ) -> tuple[Refusal, WaitList] | None:
-    """Return which limit on running applications keeps one from starting, or None.
+    """Return the refusal of a limit on running applications, or None.
 
-    Where one starts at a time, it becomes the one that does.
+    In a stateaware queue it becomes the starting application if there is none.
     """
     queue = application.queue
     if application.id not in queue.allocating_accepted:
@@ -176,10 +177,10 @@ def _over_applications(
 def _another_starting(
     partition: Partition, application: Application
 ) -> tuple[Refusal, WaitList] | None:
-    """Let one new application start at a time (stateaware as filtered fifo).
+    """Refuse all but one starting application (YuniKorn's stateaware order as filtered fifo).
 
-    The first to be considered is the starter until it runs; one that comes before it in the
-    queue's order takes over as long as the starter holds nothing.
+    The first one tried is the starter until it runs; one earlier in the queue's order replaces it
+    while the starter has no allocation.
     """
     queue = application.queue
     starter = queue.starter
@@ -195,10 +196,7 @@ def _another_starting(
 
 
 def withdraw_over_maxima(partition: Partition) -> None:
-    """Have the gangs wait again that were let start on more than the configuration now leaves.
-
-    To be called after a reload (rule 3).
-    """
+    """Withdraw the admission of gangs that a reload left over a max (rule 3)."""
     for application in _over_maxima(partition):
         for held in [held for held in application.reservations.values() if held.is_ordinary]:
             partition.unreserve(held)
@@ -206,10 +204,10 @@ def withdraw_over_maxima(partition: Partition) -> None:
 
 
 def _over_maxima(partition: Partition) -> list[Application]:
-    """Return the admitted gangs that do not fit a max or a limit beside those before them.
+    """Return the admitted gangs that exceed a max or a limit together with the gangs before them.
 
-    Only what gangs hold, and have yet to get, is counted: other pods end by themselves. A gang that
-    has preempted keeps its admission with the room that was freed for it.
+    Only gangs' allocations and outstanding members count: other pods end by themselves. A gang that
+    has preempted keeps its admission with the capacity freed for it.
     """
     gangs = [app for app in partition.applications.values() if app.is_gang and app.is_reserving]
     spoken_for: dict[Hashable, Resource] = {}
@@ -237,9 +235,9 @@ def _started_first(application: Application) -> tuple[object, ...]:
 
 
 def _maxima(application: Application) -> Iterator[tuple[Hashable, Resource]]:
-    """Yield the maxima of an application's queues, and the limits of its user, each by its place.
+    """Yield the maxima of an application's queues and the limits of its user, each with its key.
 
-    The root has no quota.
+    The root's max is not a quota.
     """
     for level in application.queue.lineage():
         if level.parent is not None and level.max_resource is not None:
@@ -256,7 +254,7 @@ def _maxima(application: Application) -> Iterator[tuple[Hashable, Resource]]:
 def _place_whole(
     partition: Partition, application: Application
 ) -> tuple[Refusal, WaitList | None] | None:
-    """Allocate all placeholders of a gang, or refuse it for want of places and let it wait."""
+    """Allocate all placeholders of a gang, or refuse it and let it wait for places."""
     pending = _missing_members(application)
     if pending is not None:
         _await_places(partition, application, {})
@@ -276,12 +274,12 @@ def _place_whole(
 
 
 def _find_any(partition: Partition, application: Application) -> _Found:
-    """Find places for what starts next of a gang; a part without is passed over for another.
+    """Find places for the next start of a gang, leaving out optional parts that do not fit.
 
-    The refusal is that of the first parts. The gang then waits for places for any of them. Where
-    the parts without a place did not do, those are passed over that need the most of the nodes: a
-    few of them alone, then one more each time. So there are at most MAX_ALONE tries and twice as
-    many as it has task groups.
+    The refusal is that of the first try; the gang then waits for places for any of the tried ones.
+    If leaving out the parts that failed is not enough, the largest are left out: MAX_ALONE of them
+    one at a time, then one more each time. The number of tries is at most MAX_ALONE plus twice its
+    task groups.
     """
     first = found, wait_list = _find_next(partition, application)
     lacking: dict[Shape, int] = {}
@@ -306,7 +304,7 @@ def _find_any(partition: Partition, application: Application) -> _Found:
 def _find_without(
     partition: Partition, application: Application, names: list[str], before: _Found
 ) -> _Found:
-    """Find places with one more of some task groups left out each time; ``before`` without any."""
+    """Find places with one more of some task groups left out each time; else return ``before``."""
     found = before
     for name in names:
         if application.pass_over(name):
@@ -325,9 +323,9 @@ def _take_least(counts: dict[Shape, int], others: Mapping[Shape, int]) -> None:
 
 
 def _largest_parts(partition: Partition, application: Application) -> list[str]:
-    """Return the task groups that wait of a gang that can start without some, the largest first.
+    """Return the optional waiting task groups of a gang, the largest first.
 
-    The largest is that of whose pods the nodes hold its minimum the fewest times.
+    The largest is the one whose minimum fits on the nodes the fewest times.
     """
     tree = application.tree
     if tree is None or not tree.has_choice:
@@ -344,7 +342,7 @@ def _largest_parts(partition: Partition, application: Application) -> list[str]:
 
 
 def _find_next(partition: Partition, application: Application) -> _Found:
-    """Find places for what starts next; where a limit is in the way, where the gang waits."""
+    """Find places for the next start; if a limit blocks it, return the waiting list too."""
     if (bound := _bound(partition, application)) is not None:
         return bound, None
     over = _over_headroom(application, gang_places.amount(application))
@@ -360,7 +358,7 @@ def _find_next(partition: Partition, application: Application) -> _Found:
 def _lack_of_domains(
     partition: Partition, application: Application, over: Refusal
 ) -> NoPlaces | None:
-    """Return what the domains lack for a gang that the cluster as a whole has no room for."""
+    """Return what the domains lack for a gang that exceeds the cluster's capacity."""
     if not application.has_topology or over.reason is not Reason.GANG_PLACES:
         return None
     with Tentative(partition.nodes) as trial:
@@ -370,7 +368,7 @@ def _lack_of_domains(
 
 def _bound(partition: Partition, application: Application) -> NoPlaces | None:
     if application.has_topology:
-        return None  # which its domains say
+        return None  # its domains are checked instead
     return gang_places.bound(partition.nodes, application, backfill=partition.settings.backfill)
 
 
@@ -382,9 +380,9 @@ def _find(
 
 
 def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal, WaitList] | None:
-    """Return which limit on the path has no room for all placeholders, the cluster's last.
+    """Return the refusal of a limit that all placeholders together exceed, the cluster's last.
 
-    They may be more than was announced, and the root's max counts what is kept for others.
+    There may be more placeholders than announced, and the root's max includes claims of others.
     """
     short_user = first_shortage(application, wanted)
     if short_user is not None:
@@ -399,7 +397,7 @@ def _over_headroom(application: Application, wanted: Resource) -> tuple[Refusal,
 
 
 def _missing_members(application: Application) -> Fact | None:
-    """Return how many members are requested where that is fewer than a gang needs, else None."""
+    """Return a fact if fewer members are requested than the gang needs, else None."""
     if not application.is_restarting:
         wanted, announced = gang_places.amount(application), application.outstanding()
         if fits_room(wanted, announced):
@@ -413,9 +411,9 @@ def _missing_members(application: Application) -> Fact | None:
 def _await_places(
     partition: Partition, application: Application, lacking: dict[Shape, int]
 ) -> None:
-    """Let a gang wait until the nodes have room for more; its placeholder timeout runs meanwhile.
+    """Let a gang wait for places on the nodes while its placeholder timeout runs.
 
-    After a restart it runs from where it ran before, if the resource manager says it.
+    After a recovery the timeout continues from its start, if the resource manager reports it.
     """
     partition.waiting_gangs.add(application, lacking)
     lane.offer(partition, application, lacking)
@@ -431,9 +429,9 @@ def _await_places(
 def _allocate_whole(
     partition: Partition, application: Application, places: list[tuple[Ask, Node]]
 ) -> None:
-    """Count every placeholder in where it has its place; the nodes' ledgers have it already.
+    """Allocate every placeholder at its place; the nodes' ledgers already have it.
 
-    The time that the gang waited without a place is over: the placeholders are held from now on.
+    The timeout for waiting ends: the placeholder timeout runs from now.
     """
     if application.is_restarting:
         _start_again(partition, application, places)
@@ -453,7 +451,7 @@ def _allocate_whole(
 def _start_again(
     partition: Partition, application: Application, places: list[tuple[Ask, Node]]
 ) -> None:
-    """Count every real pod in that a gang lacked of its minimum."""
+    """Allocate the real pods that a restarting gang lacked."""
     for ask, node in places:
         allocation = partition.allocate(application, ask, node)
         partition.arm_execution(application, allocation)
@@ -467,7 +465,7 @@ def _start_again(
 
 
 def placeholder_allocated(partition: Partition, application: Application) -> None:
-    """Follow up on a placeholder's allocation: the timer, the promise, the state."""
+    """Update the timer, the claim and the state after a placeholder was allocated."""
     queueing.wait_no_more_for(application)
     if application.state is ApplicationState.ACCEPTED:
         application_moves.count_as_starting(application)
@@ -481,22 +479,22 @@ def placeholder_allocated(partition: Partition, application: Application) -> Non
 
 
 def start_reservation(partition: Partition, application: Application) -> None:
-    """Start the placeholder timeout at the first placeholder allocation, and only then.
+    """Start the placeholder timeout at the first placeholder allocation.
 
-    It runs from there again if every placeholder was lost meanwhile, and nothing was pending.
+    It starts again if all placeholders were lost and none was pending.
     """
     is_running = timer_name(application, TimerKind.PLACEHOLDER) in application.timers
     if not (application.reservation_start_ns and is_running):
         application_moves.start_reservation_clock(partition, application)
 
 
-# --- real asks that come first ------------------------------------------------------------------
+# --- real asks that arrive first ----------------------------------------------------------------
 
 
 def await_placeholders(partition: Partition, application: Application) -> None:
-    """Let real asks wait for the first placeholder's, for the placeholder timeout at most.
+    """Let real asks wait for the first placeholder ask, at most for the placeholder timeout.
 
-    The time runs from the making of the first of them, or from the submission if that was later.
+    The timeout runs from the creation of the first ask, or from the submission if that is later.
     """
     if not application.awaits_placeholders:
         if application.task_groups and not application.reservation_start_ns:
@@ -512,7 +510,7 @@ def await_placeholders(partition: Partition, application: Application) -> None:
 
 
 def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
-    """Let an application go on without its gang, because the resource manager does so."""
+    """Continue an application without its gang, because the resource manager gave it up."""
     application = partition.applications.get(given_up.application_id)
     if application is None or not application.is_gang or application.is_gang_over:
         return
@@ -527,9 +525,9 @@ def give_up_reserving(partition: Partition, given_up: GangGivenUp) -> None:
 
 
 def change(partition: Partition, news: GangChanged) -> None:
-    """Hold a gang without placeholders to other minimums from now on.
+    """Apply new minimums to a gang without placeholders.
 
-    One that is below its minimum by that is stale from now on. What it lacks is judged by them.
+    If it is below them it is stale from now on.
     """
     application = partition.applications.get(news.application_id)
     if application is None or application.tree is None:
@@ -553,10 +551,9 @@ def change(partition: Partition, news: GangChanged) -> None:
 
 
 def placeholder_timeout(partition: Partition, application: Application) -> None:
-    """Do what the placeholder timeout does in the application's state.
+    """Carry out the placeholder timeout, by the application's state.
 
-    If no placeholder was ever asked for there is nothing to give up: real asks have waited enough.
-
+    If no placeholder was ever asked for, the real asks stop waiting.
     Source: docs/rules/gangs.md#timeout.
     """
     is_reserving = application.state in (ApplicationState.NEW, ApplicationState.ACCEPTED)
@@ -573,7 +570,7 @@ def placeholder_timeout(partition: Partition, application: Application) -> None:
 
 
 def _give_up(partition: Partition, application: Application) -> None:
-    """Drop every ask and release every allocation: the gang could not be had in time."""
+    """Remove all asks and release all allocations: the gang did not start in time."""
     event = ApplicationEvent.FAIL if application.is_hard else ApplicationEvent.RESUME
     stop(
         partition, application, event, RESERVATION_TIMEOUT, "releasing placeholders on app timeout"
@@ -581,7 +578,7 @@ def _give_up(partition: Partition, application: Application) -> None:
 
 
 def execution_timeout(partition: Partition, application: Application) -> None:
-    """Fail an application that has run for as long as it may; one that is ending anyway is let."""
+    """Fail a running application at its execution timeout; an ending one continues to end."""
     if application.state is ApplicationState.RUNNING:
         stop(partition, application, ApplicationEvent.FAIL, EXECUTION_TIMEOUT, "execution timeout")
 
@@ -593,7 +590,7 @@ def stop(
     reason: str,
     message: str,
 ) -> None:
-    """Drop every ask of an application and release every allocation: it has to stop."""
+    """Remove all asks of an application, release all its allocations, and fire an event."""
     drop_asks(partition, application, only_placeholders=False)
     for key in list(application.allocations):
         if key not in application.released:
@@ -603,16 +600,16 @@ def stop(
 
 
 def release_placeholders(partition: Partition, application: Application, message: str) -> None:
-    """Release every placeholder that is allocated and not being released."""
+    """Release every allocated placeholder that is not being released."""
     for counts in application.task_groups.values():
         for key in list(counts.held):
             partition.release(application, key, TerminationType.TIMEOUT, message)
 
 
 def drop_asks(partition: Partition, application: Application, *, only_placeholders: bool) -> None:
-    """Drop asks that wait, and tell the resource manager; placeholders count as timed out.
+    """Remove waiting asks and notify the resource manager; placeholders count as timed out.
 
-    A real ask that was to take a placeholder's place waits as well, though it is in no sum.
+    Real asks in a replacement wait as well, though they are in no sum.
     """
     asks = [ask for ask in application.asks() if ask.request.placeholder or not only_placeholders]
     keys = [ask.key for ask in asks]
@@ -629,7 +626,7 @@ def drop_asks(partition: Partition, application: Application, *, only_placeholde
 
 
 def completing_timeout(partition: Partition, application: Application) -> None:
-    """Complete an application that has waited; leftover placeholders are released first."""
+    """Complete an application after its timeout; remaining placeholders are released first."""
     if application.state is not ApplicationState.COMPLETING:
         return
     release_placeholders(partition, application, "releasing placeholders on app complete")

@@ -1,20 +1,20 @@
-"""Places for whole gangs: under ``gangAdmission: cluster`` every member gets one, or none does.
+"""Places for whole gangs (``gangAdmission: cluster``): every member gets one, or none does.
 
-Rule 1: a gang's placeholders are tried one by one on the live nodes, each beside those before it,
-        the task group with the fewest places first; a group that finds no place has another try
-        when others have been placed. All of them are allocated in one cycle, however many, and
-        told in one message; if one has no place, all are taken back, the last first.
-Rule 2: before anything is tried, the nodes must have the room for every group by itself. Until
-        they have, and until something changes on a node that could help, a refused gang is not
-        looked at (``WaitingGangs``).
-Rule 3: from the first refusal its placeholders are told as unschedulable, so that the cluster
-        scales up, and its placeholder timeout runs, so that Soft falls back and Hard fails.
-Rule 4: reserved nodes are not taken, but by ``backfill`` and by the members that others made way
-        for: these start when all members have a place, not one by one. A member that requires
-        its node waits for it like the others: none is preempted for a gang without a place.
+Rule 1: a gang's placeholders are tried one by one on the live nodes, each after those before it,
+        the task group with the fewest places first; a group without a place is tried again after
+        others were placed. All are allocated in one cycle and reported in one message; if one has
+        no place, all are undone.
+Rule 2: before any try, the nodes must have the capacity for each group alone. A refused gang is not
+        tried again until they have, and until a node has changed that could help
+        (``WaitingGangs``).
+Rule 3: from the first refusal its placeholders are marked unschedulable, so that the cluster scales
+        up, and its placeholder timeout runs, so that Soft continues without a gang and Hard fails.
+Rule 4: reserved nodes are used only by ``backfill``, and by the members they are reserved for:
+        these start when all members have a place. A member with a required node waits like the
+        others: there is no preemption for a gang without places.
 Source: docs/adr/0032.
-
-Cost: a trial is one search of the nodes a member; the bound one comparison of the nodes a shape.
+Cost: a trial is one node search for each member; the bound is one comparison of all nodes for each
+shape.
 """
 
 from collections.abc import Iterator, Mapping
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application
 
 
-MAX_STARTS = 8  # domains in which a gang is tried that affinity keeps together
+MAX_STARTS = 8  # domains tried for a gang with affinity between its members
 
 
 @dataclass(frozen=True, slots=True)
 class NoPlaces:
-    """Why a gang cannot be placed, and the shapes of which the nodes would have to take more.
+    """Why a gang cannot be placed, and for which shapes nodes lack capacity.
 
-    ``lacking`` says of how many asks of each shape there must be places at one time, ``part`` which
-    task group has none.
+    ``lacking`` is for how many asks of each shape there must be places at once, ``part`` the task
+    group that has none.
     """
 
     refusal: Refusal
@@ -56,12 +56,12 @@ class NoPlaces:
 
 
 def members(application: "Application") -> list[AskGroup]:
-    """Return the groups of the members that wait to start together."""
+    """Return the groups of the waiting members that start together."""
     return [group for group, _ in application.to_start()]
 
 
 def amount(application: "Application") -> Resource:
-    """Return what the members that wait ask for together."""
+    """Return the sum of the waiting members."""
     total: Resource = {}
     for shape, count in application.placeholder_needs().items():
         add_into(total, multiply(shape.resource, count))
@@ -69,7 +69,7 @@ def amount(application: "Application") -> Resource:
 
 
 def could_be_held(nodes: NodeTable, application: "Application") -> bool:
-    """Return whether empty nodes could hold every group of a gang, and all groups' sum."""
+    """Whether empty nodes could fit each group of a gang, and the sum of all groups."""
     return fits_room(nodes.total, amount(application)) and all(
         int(nodes.room.places(shape, when=When.EMPTY).sum()) >= count
         for shape, count in application.placeholder_needs().items()
@@ -77,7 +77,7 @@ def could_be_held(nodes: NodeTable, application: "Application") -> bool:
 
 
 def first_could_be_held(nodes: NodeTable, application: "Application") -> bool:
-    """Return whether a member that waits could start if nothing ran."""
+    """Whether a waiting member could start on empty nodes."""
     shapes = [group.bucket.shape for group in members(application)]
     return any(nodes.filters.could_start.mask(shape, When.EMPTY).any() for shape in shapes)
 
@@ -88,12 +88,12 @@ def first_could_be_held(nodes: NodeTable, application: "Application") -> bool:
 def bound(
     nodes: NodeTable, application: "Application", *, backfill: bool = False
 ) -> NoPlaces | None:
-    """Say of which group the nodes lack the room for all members, other groups aside, or None.
+    """Return the first group whose members do not all fit, other groups ignored, or None.
 
-    It is far cheaper than a trial, and what it refuses a trial would refuse.
+    Much cheaper than a trial, and never refuses what a trial would place.
     """
     if reserved_nodes(application):
-        return None  # what is kept for it is not among the places that all may have
+        return None  # the places reserved for it are not counted below
     wanted = application.placeholder_needs()
     places = {shape: nodes.room.places(shape, backfill=backfill) for shape in wanted}
     room = {shape: int(found.sum()) for shape, found in places.items()}
@@ -119,10 +119,10 @@ def bound(
 def find(
     trial: Tentative, application: "Application", *, backfill: bool = False
 ) -> list[tuple[Ask, Node]] | NoPlaces:
-    """Find every placeholder that waits a place on the nodes, or say why that cannot be.
+    """Find a place for every waiting placeholder, or return why there is none.
 
-    What was found is on the trial, for the caller to keep and to count in everywhere else. When
-    nothing was, the ledgers are as they were.
+    Found places are on the trial; the caller keeps them and updates all other ledgers. Otherwise
+    the ledgers are unchanged.
     """
     groups = _by_room(trial.nodes, application, backfill=backfill)
     counts = dict(application.to_start())
@@ -136,10 +136,10 @@ def find(
 
 
 class _OnNodes:
-    """Places asks on the nodes' ledgers. A domain is where the first one goes: [] for anywhere.
+    """The placer of asks on the nodes' ledgers. A domain is the first ask's node, [] for any.
 
-    A gang whose members affinity keeps together has a try more in every domain that has the room,
-    as the first node in order may be in a small one.
+    A gang with affinity between its members is also tried from a node in each domain with enough
+    capacity, because the first node in order may be in a small one.
     """
 
     goes_on = True
@@ -150,11 +150,11 @@ class _OnNodes:
         self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
 
     def waiting(self, leaf: Group[Ask]) -> list[Ask]:
-        """Return the members of a task group that wait, in their order."""
+        """Return the waiting members of a task group, in order."""
         return leaf.tasks
 
     def domains(self, group: Group[Ask], where: list[Node]) -> Iterator[list[Node]]:
-        """Yield everywhere, and then the domains in which to begin."""
+        """Yield all nodes, then the domains to start in."""
         yield where
         if group.members:  # the gang, not one task group of it
             nodes, application, backfill = self._nodes, self._application, self._backfill
@@ -164,14 +164,14 @@ class _OnNodes:
                 yield [start]
 
     def nodes_for(self, asks: list[Ask], where: list[Node]) -> Iterator[Node | None]:
-        """Yield the node where it begins, or that is kept for a member, or the first in order."""
+        """Yield each ask's node: the start node, its reserved node, or the first in order."""
         for ask in asks:
             own = self._kept.get(ask.key)
             begin = where.pop() if where else None
             yield begin or node_for(self._nodes, ask.shape, own=own, backfill=self._backfill)
 
     def refusal(self, ask: Ask | None, placed: list[tuple[Ask, Node]]) -> NoPlaces:
-        """Say how many members have a place, and what is lacking for one more."""
+        """Return how many members have a place, and what one more lacks."""
         assert ask is not None  # there is always the domain of all nodes
         nodes, wanted = self._nodes, self._application.placeholder_needs()
         fact = Fact(
@@ -199,10 +199,10 @@ def starts(
     *,
     backfill: bool,
 ) -> Iterator[Node]:
-    """Yield where to begin with pods that affinity keeps together: a node in each domain.
+    """Yield start nodes for pods with affinity to each other: one in each domain.
 
-    A domain must have the room for all that is kept together, on the ``rows`` (None: all); the
-    largest come first. The node has room for one of the ``first`` shape.
+    A domain must fit all such pods, on the ``rows`` (None: all); the largest come first. The node
+    fits the ``first`` shape.
     """
     keys = {s: terms[0].topology_key for s in wanted if (terms := s.constraints.pod_affinity)}
     if not keys:
@@ -232,7 +232,7 @@ def starts(
 
 
 def are_there(nodes: NodeTable, application: "Application", *, backfill: bool = False) -> bool:
-    """Return whether a gang would be given its places now; nothing changes."""
+    """Whether a gang would get its places now; nothing changes."""
     if bound(nodes, application, backfill=backfill) is not None:
         return False
     with Tentative(nodes) as trial:
@@ -240,7 +240,7 @@ def are_there(nodes: NodeTable, application: "Application", *, backfill: bool = 
 
 
 def _by_room(nodes: NodeTable, application: "Application", *, backfill: bool) -> list[AskGroup]:
-    """Return the groups of a gang, the one for which there is the least room first."""
+    """Return the groups of a gang, the one with the fewest places first."""
 
     def room(group: AskGroup) -> int:
         return int(nodes.room.places(group.bucket.shape, backfill=backfill).sum())
@@ -249,6 +249,6 @@ def _by_room(nodes: NodeTable, application: "Application", *, backfill: bool) ->
 
 
 def reserved_nodes(application: "Application") -> dict[str, Node]:
-    """Return the nodes on which room was freed for members, by ask."""
+    """Return the nodes where capacity was freed for members, by ask."""
     held = application.reservations.items()
     return {key: each.node for key, each in held if each.has_preempted}

@@ -1,4 +1,4 @@
-"""Who goes first: queues by fairness, jobs by priority and age, victims the other way round.
+"""Orders for actions: queues by fairness, jobs by priority and age, victims in reverse.
 
 Source: docs/rules/kai.md#order.
 """
@@ -35,14 +35,14 @@ from shared.model.resources import MEMORY, VCORE
 
 QueueKey = tuple[Any, ...]
 JobKey = tuple[Any, ...]
-DIVIDED = (VCORE, MEMORY, GPU)  # of which a queue that has too much has too much of each
-NOTHING_PROMISED = 1_000  # what is used of a type with no share counts as so many times over
+DIVIDED = (VCORE, MEMORY, GPU)  # a queue over its fair share exceeds it in each of these
+NOTHING_PROMISED = 1_000  # factor for usage of a type without an allocatable share
 
 
 def tasks_to_allocate(job: Job, waits: Holds[Task] = is_waiting) -> list[Task]:
-    """Return the tasks that a job is to get next: what its minimum lacks, else one more.
+    """Return the tasks that a job gets next: what its minimum lacks, else one more.
 
-    ``waits`` says of a task whether it may be one of them.
+    ``waits`` selects the eligible tasks.
     """
     lacking = job.group.lacking(is_active, waits)
     if lacking is None:
@@ -51,7 +51,7 @@ def tasks_to_allocate(job: Job, waits: Holds[Task] = is_waiting) -> list[Task]:
 
 
 def is_ready(job: Job) -> bool:
-    """Return whether a job has enough tasks to start, and one that waits."""
+    """Whether a job has a waiting task, and enough tasks to reach its minimum."""
     pending = job.counts[Status.PENDING]
     if not pending or job.is_flat:
         return pending > 0 and job.active + pending >= job.min_available
@@ -63,14 +63,14 @@ def _is_alive(task: Task) -> bool:
 
 
 class Measures(Protocol):
-    """What amounts are of, and how much of each there is."""
+    """The resource types of amounts, and the total of each."""
 
     names: tuple[str, ...]
     total: Amount
 
 
 def dominant_share(trial: Measures, queue: Share, allocated: Sequence[int]) -> Fraction:
-    """Return the largest share of what a queue may have that an amount would be."""
+    """Return an amount's largest ratio to what a queue may allocate, over all types."""
     most, of = 0, 1
     for value, allocatable, total in zip(
         allocated, queue.all_allocatable, trial.total, strict=True
@@ -87,9 +87,9 @@ def dominant_share(trial: Measures, queue: Share, allocated: Sequence[int]) -> F
 def queue_key(
     trial: Measures, queue: Share, request: Amount, popped: "Amount | None" = None
 ) -> QueueKey:
-    """Return what orders queues: the smaller is served first.
+    """Return the sort key of queues: the smallest is served first.
 
-    ``request`` is that of its next job, ``popped`` what victims of it have been taken already.
+    ``request`` is its next job's, ``popped`` what was already taken from its victims.
     """
     allocated: Sequence[int] = queue.allocated
     if popped is not None:
@@ -117,7 +117,7 @@ def queue_key(
 
 
 class _QueueOrder:
-    """Jobs by leaf queue, the next of each on top; whose turn it is is the order's own affair."""
+    """Jobs by leaf queue, the next of each first; subclasses choose between queues."""
 
     def __init__(self, trial: Trial) -> None:
         self._trial = trial
@@ -125,7 +125,7 @@ class _QueueOrder:
         self._waiting: dict[Share, list[tuple[JobKey, Job]]] = {}
 
     def _next_of(self, queues: list[Share]) -> Job | None:
-        """Return the next job of the queue whose turn it is, or None when there is none."""
+        """Return the next job among some queues, or None."""
         jobs = [(queue, job) for queue in queues if (job := self._next_in(queue)) is not None]
         if len(jobs) <= 1:
             return jobs[0][1] if jobs else None
@@ -142,13 +142,13 @@ class _QueueOrder:
 
 
 def job_key(job: Job) -> JobKey:
-    """Return what orders the jobs of a leaf: what plugins say comes first."""
+    """Return the sort key of a leaf's jobs, plugins' keys first."""
     keys = job.application.keys_before
     return job.order if keys is None else (*keys(job.application), *job.order)
 
 
 class JobOrder(_QueueOrder):
-    """Jobs that wait, taken one by one from the queue whose turn it is."""
+    """Waiting jobs, popped one by one in the order of queues."""
 
     def __init__(
         self,
@@ -164,16 +164,16 @@ class JobOrder(_QueueOrder):
             heapify(waiting)
 
     def enter_all(self, others: "WaitingJobs", without: Container[str]) -> None:
-        """Enter all that wait but some, by their names."""
+        """Add all waiting jobs except those named in ``without``."""
         for leaf, entries in others.entries():
             self._waiting[leaf] = [each for each in entries if each[1].name not in without]
 
     def push(self, job: Job) -> None:
-        """Put a job back."""
+        """Add a job again."""
         heappush(self._waiting.setdefault(job.queue, []), (job_key(job), job))
 
     def pop(self) -> Job | None:
-        """Take the next job, or None when there is none."""
+        """Remove and return the next job, or None."""
         best = self._next_of(self._tops)
         if best is None:
             return None
@@ -181,7 +181,7 @@ class JobOrder(_QueueOrder):
         return best
 
     def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
-        """Return the job of the queue that comes first with it."""
+        """Return the job whose queue comes first with it."""
 
         def key(item: tuple[Share, Job]) -> QueueKey:
             return queue_key(self._trial, item[0], self._request(item[1]))
@@ -189,14 +189,14 @@ class JobOrder(_QueueOrder):
         return min(jobs, key=key)[1]
 
     def _request(self, job: Job) -> Amount:
-        """Return what a job asks for next."""
+        """Return what a job requests next."""
         return request_of(self._tasks_of(job), self._trial.width)
 
 
 class WaitingJobs:
-    """All ready jobs that wait, by leaf and in order, with what each asks for next.
+    """All ready waiting jobs, by leaf and in order, with their next requests.
 
-    They are put in order once, and what the trial has changed since is when they are read again.
+    They are sorted once; later only the jobs that the trial changed are updated.
     """
 
     def __init__(self, trial: Trial) -> None:
@@ -204,10 +204,10 @@ class WaitingJobs:
         self._entries: dict[Share, list[tuple[JobKey, Job]]] = {}
         self._known: dict[Job, tuple[JobKey, Amount] | None] = {}  # None: it is not ready
         self._requests: dict[Share, Counter[Amount]] = {}
-        self._is_ordered_by_plugins = False  # which may order them otherwise at any time
+        self._is_ordered_by_plugins = False  # then the order may change at any time
 
     def follow(self) -> None:
-        """Bring the order up to date."""
+        """Update the order."""
         trial, known = self._trial, self._known
         if not known or self._is_ordered_by_plugins:
             self._entries, self._requests = {}, {}
@@ -245,27 +245,27 @@ class WaitingJobs:
                 del requests[request]
 
     def entries(self) -> Iterable[tuple[Share, list[tuple[JobKey, Job]]]]:
-        """Return the leaves with their jobs in order, up to date."""
+        """Update the order and return the leaves with their jobs in order."""
         self.follow()
         return self._entries.items()
 
     def of(self, leaf: Share) -> list[tuple[JobKey, Job]]:
-        """Return the jobs of a leaf in order, each with its key."""
+        """Return a leaf's jobs in order, each with its key."""
         return self._entries.get(leaf, [])
 
     def request(self, job: Job) -> Amount:
-        """Return what a job of them asks for next."""
+        """Return a job's next request."""
         found = self._known[job]
         assert found is not None
         return found[1]
 
     def are_alike(self, leaf: Share) -> bool:
-        """Return whether all jobs of a leaf ask for the same."""
+        """Whether all jobs of a leaf request the same amount."""
         return len(self._requests[leaf]) == 1
 
 
 def _next_request(job: Job) -> Amount:
-    """Return what a job asks for next; of one whose asks are alike no task is looked at."""
+    """Return a job's next request, without reading tasks if its asks are equal."""
     trial, groups = job.trial, job.application.groups
     if not job.is_flat or len(groups) != 1:
         return request_of(tasks_to_allocate(job), trial.width)
@@ -275,10 +275,10 @@ def _next_request(job: Job) -> Amount:
 
 
 class TryOrder(JobOrder):
-    """Some jobs that are tried, taken one by one as they would be among all that wait.
+    """Some jobs, popped in the order that they have among all waiting jobs.
 
-    Where another job of a queue comes first, the queue is as hungry as that one makes it; it is
-    passed, for nothing of it is placed. Queues beside all those with jobs to try do not matter.
+    If a job that is not tried comes first in a queue, the queue is ordered by that job's request,
+    and the job is skipped. Queues without jobs to try are ignored.
     """
 
     def __init__(
@@ -300,7 +300,7 @@ class TryOrder(JobOrder):
         self._tops = tops
 
     def pop(self) -> Job | None:
-        """Take the next job that is tried, or None when there is none."""
+        """Remove and return the next job to try, or None."""
         while (best := self._next_of(self._tops)) is not None and best not in self._tried:
             self._pass(best)
         if best is not None:
@@ -308,7 +308,7 @@ class TryOrder(JobOrder):
         return best
 
     def _pass(self, job: Job) -> None:
-        """Pass another job, and those of its leaf after it that ask for the same."""
+        """Skip a job, and those after it in its leaf with the same request."""
         leaf, others = job.queue, self._others
         entries, own = others.of(leaf), self._waiting.get(leaf)
         end = bisect_left(entries, (own[0][0],)) if own else len(entries)
@@ -341,13 +341,12 @@ Unit = tuple[Job, list[Task]]
 
 
 class VictimOrder(_QueueOrder):
-    """Victims, a unit at a time: the surplus task of an elastic job, else a whole job.
+    """Victims unit by unit: a surplus task of an elastic job, else a whole job.
 
-    The order is the reverse of the one in which jobs are served; what was taken already counts as
-    gone. A job is looked at when its turn comes, not before: ``leaves`` are those that may have
-    victims, ``may_go`` is whether a job is one, ``spares_minimum`` whether a job that is one
-    gives no more than its surplus. Of the tasks of a set those on some ``rows`` go first, if any
-    are named.
+    The order is the reverse of the one in which jobs are served, with popped units counted as
+    evicted. A job is read at its turn only: ``leaves`` may have victims, ``may_go`` tells whether a
+    job is one, ``spares_minimum`` whether only its surplus is. Of a set's tasks those on ``rows``
+    come first, if given.
     """
 
     def __init__(
@@ -368,7 +367,7 @@ class VictimOrder(_QueueOrder):
         self._remainders: dict[Job, Remainder[Task]] = {}
         self._popped: dict[Share, Amount] = {}
         self._untouched: dict[Share, Iterator[tuple[JobKey, Application]]] = {}
-        self._heads: dict[Share, tuple[JobKey, Job]] = {}  # the next of those
+        self._heads: dict[Share, tuple[JobKey, Job]] = {}  # the next of the untouched
         for leaf in leaves:
             self._untouched[leaf] = _untouched(trial, leaf)
             self._advance(leaf)
@@ -377,20 +376,20 @@ class VictimOrder(_QueueOrder):
                     heappush(self._waiting.setdefault(leaf, []), (self._key(job), job))
 
     def _enter(self, job: Job) -> bool:
-        """Record what may be taken from a job; return whether anything."""
+        """Record a job's evictable tasks; return whether there are any."""
         if not self._may_go(job):
             return False
         self._left[job] = dict.fromkeys(filter(is_evictable, job.tasks))
         return self._has_more(job)
 
     def _has_more(self, job: Job) -> bool:
-        """Return whether there is more to take from a job."""
+        """Whether more may be taken from a job."""
         return bool(self._left[job]) and (
             not self._spares_minimum(job) or self._remainder(job).has_surplus
         )
 
     def _remainder(self, job: Job) -> Remainder[Task]:
-        """Return what is left of a job, in the order in which it goes."""
+        """Return the rest of a job, in the order of eviction."""
         found = self._remainders.get(job)
         if found is None:
             left, rows = self._left[job], self._rows
@@ -401,7 +400,7 @@ class VictimOrder(_QueueOrder):
         return found
 
     def has_left(self, job: Job) -> bool:
-        """Return whether there is more of a job that may yet go."""
+        """Whether a job has evictable tasks left."""
         return bool(self._left[job])
 
     def _advance(self, leaf: Share) -> None:
@@ -415,7 +414,7 @@ class VictimOrder(_QueueOrder):
                     return
 
     def pop(self) -> Unit | None:
-        """Take the next unit, or None when there is none."""
+        """Remove and return the next unit, or None."""
         job = self._next_of(self._tops)
         if job is None:
             return None
@@ -454,7 +453,7 @@ class VictimOrder(_QueueOrder):
         return (job.priority, -job.service_level, -elasticity, *lost, -job.number)
 
     def _choose(self, jobs: list[tuple[Share, Job]]) -> Job:
-        """Return the job of the queue that comes last with what was taken gone."""
+        """Return the job whose queue comes last, popped units counted as evicted."""
 
         def key(item: tuple[Share, Job]) -> QueueKey:
             popped = self._popped.get(item[0])
@@ -464,7 +463,7 @@ class VictimOrder(_QueueOrder):
 
 
 def _untouched(trial: Trial, leaf: Share) -> Iterator[tuple[JobKey, Application]]:
-    """Yield the applications of a leaf as they go, without the first that the trial has touched."""
+    """Yield a leaf's applications in victim order, without leading ones that the trial touched."""
     found = _in_order(trial, leaf)
     at = trial.passed.get(leaf, 0)
     while at < len(found) and found[at][1].id in trial.touched:
@@ -474,9 +473,9 @@ def _untouched(trial: Trial, leaf: Share) -> Iterator[tuple[JobKey, Application]
 
 
 def _in_order(trial: Trial, leaf: Share) -> list[tuple[JobKey, Application]]:
-    """Return the applications of a leaf that have something, in the order in which they go.
+    """Return a leaf's applications with allocations, in victim order.
 
-    It is that of before the trial, and sorted once: what the trial has touched is no more in it.
+    It is sorted once, as before the trial: jobs that the trial touched are handled separately.
     """
     found = trial.orders.get(leaf)
     if found is None:
@@ -491,7 +490,7 @@ def _in_order(trial: Trial, leaf: Share) -> list[tuple[JobKey, Application]]:
 
 
 def _key_of(trial: Trial, application: Application, held: int, *, is_plain: bool) -> JobKey:
-    """Return what orders an application; ``is_plain``: work and service are no matter there."""
+    """Return an application's sort key as a victim; ``is_plain``: without work and service."""
     adapter = trial.adapter
     minimum = adapter.simple_minimum(application)
     if minimum is None:

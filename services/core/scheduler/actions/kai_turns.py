@@ -1,12 +1,12 @@
-"""Under kai: whose turn it is among queues that have something to schedule.
+"""The order of queues in a cycle under the policy kai.
 
-Rule 1: the order is that of KAI's queues: not over the fair share, within the quota with the next
-        job, the higher priority, the smaller dominant share with and without it, the older.
-Rule 2: fair shares are worked out once a cycle, and only where several queues compete: of what the
-        nodes have, by what queues use and what waits in them.
-Rule 3: the next job of a queue is what its leaf would place next: an ask, or what a gang starts
-        with. A queue finds its place anew when its sums change, or what comes next in it does.
-Cost: of a cycle in which queues compete, the queues that use or want something.
+Rule 1: it is KAI's: not over the fair share, within the quota with the next job, higher priority,
+        smaller dominant share with and without the job, older.
+Rule 2: fair shares are computed once a cycle, and only if several queues compete: from the nodes'
+        capacity, the queues' usage and what waits in them.
+Rule 3: a queue's next job is what its leaf would place next: an ask, or a gang's first members. A
+        queue's key is recomputed when its sums or its next job change.
+Cost: the queues that use or request something, in a cycle in which queues compete.
 """
 
 from collections.abc import Callable
@@ -29,13 +29,13 @@ from shared.model.resources import PODS
 
 
 def begin(partition: Partition) -> None:
-    """Have queues served in this order for a cycle, under kai."""
+    """Use this order for a cycle, under kai."""
     if partition.settings.policy == KAI:
         partition.root.tree.keys = KaiTurns(partition)
 
 
 def end(partition: Partition) -> None:
-    """Forget the order: it is worked out anew for every cycle."""
+    """Drop the order: it is computed again for each cycle."""
     tree = partition.root.tree
     if tree.keys is not None:
         tree.keys = None
@@ -43,7 +43,7 @@ def end(partition: Partition) -> None:
 
 
 class KaiTurns:
-    """The shares of a cycle, and the keys that follow from them."""
+    """The shares of a cycle and the sort keys from them."""
 
     names: tuple[str, ...] = ()
     total: Amount = ()
@@ -54,7 +54,7 @@ class KaiTurns:
         self._next_in_run: dict[Queue, Callable[[], AskGroup | None]] = {}
 
     def renew(self) -> bool:
-        """Work fair shares out once, when queues compete; return whether that was now."""
+        """Compute the fair shares once; return whether that happened now."""
         if self._shares:
             return False
         self._work_out(self._partition)
@@ -64,19 +64,19 @@ class KaiTurns:
         self.names, self.total, self._shares = divided(partition)
 
     def key(self, queue: Queue) -> tuple[object, ...]:
-        """Return the key by which a queue with something to schedule is served."""
+        """Return the sort key of a queue with something to schedule."""
         return queue_key(self, self._shares[queue], self._next_of(queue))
 
     def begin_run(self, leaf: Queue, next_group: Callable[[], AskGroup | None]) -> None:
-        """Ask a run what is next in a leaf, some of which is in the run's lanes, until it ends."""
+        """Read a leaf's next group from a run, which holds some of them, until it ends."""
         self._next_in_run[leaf] = next_group
 
     def end_run(self, leaf: Queue) -> None:
-        """Ask the leaf itself again."""
+        """Read the next group from the leaf again."""
         del self._next_in_run[leaf]
 
     def _next_of(self, queue: Queue) -> Amount:
-        """Return what the next job of a queue asks for; nothing where none is found."""
+        """Return the next request of a queue; zeros if there is none."""
         leaf = turns.next_leaf(queue)
         group = self._first_group(leaf) if leaf is not None else None
         if group is None:
@@ -94,7 +94,7 @@ class KaiTurns:
 
 
 def divided(partition: Partition) -> tuple[tuple[str, ...], Amount, dict[Queue, Share]]:
-    """Return the types, what there is of them, and what each queue is entitled to, worked out."""
+    """Return the resource types, their totals, and the shares of all queues with fair shares."""
     names = tuple(sorted(name for name in partition.nodes.total if name != PODS))
     total = total_of(partition.nodes, names)
     shares = shares_of(partition.root, names, PartitionAdapter(partition).share)

@@ -1,41 +1,40 @@
-"""The head gang: the oldest waiting gang that needs more than one node claims nodes (EASY).
+"""The head gang: the first waiting gang that needs more than one node claims nodes (EASY).
 
-Rule 1: with ``reservations: gang`` there is one head gang (it has the lane): of those that lack
-        places on the nodes, need more than one node and fit on empty ones, the highest priority,
-        then the oldest. It stays so until it starts or goes. Its claims are the only ones for age,
-        and no application waits behind it in its queue for want of places (``patience.py``).
-Rule 2: claimed are the nodes that will be free soonest, chosen again whenever one of them changes,
-        another one will be free sooner, or a pod outlives what was expected of it. When a pod ends
-        is in ``model/run_times.py``; a pod of which nothing is known ends after all the others.
-        Of a gang that must be in one domain they are those of the domain that is free soonest.
-        Where ends are predicted, nodes that are empty or whose one pod takes a member's room come
-        first: of many pods one outlives its prediction, and what the others leave stands empty.
-Rule 3: it is tried, on all nodes, as soon as they have the room.
-Rule 4: others never use such a node; with ``backfill`` those may that state their run time and come
-        before the gang or end before the start that is expected, or that take no more of the node
-        than the gang leaves of it then (EASY, Lifka 1995). Of those that are free in time the last
-        are claimed then, if all ends are stated: what runs for long may have the others.
-        What states nothing may, with ``enabled`` and ``shortestFirst``, if it is predicted to end
-        before the start, and where no other node will do: it may outlive its prediction. Having
-        come before the gang is no reason: in several queues nearly all that waits has.
-Rule 5: by ``backfill: shortestFirst`` those that come after the gang are tried in the order of
-        their run times while it waits, in leaves that go by arrival: predicted ones, but never more
-        than stated.
-        What may backfill, and what is reported, follows what is stated, as before (Tsafrir et al.
-        2007).
-Rule 6: so the expected start is never later than it was but where a pod runs for longer than was
-        stated or predicted, or a node goes.
-Rule 7: nodes are held on account of ends that nobody has stated only while the allowance for what
-        they stand idle lasts (``model/held_idle.py``), and begun to be while it covers what that is
-        expected to be. Without it nobody has nodes held, and everybody may use any.
+Rule 1: with ``reservations: gang`` there is one head gang: of those that lack places, need more
+        than one node and fit on empty ones, the one with the highest priority, then the oldest. It
+        stays so until it starts or ends. Its claims are the only ones for age, and no application
+        of its queue waits behind it for places (``patience.py``).
+Rule 2: it claims the nodes that are expected to be free soonest. They are chosen again when one of
+        them changes, another is expected sooner, or a pod outlives its expected end
+        (``model/run_times.py``; a pod without one ends last). A gang that must be in one domain
+        claims the domain that is free soonest. If ends are predicted, nodes that are empty, or
+        whose only pod frees a member's capacity, come first: of many pods one outlives its
+        prediction, and the rest of the node would be idle.
+Rule 3: it is tried, on all nodes, as soon as its nodes have the capacity.
+Rule 4: other asks use claimed nodes only by ``backfill``: asks with a stated run time that come
+        before the gang or end before its expected start, and asks that need no more than the gang
+        leaves (EASY, Lifka 1995). If all ends are stated, of the nodes free in time the last ones
+        are claimed, so that long asks may use the others. With ``enabled`` and ``shortestFirst``
+        asks without a stated time may backfill if they are predicted to end before the start and no
+        other node fits. Coming before the gang is no reason for them: with several queues nearly
+        all waiting asks do.
+Rule 5: with ``backfill: shortestFirst`` asks behind the gang are tried in the order of run times,
+        in leaves ordered by arrival: predicted ones, but at most the stated. What may backfill, and
+        what is reported, follows the stated times (Tsafrir et al. 2007).
+Rule 6: so the expected start moves later only if a pod runs longer than stated or predicted, or a
+        node is removed.
+Rule 7: nodes are claimed on predicted ends only while the allowance for idle capacity lasts
+        (``model/held_idle.py``), and only if it is enough for the expected idle time. Without it no
+        nodes are claimed.
 Rule 8: a gang that has waited for LONG_WAIT_NS has an allowance of its own. As in rule 4 the last
-        nodes that are free in time are claimed, whether ends are stated or not. Where nothing that
-        waits for nodes comes before it, what states nothing may pass it by a prediction with
-        ``backfill: stated`` too: else all that stands idle would be for one gang.
-Not for a gang whose members ask about other pods, or need one node by name: where those may go no
-sum of room can say.
+        nodes that are free in time are claimed, stated ends or not. If no ask waiting for nodes
+        comes before it, asks without a stated time may backfill by prediction with ``backfill:
+        stated`` too.
+
+A gang whose members have pod affinities or a required node is never the head gang, because sums of
+capacity do not tell where these fit.
 Source: docs/adr/0060, 0136, 0141. Limits: MAX_A_NODE members are counted on one node.
-Cost: a check reads the nodes that have changed; choosing again is one partition of an array.
+Cost: a check reads the changed nodes; choosing again is one partition of an array.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -82,18 +81,18 @@ from shared.model.resources import (
 )
 from shared.model.units import seconds
 
-MAX_TOLD = 3  # nodes named to users; the others are counted
-LATER_NS = NEVER_NS // 2  # beyond all moments: what is put off by so much comes after the others
-MEASURES = (GPU, VCORE, MEMORY)  # what idle nodes are counted by: the first that is asked for
-LONG_WAIT_NS = seconds(12 * 3_600)  # of waiting: the head gang is owed its start then (rule 8)
-MAX_A_NODE = 64  # members of a gang counted on one node; more are not expected there
+MAX_TOLD = 3  # nodes named in reports; the others are counted
+LATER_NS = NEVER_NS // 2  # beyond all times: added to sort a node after all others
+MEASURES = (GPU, VCORE, MEMORY)  # idle capacity is measured by the first requested of these
+LONG_WAIT_NS = seconds(12 * 3_600)  # waiting time after which rule 8 applies
+MAX_A_NODE = 64  # members of a gang counted on one node at most
 
 
-# --- who has it ---------------------------------------------------------------------------------
+# --- the choice of the head gang ----------------------------------------------------------------
 
 
 def offer(partition: Partition, application: Application, lacking: Mapping[Shape, int]) -> None:
-    """Give the lane to a gang that has just been refused for want of places, if it is its turn."""
+    """Make a gang that was just refused for lack of places the head gang, if it is first."""
     if not partition.settings.reserves_for_gang or not lacking:
         return
     if _is_its_turn(partition, application):
@@ -101,7 +100,7 @@ def offer(partition: Partition, application: Application, lacking: Mapping[Shape
 
 
 def _is_its_turn(partition: Partition, application: Application) -> bool:
-    """Return whether a gang that was refused becomes the head gang, perhaps before another."""
+    """Whether a refused gang becomes the head gang, possibly instead of another."""
     lane = partition.lane
     is_taken = lane is not None and (
         lane.application is application
@@ -112,7 +111,7 @@ def _is_its_turn(partition: Partition, application: Application) -> bool:
 
 
 def _give(partition: Partition, application: Application) -> None:
-    """Make a gang the head gang; it has the last one's claims until its nodes are chosen."""
+    """Make a gang the head gang; it inherits the last one's claims until its nodes are chosen."""
     last = partition.lane
     for claim in list(last.claims.values()) if last is not None else ():
         partition.claims.inherit(claim, application)
@@ -121,12 +120,12 @@ def _give(partition: Partition, application: Application) -> None:
     partition.give_lane(lane)
     _size_allowance(partition, lane)
     _recheck(partition, lane)
-    if last is not None and last.rank < lane.rank:  # more asks come before it than before the last
+    if last is not None and last.rank < lane.rank:  # more asks come before the new gang
         _requeue_for(partition, lane.nodes)
 
 
 def _size_allowance(partition: Partition, lane: Lane) -> None:
-    """Count what the gang asks for first of GPUs, vcore and memory, else any type of its."""
+    """Set the type by which idle capacity is measured: the gang's first of MEASURES, else any."""
     nodes, held = partition.nodes, partition.held_idle
     asked = {
         name
@@ -140,13 +139,13 @@ def _size_allowance(partition: Partition, lane: Lane) -> None:
 
 
 def _may_have_it(partition: Partition, application: Application) -> bool:
-    """Return whether a gang needs more than one node, and empty nodes could hold it."""
+    """Whether a gang needs more than one node, and fits on empty ones."""
     needs, nodes = application.placeholder_needs(), partition.nodes
     if not application.needs_places or any(
         shape.constraints.asks_about_pods or shape.constraints.required_node for shape in needs
     ):
         return False
-    if any(GPU_SHARE in shape.resource for shape in needs):  # of devices no sum says what fits
+    if any(GPU_SHARE in shape.resource for shape in needs):  # device shares do not fit by sums
         fits_one = all(
             int(nodes.room.places(shape, when=When.EMPTY).max(initial=0)) >= count
             for shape, count in needs.items()
@@ -161,7 +160,7 @@ def _may_have_it(partition: Partition, application: Application) -> bool:
 
 
 def _fits_a_domain(nodes: NodeTable, application: Application) -> bool:
-    """Return whether some domain of the level that a gang requires could hold it when empty."""
+    """Whether a domain of the gang's required level could fit it when empty."""
     part = in_one_domain(application)
     if part is None:
         return True
@@ -176,9 +175,9 @@ def _fits_a_domain(nodes: NodeTable, application: Application) -> bool:
 
 
 def judge_again(partition: Partition) -> None:
-    """Make a gang that the nodes could hold by now the head gang, where there is none.
+    """Choose a head gang, if there is none, after the nodes' capacity changed.
 
-    Called before a cycle: the gangs that wait were too large for the nodes before.
+    Called before a cycle: the waiting gangs may have been too large before.
     """
     settings = partition.settings
     if partition.is_capacity_new and settings.reserves_for_gang and partition.lane is None:
@@ -186,7 +185,7 @@ def judge_again(partition: Partition) -> None:
 
 
 def _choose(partition: Partition) -> None:
-    """Make the first of those that wait the head gang, or none."""
+    """Make the first eligible waiting gang the head gang, or none."""
     first = partition.waiting_gangs.first(
         partition.nodes.columns.facts,
         lambda application: (
@@ -203,11 +202,11 @@ def _choose(partition: Partition) -> None:
         _requeue_for(partition, _hold(partition, lane, {}))
 
 
-# --- when it is its turn ------------------------------------------------------------------------
+# --- the cycle ----------------------------------------------------------------------------------
 
 
 def update(partition: Partition) -> None:
-    """Update the reservation for the head gang; requeue the gang when its nodes have the room."""
+    """Update the head gang's claims; requeue the gang when its nodes have the capacity."""
     lane = partition.lane
     while lane is not None and not _still_waits(partition, lane):
         _choose(partition)
@@ -235,10 +234,7 @@ def _set_claimed(partition: Partition, lane: Lane) -> None:
 
 
 def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:
-    """Return whether the lane's gang comes after an ask, which then backfills nothing (EASY).
-
-    Not one that states no run time.
-    """
+    """Whether an ask with a stated run time comes before the head gang (EASY)."""
     lane = partition.lane
     return (
         lane is not None
@@ -249,7 +245,7 @@ def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:
 
 
 def first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
-    """Return the group of a leaf that is tried next (rule 5); None: it has none."""
+    """Return the leaf's group to try next (rule 5), or None."""
     entry = leaf.first_group()
     lane = partition.lane
     if (
@@ -267,7 +263,7 @@ def first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
 
 
 def let_go(partition: Partition, application: Application, log: Tentative) -> bool:
-    """Open the head gang's nodes to itself where it is about to be tried; return whether it is."""
+    """Open the head gang's nodes to the gang itself for a try; return whether it is the head."""
     lane = partition.lane
     if lane is None or lane.application is not application:
         return False
@@ -277,10 +273,10 @@ def let_go(partition: Partition, application: Application, log: Tentative) -> bo
 
 
 def was_tried(partition: Partition, application: Application, *, is_own: bool) -> None:
-    """Claim nodes for the same gang or the next one.
+    """Update the claims after the head gang was tried.
 
-    Not ``is_own``: it was refused for the claims of another, and is the head gang instead by now.
-    It is tried again before all behind it, as the textbook's next head is.
+    If not ``is_own``, it became the head gang during the try, refused because of another's claims;
+    it is then tried again before all others.
     """
     lane = partition.lane
     if lane is None or lane.application is not application:
@@ -307,9 +303,9 @@ def _still_waits(partition: Partition, lane: Lane) -> bool:
 
 
 def _recheck(partition: Partition, lane: Lane) -> None:
-    """Count what changed on the nodes and choose nodes again where that may matter.
+    """Update the changed nodes, and choose nodes again if that may matter.
 
-    Asks that nodes of the reservation may take by now, and did not before, are requeued.
+    Asks that may use claimed nodes now are requeued.
     """
     nodes, now_ns = partition.nodes, partition.now_ns
     partition.held_idle.pass_time(now_ns)
@@ -327,7 +323,7 @@ def _recheck(partition: Partition, lane: Lane) -> None:
         late = np.flatnonzero(lane.next_end_ns <= now_ns).tolist()
         found = dict.fromkeys([*changed, *(nodes.rows[row] for row in late)])
         is_other = lane.waited_long != had_waited_long
-        is_other |= not lane.is_known and lane.planned_ns < now_ns  # what it costs has changed
+        is_other |= not lane.is_known and lane.planned_ns < now_ns  # its idle cost has changed
         for node in found:
             is_other |= _count(partition, lane, node) or node.is_held
     lane.seen = nodes.order.changes
@@ -346,7 +342,7 @@ def _recheck(partition: Partition, lane: Lane) -> None:
 
 
 def _requeue_for(partition: Partition, nodes: Iterable[Node]) -> None:
-    """Requeue what some nodes may take now."""
+    """Requeue what some nodes may fit now."""
     for node in nodes:
         partition.node_improved(node)
 
@@ -361,9 +357,10 @@ def _has_waited_long(partition: Partition, lane: Lane) -> bool:
 
 
 def _is_passed_by_predictions(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
-    """Return whether what states nothing may pass the gang: once it has waited long, as the first.
+    """Whether asks without a stated run time may backfill by prediction.
 
-    Then no ask that waits for a node comes before it. With some settings always.
+    Always with some settings; else if the gang has waited long and no ask waiting for nodes comes
+    before it.
     """
     if partition.settings.passes_predicted or not lane.waited_long:
         return partition.settings.passes_predicted
@@ -374,7 +371,7 @@ def _is_passed_by_predictions(partition: Partition, lane: Lane, news: list[Bucke
 
 
 def _blocked_lately(partition: Partition, lane: Lane) -> list[Bucket]:
-    """Return the buckets that have come to wait for nodes since this was asked last."""
+    """Return the buckets blocked by nodes since the last call."""
     if not partition.settings.backfill:
         return []
     news = partition.root.take_blocked_lately()
@@ -391,14 +388,14 @@ def _all_blocked(partition: Partition) -> list[Bucket]:
 
 
 def _is_an_ask_before(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
-    """Return whether an ask waits for a node that comes before the gang, and may use any (EASY)."""
+    """Whether an ask with a stated run time waits for a node before the gang (EASY)."""
     return partition.settings.backfill and _is_any_before(lane.before, news, lane, may_be_any=False)
 
 
 def _is_any_before(
     before: dict[Bucket, None], news: Iterable[Bucket], lane: Lane, *, may_be_any: bool
 ) -> bool:
-    """Return whether any of some buckets comes before the gang; ``before`` is kept to those."""
+    """Whether any bucket comes before the gang; ``before`` is updated to those that do."""
     found = (bucket for bucket in news if _is_before(bucket, lane, may_be_any=may_be_any))
     before.update(dict.fromkeys(found))
     while before:
@@ -410,9 +407,9 @@ def _is_any_before(
 
 
 def _is_before(bucket: Bucket, lane: Lane, *, may_be_any: bool) -> bool:
-    """Return whether the first of some asks waits for a node, and comes before the gang.
+    """Whether a bucket's first ask waits for a node and comes before the gang.
 
-    Not ``may_be_any``: it states how long it runs.
+    Unless ``may_be_any`` only asks with a stated run time count.
     """
     entry = bucket.first() if bucket.waits_for_nodes else None
     head = entry[1].head() if entry is not None else None
@@ -424,7 +421,7 @@ def _is_before(bucket: Bucket, lane: Lane, *, may_be_any: bool) -> bool:
 
 
 def _count_all(partition: Partition, lane: Lane) -> None:
-    """Work out of every node when it has the room for how many members."""
+    """Compute for every node when it fits how many members."""
     rows = partition.nodes.rows
     lane.facts = partition.nodes.columns.facts
     lane.next_end_ns = np.full(len(rows), NEVER_NS, dtype=np.int64)
@@ -442,9 +439,9 @@ def _most(partition: Partition, shape: Shape) -> int:
 
 
 def _count(partition: Partition, lane: Lane, node: Node) -> bool:
-    """Work out when a node has the room for members; return whether for one sooner than before.
+    """Compute when a node fits members; return whether any of them sooner than before.
 
-    0: it has it now; NEVER_NS: when that is, is not known; above: it never will.
+    0: now; NEVER_NS: unknown; above: never.
     """
     going = sorted(ends(partition, node), key=lambda end: end[0])
     lane.next_end_ns[node.row] = going[0][0] if going else NEVER_NS
@@ -471,17 +468,17 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
 
 
 def _ends_at_once(lane: Lane, going: Sequence[Allocation]) -> bool:
-    """Return whether a node becomes free with one pod, and not bit by bit."""
+    """Whether a node becomes free by the end of a single pod."""
     return len(going) == 1 and all(
         fits_room(going[0].resource_per_alloc, shape.resource) for shape in lane.needs
     )
 
 
 def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
-    """Choose the nodes, claim them, and estimate when they will be free.
+    """Choose the nodes, claim them, and estimate the start.
 
-    Those that were chosen last stay where others would be free later. Returns the nodes of which
-    others may use more than before.
+    The previous nodes stay if others would be free later. Returns the nodes of which other asks may
+    use more than before.
     """
     lane.planned_ns = partition.now_ns
     start_ns, chosen = _soonest(partition, lane)
@@ -496,10 +493,10 @@ def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
 
 
 def _soonest(partition: Partition, lane: Lane) -> tuple[int, dict[Node, Members]]:
-    """Return when all members may have room, and on which nodes how many.
+    """Return when all members may fit, and the number of members of each node.
 
-    Of a gang that must be in one domain it is that where this is soonest; of equal ones that of
-    which it claims nodes already, then the first by name.
+    For a gang that must be in one domain it is the soonest domain; ties go to the one that it
+    claims already, then by name.
     """
     domains = _domains(partition, lane)
     if domains is None:
@@ -515,7 +512,7 @@ def _soonest(partition: Partition, lane: Lane) -> tuple[int, dict[Node, Members]
 
 
 def _domains(partition: Partition, lane: Lane) -> list[Amounts] | None:
-    """Return the rows of each domain of which one must hold the gang; None: none must."""
+    """Return the rows of each domain that could contain the gang; None: no level is required."""
     application, domains = lane.application, partition.nodes.domains
     part = in_one_domain(application)
     if part is None:
@@ -533,13 +530,13 @@ def _domains(partition: Partition, lane: Lane) -> list[Amounts] | None:
 def _soonest_on(
     partition: Partition, lane: Lane, among: Amounts
 ) -> tuple[int, dict[Node, Members]]:
-    """Return when all members may have room on some rows, and on which nodes how many."""
+    """Return when all members may fit on some rows, and the number of members of each node."""
     rows = partition.nodes.rows
     chosen: dict[Node, Members] = {}
     start_ns = 0
     for shape, count in lane.needs.items():
         rooms = lane.rooms[shape]
-        if chosen:  # on nodes that another group of the gang needs nothing is counted
+        if chosen:  # nodes chosen for another group of the gang are excluded
             rooms = rooms.copy()
             rooms[[node.row for node in chosen]] = NEVER_NS + 1
         own = rooms[among]
@@ -554,9 +551,9 @@ def _soonest_on(
 
 
 def _is_within_allowance(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> bool:
-    """Return whether what nodes would stand idle until the start is within the allowance (rule 7).
+    """Whether the nodes' expected idle time until the start is within the allowance (rule 7).
 
-    Where nothing is known of the start, any that is left will do.
+    If the start is unknown, any remaining allowance is enough.
     """
     held, expected = partition.held_idle, 0
     for node, (shape, times) in chosen.items() if lane.start_ns else ():
@@ -567,7 +564,7 @@ def _is_within_allowance(partition: Partition, lane: Lane, chosen: Mapping[Node,
 
 
 def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> int:
-    """Return when the nodes of a choice have the room for what it counts on them."""
+    """Return when the nodes of a choice fit the members counted on them."""
     needs = dict.fromkeys(lane.needs, 0)
     start_ns = 0
     for node, (shape, times) in chosen.items():
@@ -584,9 +581,9 @@ def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) 
 def _first(
     partition: Partition, lane: Lane, among: Amounts, rooms: Moments, count: int
 ) -> tuple[int, dict[int, int]]:
-    """Return when so many members have the room, and on which rows how many.
+    """Return when ``count`` members fit, and the number of members of each row.
 
-    ``rooms`` are the moments of the rows ``among`` which they go.
+    ``rooms`` are the times of the rows ``among``.
     """
     moments = rooms.ravel()
     if moments.size < count:
@@ -615,7 +612,7 @@ def _first(
 
 
 def _hold(partition: Partition, lane: Lane, chosen: dict[Node, Members]) -> dict[Node, None]:
-    """Claim some nodes and no others; return those of which others may use more than before."""
+    """Claim exactly the chosen nodes; return those of which others may use more than before."""
     claims = partition.claims
     improved: dict[Node, None] = {}
     for claim in list(lane.claims.values()):
@@ -631,7 +628,7 @@ def _hold(partition: Partition, lane: Lane, chosen: dict[Node, Members]) -> dict
 
 
 def _count_idle(partition: Partition, lane: Lane) -> None:
-    """Count what stands idle on the nodes that are held from now on, and look when it must end."""
+    """Measure the idle capacity of the claimed nodes from now on, and schedule its end."""
     held = partition.held_idle
     idle = sum(max(0, node.available.get(held.name, 0)) for node in lane.nodes)
     held.hold(idle, is_charged=not lane.is_known, waited_long=lane.waited_long)
@@ -641,7 +638,7 @@ def _count_idle(partition: Partition, lane: Lane) -> None:
 
 
 def _leaves(partition: Partition, lane: Lane, node: Node, members: Members) -> Resource:
-    """Return what a gang will leave of a node, as far as it is free now."""
+    """Return what the gang will leave of a node, as far as it is free now."""
     if not partition.settings.backfill:
         return {}
     room: Resource = dict(node.available)
@@ -651,7 +648,7 @@ def _leaves(partition: Partition, lane: Lane, node: Node, members: Members) -> R
             add_into(room, ended.resource_per_alloc)
     shape, times = members
     subtract_into(room, multiply(shape.resource, times))
-    if shape.on_devices is not None:  # a share breaks a whole device, which sums do not see
+    if shape.on_devices is not None:  # a share opens a whole device, which sums do not show
         room.pop(GPU_SHARE, None)
         if GPU_SHARE in shape.resource:
             room.pop(GPU, None)

@@ -1,19 +1,17 @@
-"""The actions: consolidation, reclaim, preempt and stale gang eviction, in their configured order.
+"""The actions consolidation, reclaim, preempt and stale gang eviction, in their configured order.
 
-They run on the partition by a statement; what that comes to is carried out at once: its victims are
-released in one message, and the room is kept for those it was done for, who start when it is there.
-A queue's guarantee is its quota, its max its limit, an application a job.
+They run on the partition with a statement, whose decisions are carried out at once: victims are
+released in one message, and claims reserve the capacity for the asks they make way for. A queue's
+guarantee is its quota, its max its limit, an application a job.
 
-consolidation moves others out of the way; reclaim takes from queues that have more than their
-share; preempt takes from lower priorities in the same queue; stale gang eviction ends gangs that
-have lost their minimum. Placing what fits is the cycle's own work; under kai ``allocate`` lets what
-does not fit wait for room that is being released, so that nobody else makes way for it.
+consolidation moves pods to other nodes; reclaim evicts from queues over their share; preempt evicts
+lower priorities in the same queue; stale gang eviction ends gangs below their minimum. The cycle
+places what fits; under kai ``allocate`` places jobs on capacity being released, so that no more is
+evicted for them.
 
-Under the policy ``yunikorn`` consolidation and stale gang eviction may run so too. What protects
-from preemption there protects from being moved: a queue that disables it, a fence around the ask.
-
-Accelerators and any other type that a node has count as vcore and memory do; ``pods`` only on the
-nodes.
+Under the policy ``yunikorn`` consolidation and stale gang eviction may run too. What protects from
+preemption there protects from moves: a queue that disables it, a fence around the ask. Accelerators
+and other node resources count as vcore and memory do; ``pods`` only on the nodes.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -76,29 +74,29 @@ from shared.model.units import NANOS_PER_SECOND
 
 
 class UnknownActionError(ValueError):
-    """There is no such action; the message names those that there are."""
+    """An action does not exist; the message names those that do."""
 
 
 class SearchPolicy(Protocol):
-    """Who may take from whom; a search, or None where a job may not look for victims."""
+    """A policy's searches; each returns None if the job may not search for victims."""
 
     def consolidation(self, trial: Trial, job: Job) -> Search | None:
-        """Return a search in which others only move."""
+        """Return a search in which other pods only move."""
 
     def reclaim(self, trial: Trial, job: Job) -> Search | None:
         """Return a search among other queues."""
 
     def preemption(self, trial: Trial, job: Job) -> Search | None:
-        """Return a search inside the job's own queue."""
+        """Return a search in the job's own queue."""
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One action: what it decides on a trial, and when.
+    """One action: its decision on a trial, and when it runs.
 
-    ``is_search``: it looks for victims for asks that wait, and is not repeated before something has
-    changed. Any other one acts by itself: it runs in every pass, and one follows within a second
-    on an entry of the journal that it is ``after``.
+    ``is_search``: it searches victims for waiting asks, and is not repeated before something has
+    changed. Other actions run in every pass, and within a second of a journal entry for which
+    ``after`` is true.
     """
 
     decide: Callable[[Trial, SearchPolicy], None]
@@ -109,10 +107,10 @@ class Step:
 def run(
     partition: Partition, actions: tuple[str, ...], policy: SearchPolicy, so_far: SearchPass
 ) -> None:
-    """Run what is left of actions over the partition and carry out what they decide.
+    """Run the remaining actions of a pass and carry out their decisions.
 
-    Searches for victims that found nothing are not repeated before something has changed. A pass
-    that ``is_cut`` then has more to do.
+    Searches that found nothing are skipped until something has changed. If the pass is cut
+    (``is_cut``), it has more to do.
     """
     known, wanted = partition.fruitless, _left_of(partition, actions, so_far)
     so_far.is_cut = False
@@ -120,7 +118,7 @@ def run(
     if not so_far.has_begun:
         so_far.as_of = known.changes
         searches = [STEPS[name].is_search for _, name in wanted]
-        in_vain = searches == sorted(searches, reverse=True)  # no other one acts before a search
+        in_vain = searches == sorted(searches, reverse=True)  # no other action before a search
         is_fruitless = in_vain and known.holds(actions, partition.now_ns)
     if is_fruitless:
         known.skipped += 1
@@ -149,14 +147,14 @@ def run(
 def _left_of(
     partition: Partition, actions: tuple[str, ...], so_far: SearchPass
 ) -> list[tuple[int, str]]:
-    """Return the actions of a pass that are left, each with its place among them."""
+    """Return the remaining actions of a pass, each with its index."""
     is_kai = partition.settings.policy == KAI and bool(partition.releasing)
     left = list(enumerate(actions))[so_far.at :]
     return [(at, name) for at, name in left if name != ALLOCATE or is_kai]
 
 
 def check_for_followers(partition: Partition) -> None:
-    """Have the actions run soon of which one is after something that was just recorded."""
+    """Schedule the actions that follow an entry just recorded in the journal."""
     for name in partition.settings.actions:
         after = STEPS[name].after
         if after is not None and any(map(after, partition.journal)):
@@ -164,7 +162,7 @@ def check_for_followers(partition: Partition) -> None:
 
 
 def _changes_at(partition: Partition) -> int:
-    """Return from when searches may find victims by time alone: a pair is held no more, or so."""
+    """Return when searches may find victims by time alone, e.g. a barred pair is free again."""
     now_ns = partition.now_ns
     moments = list(partition.evictions.held_until_ns.values())
     moments += [moment[0] for moment in partition.patience_moments[:1]]
@@ -172,7 +170,7 @@ def _changes_at(partition: Partition) -> int:
 
 
 def _note_delayed(partition: Partition) -> None:
-    """Write into the logs of asks that others do not make way for them yet."""
+    """Note in the logs of asks that their preemption delay has not passed."""
     for application in partition.root.asking:
         if delay_end_ns(application) > partition.now_ns:
             heads = [group.head() for group in application.groups.values()]
@@ -181,13 +179,13 @@ def _note_delayed(partition: Partition) -> None:
 
 
 def _window_ends(partition: Partition) -> int:
-    """Return when the next window ends: of a victim's first time, or of a preemption delay.
+    """Return when the next minimum runtime or preemption delay ends.
 
-    Where usage over time counts, or attained service, things are otherwise after a minute.
+    If usage over time or service levels count, one minute from now at most.
     """
     ends = list(map(delay_end_ns, partition.root.asking))
     if partition.root.asking and (partition.usage is not None or _has_levels(partition)):
-        ends.append(partition.now_ns + REPORT_NS)  # shares change as time passes
+        ends.append(partition.now_ns + REPORT_NS)  # shares change with time
     for queue in partition.queues.values():
         for window_ns in _windows(queue) if queue.is_leaf else ():
             ends += [each.began_ns + window_ns for each in queue.applications.values()]
@@ -195,12 +193,12 @@ def _window_ends(partition: Partition) -> int:
 
 
 def _has_levels(partition: Partition) -> bool:
-    """Return whether some leaf orders applications by what service they have had."""
+    """Whether a leaf orders applications by service levels."""
     return any(queue.settings.service_levels_ns for queue in partition.queues.values())
 
 
 def _windows(queue: Queue) -> dict[int, None]:
-    """Return all first times that a queue, or one above it, leaves to what runs."""
+    """Return the minimum runtimes that apply in a queue."""
     stated = (
         window_ns
         for level in queue.lineage()
@@ -213,9 +211,9 @@ def _windows(queue: Queue) -> dict[int, None]:
 
 
 def decide(trial: Trial, actions: Sequence[str], policy: SearchPolicy) -> int:
-    """Run actions one after another on a trial's statement; return how many are done.
+    """Run actions in order on a trial's statement; return how many are done.
 
-    Not all are, where the trial ends them at its limit. Raises UnknownActionError.
+    Fewer than all if the trial reached its limit. Raises UnknownActionError.
     """
     for name in actions:
         if name not in STEPS:
@@ -230,7 +228,7 @@ def decide(trial: Trial, actions: Sequence[str], policy: SearchPolicy) -> int:
 
 
 def _allocate(trial: Trial, _: SearchPolicy) -> None:
-    """Let jobs wait for room that is being released: the minimum of each, then a task at a time."""
+    """Place jobs on capacity being released: each job's minimum, then task by task."""
     left = (job for job in trial.asking if job.name not in trial.looked_at)
     order = JobOrder(trial, filter(is_ready, left))
     while (job := trial.next_of(order.pop)) is not None:
@@ -246,7 +244,7 @@ def _allocate(trial: Trial, _: SearchPolicy) -> None:
 
 
 def _solve_each(trial: Trial, search_of: Callable[[Trial, Job], Search | None]) -> None:
-    """Let jobs look for victims, in order; those that succeed may ask for more."""
+    """Let jobs search for victims in order; a job that succeeds may search for more."""
     order, others = JobOrder(trial, ()), WaitingJobs(trial)
     order.enter_all(others, trial.looked_at)
     while (job := trial.next_of(order.pop)) is not None:
@@ -257,25 +255,25 @@ def _solve_each(trial: Trial, search_of: Callable[[Trial, Job], Search | None]) 
 
 
 def _consolidate(trial: Trial, policy: SearchPolicy) -> None:
-    """Move preemptible tasks together so that a job that waits fits; nobody is lost."""
+    """Move preemptible tasks together so that a waiting job fits; none is lost."""
     _solve_each(trial, policy.consolidation)
 
 
 def _reclaim(trial: Trial, policy: SearchPolicy) -> None:
-    """Take back for queues under their fair share what others have above theirs."""
+    """Evict from queues over their fair share for queues under theirs."""
     _solve_each(trial, policy.reclaim)
 
 
 def _preempt(trial: Trial, policy: SearchPolicy) -> None:
-    """Take from lower priorities of the same queue."""
+    """Evict lower priorities of the same queue."""
     _solve_each(trial, policy.preemption)
 
 
 def _evict_stale_gangs(trial: Trial, _: SearchPolicy) -> None:
-    """End gangs that have been below their minimum for longer than their grace.
+    """Evict gangs that have been below their minimum for longer than their grace.
 
-    A part of which enough others run ends alone. A gang that has not been whole since it was
-    evicted so is not evicted again.
+    A part that the gang does not need is evicted alone. A gang that was evicted is not evicted
+    again until it was whole.
     """
     partition = trial.partition
     for application, part, stale_for_s in trial.adapter.stale():
@@ -297,7 +295,7 @@ def _evict_stale_gangs(trial: Trial, _: SearchPolicy) -> None:
 
 
 def _is_stale(trial: Trial, job: Job, group: Group[Task], stale_for_s: int) -> bool:
-    """Return whether a gang has been below its minimum for too long; what is leaving counts yet."""
+    """Whether a gang has been below its minimum for too long; pods being released still count."""
     if job.application.succeeded or not job.placed or group.is_satisfied(holds_room):
         return False
     grace_s = trial.adapter.staleness_grace_s(job.application)
@@ -314,7 +312,7 @@ STEPS: dict[str, Step] = {
 
 
 class PartitionAdapter(Adapter):
-    """What queues and applications are to the actions on the live partition."""
+    """The adapter of the live partition."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -323,7 +321,7 @@ class PartitionAdapter(Adapter):
         self.spares_work = partition.settings.spares_work
 
     def share(self, queue: Queue, names: tuple[str, ...], at: int, above: Share | None) -> Share:
-        """Return what a queue is owed as quota and its max as limit; the nodes bound the root."""
+        """Return a queue's share: quota and max as limit; the root is limited by the nodes."""
         owed = quota_of(queue)
         most = (queue.max_resource or {}) if above is not None else {}
         quota = [owed.get(name, UNLIMITED) for name in names]
@@ -342,17 +340,17 @@ class PartitionAdapter(Adapter):
         )  # fmt: skip
 
     def simple_minimum(self, application: Application) -> int | None:
-        """Return the minimum, None of a gang of several task groups."""
+        """Return the minimum, None for a gang of several task groups."""
         if not application.request.placeholder_ask and application.tree is None:
             return 1
         return self.minimum(application) if self.is_flat(application) else None
 
     def minimum(self, application: Application) -> int:
-        """Return how many must run at once: all members of a gang, until it was given up."""
+        """Return how many must start together: all members of a gang, unless it gave up."""
         return sum(_minimum_of(application).values()) or 1
 
     def is_flat(self, application: Application) -> bool:
-        """Return whether an application is no gang of several task groups."""
+        """Whether an application is not a gang of several task groups."""
         if application.tree is not None:
             is_plain = application.tree.only is not None and application.tree.goes_by_parts()
             return bool(application.succeeded) or is_plain
@@ -361,7 +359,7 @@ class PartitionAdapter(Adapter):
         return len(application.task_groups) <= 1 or len(_minimum_of(application)) <= 1
 
     def tree(self, job: Job) -> Group[Task] | None:
-        """Return a set of tasks for each task group of a gang; those of none are not needed."""
+        """Return a set for each task group of a gang; tasks outside of these are optional."""
         application = job.application
         if application.tree is not None and not application.succeeded:
             return _group_of(application.tree, job)
@@ -379,7 +377,7 @@ class PartitionAdapter(Adapter):
         return Group(job.name, members=members)
 
     def is_preemptible(self, application: Application) -> bool:
-        """Return whether anything may be taken from an application: nothing of it is barred."""
+        """Whether an application may be evicted: no budget blocks it."""
         if application.is_fixed:
             return False
         barred = self._partition.victims.is_barred
@@ -388,7 +386,7 @@ class PartitionAdapter(Adapter):
         )
 
     def lost_work(self, application: Application, *, is_one: bool) -> tuple[int, ...]:
-        """Return how many device-seconds, then vcore-seconds, are lost, and of how many pods."""
+        """Return the lost device-seconds, vcore-seconds, and the number of pods."""
         if not self._partition.settings.spares_work:
             return ()
         lost = list(lost_of(application, self._partition.now_ns))
@@ -396,46 +394,46 @@ class PartitionAdapter(Adapter):
         return (sum(each[0] for each in lost), sum(each[1] for each in lost), len(lost))
 
     def lost_with(self, task: Task) -> tuple[int, int]:
-        """Return the device-seconds and vcore-seconds that are lost with it, in thousandths."""
+        """Return the device- and vcore-seconds lost with a task, in thousandths."""
         pod, now_ns = task.pod, self._partition.now_ns
         if isinstance(pod, Ask):
             return (0, 0)
         return lost_with(task.job.application, pod, now_ns)
 
     def served(self, application: Application) -> tuple[int, int]:
-        """Return the device-seconds and vcore-seconds that it has had, in thousandths."""
+        """Return the device- and vcore-seconds of its service, in thousandths."""
         devices_ns, vcore_ns = served(application, self._partition.now_ns)
         return devices_ns // NANOS_PER_SECOND, vcore_ns // NANOS_PER_SECOND
 
     def service_level(self, application: Application) -> int:
-        """Return its level by what service it has had; 0 where its leaf has no levels."""
+        """Return its service level, 0 if its leaf has none."""
         return service_level(application, self._partition.now_ns)
 
     def runtime_s(self, application: Application) -> int:
-        """Return for how long an application runs: since it had something, or had again."""
+        """Return for how many seconds it has had allocations without a break."""
         since_ns = application.began_ns if application.allocations else self._partition.now_ns
         return (self._partition.now_ns - since_ns) // NANOS_PER_SECOND
 
     def waits_s(self, application: Application) -> int:
-        """Return for how long others do not make way for it yet, rounded up; 0: they do."""
+        """Return for how many seconds it may not preempt yet, rounded up; 0 or less: it may."""
         return -((self._partition.now_ns - delay_end_ns(application)) // NANOS_PER_SECOND)
 
     def stale(self) -> Iterator[tuple[Application, str, int]]:
-        """Yield the gangs, and parts, below their minimum, and for how many seconds they have been.
+        """Yield each gang, or part of one, below its minimum, and for how many seconds.
 
-        The part is "" where it is the gang itself.
+        The part is "" for the gang itself.
         """
         for application in list(self._partition.below_minimum.values()):
             for part, since_ns in application.stale_since_ns.items():
                 yield application, part, (self._partition.now_ns - since_ns) // NANOS_PER_SECOND
 
     def staleness_grace_s(self, application: Application) -> int:
-        """Return for how long it may be; negative: for ever."""
+        """Return for how many seconds a gang may be stale; negative: unlimited."""
         grace_ns = self._partition.grace_of(application)
         return -1 if grace_ns < 0 else grace_ns // NANOS_PER_SECOND
 
     def may_start(self, application: Application, group: AskGroup) -> bool:
-        """Return whether asks wait for room: not for their gang, and for no certain node."""
+        """Whether asks wait for capacity, and not for their gang, a user's limit or one node."""
         ask = group.head()
         return (
             ask is not None
@@ -448,17 +446,17 @@ class PartitionAdapter(Adapter):
         )
 
     def may_take_from(self, victim: Application, application: Application) -> bool:
-        """Return whether YuniKorn's own switches, where its policy holds, let one be moved."""
+        """Whether YuniKorn's fences, if its policy applies, allow a move."""
         return not self._is_yunikorn or _may_move(victim.queue, application.queue)
 
     def may_ask(self, ask: Ask) -> bool:
-        """Return whether an ask may have others make way: it may, and has not done so."""
+        """Whether an ask may preempt and has not done so."""
         may = not self._is_yunikorn or ask.request.allow_preempt_other
         return may and not ask.has_preempted
 
 
 def _group_of(tree: GangTree, job: Job) -> Group[Task]:
-    """Return a gang's tree with its tasks; those of no task group of it are needed by none."""
+    """Return a gang's tree with its tasks; tasks outside of its task groups are optional."""
     by_group: dict[str, list[Task]] = {}
     for task in job.tasks:
         by_group.setdefault(task.task_group, []).append(task)
@@ -481,7 +479,7 @@ def _group_of(tree: GangTree, job: Job) -> Group[Task]:
 
 
 def _arranged(part: GangTree, sets: dict[str, Group[Task]]) -> Group[Task]:
-    """Return the layout of a gang with its sets of tasks, which are taken out of ``sets``."""
+    """Return a gang's layout with its sets of tasks, which are removed from ``sets``."""
     if not part.is_group:
         return replace(sets.pop(part.name, Group(part.name)), topology=part.constraint)
     members = [_arranged(each, sets) for each in part.parts]
@@ -489,15 +487,15 @@ def _arranged(part: GangTree, sets: dict[str, Group[Task]]) -> Group[Task]:
 
 
 def delay_end_ns(application: Application) -> int:
-    """Return when a gang's preemption delay ends: it begins anew with every eviction."""
+    """Return when a gang's preemption delay ends: it starts again with every eviction."""
     delay_ns = application.request.gang.preemption_delay_ns
     return max(application.submission_time_ns, application.evicted_ns) + delay_ns if delay_ns else 0
 
 
 def _minimum_of(application: Application) -> dict[str, int]:
-    """Return how many members of each task group a gang needs; none of what is no gang any more.
+    """Return the minimum of each task group, {} if it is no gang any more.
 
-    One of which a pod has succeeded is finishing: what is left of it needs nothing.
+    A gang with a succeeded pod is finishing: its minimum no longer applies.
     """
     if application.is_gang_over or application.succeeded:
         return {}
@@ -510,7 +508,7 @@ def _minimum_of(application: Application) -> dict[str, int]:
 
 
 def _may_move(leaf: Queue, asking: Queue) -> bool:
-    """Return whether what is in a leaf may be moved for another: no fence is between them."""
+    """Whether a leaf's pods may be moved for another queue: no fence separates them."""
     if leaf.settings.preemption_policy == DISABLED:
         return False
     fence = next((q for q in asking.lineage() if q.settings.preemption_policy == FENCE), None)
@@ -518,7 +516,7 @@ def _may_move(leaf: Queue, asking: Queue) -> bool:
 
 
 def _waits_for_room(application: Application) -> bool:
-    """Return whether it is room that an application lacks, not leave to run or a user's limit."""
+    """Whether an application lacks capacity, and not permission to run or a user's limit."""
     refusal = application.refusal
     if refusal is None:
         return application.may_schedule

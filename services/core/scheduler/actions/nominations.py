@@ -1,11 +1,10 @@
-"""Room for which other schedulers have nominated pods: reserved against no higher priority.
+"""Capacity that other schedulers nominated pods for: reserved, except against higher priorities.
 
-Rule 1: a pod that another scheduler has nominated for a node counts there as one that runs.
-Rule 2: where no node takes an ask of a higher priority, and one would without the nominated pods of
-        lower ones, those count no more until they are reported again: as kube-scheduler gives such
-        room to pods of a higher priority.
-Cost: what is nominated, at the end of a cycle; nothing where no pod is.
-Limit: MAX_GROUPS groups of asks of a shape are checked for the highest priority.
+Rule 1: a pod that another scheduler nominated for a node counts there as running.
+Rule 2: if no node fits an ask of higher priority, and one would without nominated pods of lower
+        priority, these are not counted until they are reported again, as in kube-scheduler.
+Cost: the nominated pods, at the end of a cycle; nothing if there are none.
+Limit: MAX_GROUPS groups of a shape are checked for the highest priority.
 """
 
 from itertools import islice
@@ -18,11 +17,11 @@ from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.model.resources import Resource, add_into, fits_room
 
-MAX_GROUPS = 1_000  # groups of a shape checked for its highest priority; others are not
+MAX_GROUPS = 1_000  # groups of a shape checked for its highest priority
 
 
 def give_way(partition: Partition) -> bool:
-    """Skip nominated pods of a node for asks of a higher priority; return whether any was."""
+    """Remove a node's nominated pods for asks of higher priority; return whether any were."""
     for node_id in dict.fromkeys(partition.nominated.values()):
         node = partition.nodes.nodes[node_id]
         going = _blockers(partition, node) if node.schedulable else []
@@ -53,7 +52,7 @@ def _without(node: Node, pods: list[Allocation]) -> Resource:
 
 
 def _highest(partition: Partition, shape: Shape) -> int | None:
-    """Return the highest priority of the asks of a shape that wait for nodes; None: none does."""
+    """Return the highest priority of a shape's asks that wait for nodes, None if none do."""
     buckets = partition.root.blocked_buckets.get(shape, ())
     groups = islice((group for bucket in buckets for group in bucket.groups), MAX_GROUPS)
     heads = (group.head() for group in groups)

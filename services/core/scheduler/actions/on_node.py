@@ -1,7 +1,7 @@
-"""The condition on a node: what an ask lacks there, and whether victims that go leave it open.
+"""The condition for a preemption on one node: what an ask lacks there, and whether victims help.
 
-It holds for every search that takes victims of one node: once what was decided before is done and
-the victims have gone, the node has the room, and neither pods nor devices keep the ask away.
+All searches on single nodes use it: after earlier decisions are done and the victims have ended,
+the node must have the capacity, and no other filter may refuse the ask.
 """
 
 from collections.abc import Hashable, Sequence
@@ -18,7 +18,7 @@ from services.core.scheduler.statement.statement import under_way
 
 
 class Opening:
-    """What an ask asks of any node: amounts, and whether pods or devices may close one to it."""
+    """What an ask needs on any node: amounts, and whether pods or devices matter."""
 
     def __init__(self, partition: Partition, ask: Ask) -> None:
         self.partition, self.shape = partition, ask.shape
@@ -33,7 +33,7 @@ class Opening:
 
 
 class OnNode:
-    """The condition on one node. ``lacking`` is what the node has too little of, by type."""
+    """The condition on one node. ``lacking`` is what the node lacks, by type."""
 
     def __init__(self, opening: Opening, node: Node) -> None:
         self._opening, self._node = opening, node
@@ -44,11 +44,11 @@ class OnNode:
 
     @property
     def accepts(self) -> Accepts | None:
-        """Return what judges whether victims leave the node open; None: nothing closes it."""
+        """Return the check whether victims open the node; None if only amounts matter."""
         return self.is_open if self._opening.has_to_be_open else None
 
     def is_open(self, victims: Sequence[Victim]) -> bool:
-        """Return whether pods and devices leave the node open once victims have gone."""
+        """Whether pods and devices allow the ask on the node after the victims ended."""
         opening, node = self._opening, self._node
         filters, shape = opening.partition.nodes.filters, opening.shape
         gone = [victim.allocation for victim in victims]
@@ -58,7 +58,7 @@ class OnNode:
         )
 
     def alike(self, victim: Victim) -> Hashable:
-        """Key of victims that leave a node open alike once they have gone."""
+        """Key of victims whose eviction has the same effect on the node."""
         if not self._opening.has_to_be_open:
             return None
         table, allocation = self._opening.partition.nodes, victim.allocation
@@ -71,7 +71,7 @@ class OnNode:
 
 
 def budget_costs(going: Releases, victim: Victim, limits: dict[Limit, int]) -> Costs:
-    """Return what a victim takes of its budgets, and enter what they let go."""
+    """Return a victim's cost in disruption budgets, and add their limits to ``limits``."""
     budgets = going.limits_of(victim.key)
     limits.update(budgets)
     return tuple((name, 1) for name, _ in budgets)

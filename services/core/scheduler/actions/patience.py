@@ -1,22 +1,21 @@
-"""Patience: a gang that has waited long for its queue is not passed by those behind it.
+"""The starvation guard: a gang that has waited too long for its queue is not overtaken there.
 
-Rule 1: a gang that has waited for ``starvationGuard`` since it was submitted is overdue: for the
+Rule 1: a gang that has waited for ``starvationGuard`` since its submission is starved: for the
         maxima of its queues, for places on the nodes with ``gangAdmission: cluster``, and with the
-        other two for its first member after it was let start. Until it holds something no
-        application behind it in the order of its leaf starts there: no gang is admitted, and
-        nobody gets a first allocation. Who has started goes on.
-Rule 2: only a gang that room in its queues would let start is waited for: not one that a limit of
-        its user, or of running applications, keeps, nor one larger than a max that was lowered, or
-        than the nodes could hold if they were empty, nor one all of whose members want to be near
-        pods of others: those may be behind it. Nor, while it was let start and lacks nodes, one
-        beside another leaf that is short of nodes too: that would take what this one left.
-Rule 3: of several overdue gangs the first in the order is the one that is waited for. The others,
-        and whoever else is behind it, are in ``leaf.behind``, in order: they cost nothing until
-        that gang has started, has gone, or has another place in the order. A gang among them that
-        was let start and holds nothing has its admission withdrawn, and with it its promise.
-Source: ADR 24, 38, 64. The submission is the resource manager's to say: a restart changes nothing.
-
-Limit: the moments that are remembered are no more than MAX_SPARE and twice the live applications.
+        other two settings for its first member after its admission. Until it has an allocation no
+        application behind it in its leaf starts: no gang is admitted, and none gets a first
+        allocation. Started ones continue.
+Rule 2: only a gang that capacity in its queues or on nodes would let start is waited for: not one
+        blocked by a limit of its user or of running applications, one larger than a lowered max or
+        than empty nodes, or one whose members need affinity to other applications' pods. Nor, if it
+        is admitted and lacks nodes, one while another leaf is short of nodes too, which would use
+        what this one leaves.
+Rule 3: of several starved gangs the first in order is waited for. The others, and applications
+        behind it, are in ``leaf.behind``, in order, at no cost until that gang starts, ends, or
+        moves in the order. A gang among them that is admitted without allocations loses its
+        admission and its claim.
+Source: ADR 24, 38, 64. The resource manager reports the submission time: a restart changes nothing.
+Limit: at most MAX_SPARE plus twice the live applications in the heap of times.
 """
 
 from heapq import heapify, heappop, heappush
@@ -33,7 +32,7 @@ MAX_SPARE = 64
 
 
 def refusal(partition: Partition, application: Application) -> Refusal | None:
-    """Return why an application may not start before a gang that is ahead of it, or None."""
+    """Return why an application must wait behind a starved gang, or None."""
     if not application.is_behind_starved_gang:
         return None
     guard_ns = partition.settings.starvation_guard_ns
@@ -42,7 +41,7 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
 
 
 def watch(partition: Partition, application: Application) -> None:
-    """See to it that a gang which was refused as a whole, or just let start, is not passed long."""
+    """Start the guard for a gang that was refused as a whole, or just admitted."""
     partition.late_gangs.pop(application, None)
     is_waited_for = _is_to_be_waited_for(partition, application)
     if not is_waited_for:
@@ -51,7 +50,7 @@ def watch(partition: Partition, application: Application) -> None:
     if due_ns <= partition.now_ns:
         if is_waited_for:
             _be_late(partition, application)
-    elif due_ns != known_ns and (is_waited_for or known_ns):  # older asks may have moved it
+    elif due_ns != known_ns and (is_waited_for or known_ns):  # older asks may change it
         partition.set(application, patience_due_ns=due_ns)
         _remember(partition, application, due_ns)
 
@@ -61,9 +60,9 @@ def _due_ns(partition: Partition, application: Application) -> int:
 
 
 def update(partition: Partition) -> None:
-    """Stop others from passing the gangs that are starved by now and still wait.
+    """Make gangs whose guard time has passed starved, if they still wait.
 
-    Called with every message. A starved gang only blocks others, so that it needs no timer.
+    Called with every message. A starved gang only blocks others, so that no timer is needed.
     """
     moments = partition.patience_moments
     while moments and moments[0][0] <= partition.now_ns:
@@ -75,10 +74,10 @@ def update(partition: Partition) -> None:
 
 
 def judge_again(partition: Partition) -> None:
-    """Check starved gangs again where the nodes could hold other gangs than before.
+    """Check starved gangs again after the nodes' capacity changed.
 
-    Called before a cycle. A gang that is too large now blocks none any more; a gang that was too
-    large is passed no longer.
+    Called before a cycle. A gang that is too large now blocks none any more; one that was too large
+    may block again.
     """
     if not partition.is_capacity_new:
         return
@@ -86,16 +85,16 @@ def judge_again(partition: Partition) -> None:
     leaves = [queue for queue in partition.queues.values() if queue.overdue_gang is not None]
     waited_for = [leaf.overdue_gang for leaf in leaves if leaf.overdue_gang is not None]
     for application in (*waited_for, *partition.too_large):
-        if _waits(application):  # else it has its turn now
+        if _waits(application):  # otherwise it is in the order already
             _watch_again(partition, application)
 
 
 def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
-    """Find out which gangs that were let start are waited for; return whether others may go now.
+    """Update which admitted gangs are waited for; return whether others may start now.
 
-    To be called before and after a cycle. Of a gang that has changed everything is found out anew;
-    of one that is late, whether it is still room that it lacks. Who lacks nodes is found out after
-    a cycle, when everybody who is refused waits again.
+    Called before and after a cycle. Changed gangs are checked completely, starved ones only for
+    whether they still lack capacity. Which leaves are short of nodes is known after a cycle only,
+    when all refused asks are blocked again.
     """
     if is_over and partition.late_gangs:
         partition.short_of_nodes = _short_of_nodes(partition)
@@ -112,14 +111,14 @@ def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
             continue
         if _is_live(partition, application) and application.waits_for_first_member:
             _be_late(partition, application)
-        else:  # when it waits again it has changed
+        else:  # it is watched again if it waits again
             del partition.late_gangs[application]
             queueing.wait_no_more_for(application)
     return waited_for != [leaf.overdue_gang for leaf in leaves]
 
 
 def _judge_changed(partition: Partition, application: Application) -> None:
-    """Watch a gang that has changed: one that waits as a whole may have waited for longer."""
+    """Check a changed gang: its waiting time may be longer now."""
     if not _is_live(partition, application):
         return
     if application.waits_for_first_member:
@@ -133,9 +132,9 @@ def _waits(application: Application) -> bool:
 
 
 def _watch_again(partition: Partition, application: Application) -> None:
-    """Watch a gang that was refused some time ago; try it again if others wait for it.
+    """Watch a gang that was refused earlier; requeue it if others wait for it.
 
-    Another reason may block it by now, for which others do not wait.
+    Another reason, for which others do not wait, may block it now.
     """
     watch(partition, application)
     if application.queue.overdue_gang is application and application.refusal is not None:
@@ -143,7 +142,7 @@ def _watch_again(partition: Partition, application: Application) -> None:
 
 
 def _is_to_be_waited_for(partition: Partition, application: Application) -> bool:
-    """Return whether it is room that a gang lacks, in its queues or on nodes, and may be had."""
+    """Whether a gang lacks capacity, in its queues or on nodes, that it can get."""
     leaf = application.queue
     partition.too_large.pop(application, None)
     if application.waits_for_first_member:
@@ -158,7 +157,7 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
     ):
         return False
     if partition.settings.reserves_for_gang and application.is_refused_for(Reason.GANG_PLACES):
-        return False  # it waits for the lane
+        return False  # it waits to become the head gang
     if application.starts_placed and not could_be_held(partition.nodes, application):
         partition.too_large[application] = None
         return False
@@ -166,14 +165,14 @@ def _is_to_be_waited_for(partition: Partition, application: Application) -> bool
 
 
 def _may_be_waited_for(application: Application) -> bool:
-    """Return whether its leaf's order and maxima let others wait behind a gang."""
+    """Whether its leaf's order and maxima allow that others wait behind a gang."""
     leaf = application.queue
     is_in_line = leaf.settings.goes_by_arrival
     return is_in_line and fits_limit(leaf.configured_max(), application.outstanding())
 
 
 def _be_late(partition: Partition, application: Application) -> None:
-    """Let a gang that has waited too long be waited for, while room would let it start."""
+    """Let others wait for a starved gang as long as it lacks only capacity."""
     if application.waits_for_first_member:
         partition.late_gangs[application] = None
         if not _lacks_only_room(application) or _is_another_short_of_nodes(partition, application):
@@ -183,7 +182,7 @@ def _be_late(partition: Partition, application: Application) -> None:
 
 
 def _lacks_only_room(application: Application) -> bool:
-    """Return whether a member waits that no limit of a user, no plugin and no lowered max keeps."""
+    """Whether a waiting member is blocked by no user limit, plugin or lowered max."""
     limit = application.queue.configured_max()
     return any(
         group.refused is None
@@ -194,15 +193,15 @@ def _lacks_only_room(application: Application) -> bool:
 
 
 def _is_another_short_of_nodes(partition: Partition, application: Application) -> bool:
-    """Return whether another leaf would take what a gang's own leaf left of the nodes."""
+    """Whether another leaf would use the node capacity that a gang's own leaf leaves."""
     return any(leaf is not application.queue for leaf in partition.short_of_nodes)
 
 
 def _short_of_nodes(partition: Partition) -> dict[Queue, None]:
-    """Return the leaves of which an ask waits for a node that could hold it; two say enough."""
+    """Return the leaves with an ask waiting for a node that could fit it; at most two."""
     found: dict[Queue, None] = {}
     by_nodes = chain.from_iterable(partition.root.blocked_buckets.values())
-    by_root = partition.root.wait_list.buckets  # its max is the nodes' sum
+    by_root = partition.root.wait_list.buckets  # the root's max is the sum of the nodes
     for bucket in chain(by_nodes, by_root):
         leaf = bucket.leaf
         if (
@@ -217,7 +216,7 @@ def _short_of_nodes(partition: Partition) -> dict[Queue, None]:
 
 
 def _become_starved(partition: Partition, application: Application) -> None:
-    """Make a gang the starved one of its leaf, unless one ahead of it is already."""
+    """Make a gang the starved one of its leaf, unless one ahead of it is."""
     leaf = application.queue
     waited_for = leaf.overdue_gang
     if application.waits_in is not None and application.waits_at is not None:
@@ -225,12 +224,12 @@ def _become_starved(partition: Partition, application: Application) -> None:
     if waited_for is application:
         return
     if application.is_behind_starved_gang:
-        _ask_again(partition, application)  # to wait behind that one
+        _ask_again(partition, application)  # it will wait behind that one
         return
     partition.set(leaf, overdue_gang=application)
     if waited_for is not None:
         _ask_again(partition, waited_for)
-    for other in list(leaf.promised_gangs):  # what is promised to them may be what it lacks
+    for other in list(leaf.promised_gangs):  # their claims may be what it lacks
         if other.is_behind_starved_gang:
             _ask_again(partition, other)
 

@@ -1,7 +1,7 @@
-"""Where the tasks of a trial go: on nodes that will have the room, in the order of searches.
+"""Places the tasks of a trial on nodes that will have the capacity.
 
-Order of nodes: what the pod prefers, the preferred domain with the most room, idle room, then by
-the packing or spreading of kai (``nodes/scores/packing.py``), and by their names.
+Order of nodes: the pod's preferences, the preferred domain with the most capacity, idle capacity,
+kai's packing or spreading (``nodes/scores/packing.py``), name.
 Source: docs/rules/kai.md#allocate and docs/rules/kai.md#scores-and-domains.
 """
 
@@ -20,14 +20,14 @@ from services.core.scheduler.statement.trial import Job, Task, Trial, is_placed
 
 
 def place_job(attempt: Attempt, job: Job, tasks: list[Task], rows: Mask | None = None) -> bool:
-    """Have tasks of a job wait for room on some rows, all or none; return whether all could."""
+    """Pipeline tasks of a job on some rows, all or none; return whether all fit."""
     return not isinstance(place(_OnTrial(attempt, tasks), job.group, Region(rows)), Unplaced)
 
 
 def search_domains(trial: Trial, job: Job, tasks: list[Task]) -> list[Mask] | None:
-    """Return the rows of the domains of which one must hold all tasks, None where none must.
+    """Return the rows of the domains to search for all tasks, None if no level is required.
 
-    Which these are, and in which order, says ``regions.searched``.
+    The domains and their order are those of ``regions.searched``.
     """
     group = _in_one_domain(job.group, dict.fromkeys(tasks))
     if group is None or group.topology is None:
@@ -49,7 +49,7 @@ def search_domains(trial: Trial, job: Job, tasks: list[Task]) -> list[Mask] | No
 
 
 def _in_one_domain(tree: Group[Task], tasks: Container[Task]) -> Group[Task] | None:
-    """Return the widest part of a gang that requires a level and has all of some tasks, or None."""
+    """Return the widest part with a required level that contains all of some tasks, or None."""
     group = tree
     while group.topology is None or not group.topology.required:
         inner = [each for each in group.members if each.all_tasks(tasks.__contains__)]
@@ -60,7 +60,7 @@ def _in_one_domain(tree: Group[Task], tasks: Container[Task]) -> Group[Task] | N
 
 
 class _OnTrial:
-    """Places tasks of a trial, as an attempt. One that is stuck ends it: no refusal is told."""
+    """The placer of a trial's tasks, in an attempt. It stops at the first task without a node."""
 
     goes_on = False
 
@@ -71,13 +71,13 @@ class _OnTrial:
         self.put = attempt.pipeline
 
     def waiting(self, leaf: Group[Task]) -> list[Task]:
-        """Return the tasks of a set that are to be placed, in their order."""
+        """Return the tasks of a set to be placed, in order."""
         return sorted(
             filter(self._place_of.__contains__, leaf.tasks), key=self._place_of.__getitem__
         )
 
     def domains(self, group: Group[Task], where: Region) -> Iterator[Region]:
-        """Yield where a group may go; what it has running keeps it to its required domain."""
+        """Yield the regions for a group; running tasks determine its required domain."""
         if group.topology is None:
             yield where
             return
@@ -96,7 +96,7 @@ class _OnTrial:
         return places if rows is None else places * rows
 
     def nodes_for(self, tasks: list[Task], where: Region) -> Iterator[Node | None]:
-        """Yield the first node of a domain for each task; slices are shared out by numbers."""
+        """Yield a node of a domain for each task; slices are divided by numbers."""
         nodes = self._nodes
         if where.wish is not None and where.wish.slices:
             shape = self._trial.shape_of(tasks[0])
@@ -109,4 +109,4 @@ class _OnTrial:
             yield among.node_for(self._trial.shape_of(task))
 
     def refusal(self, task: Task | None, placed: list[tuple[Task, Node]]) -> None:
-        """Say nothing: a job that is not placed waits."""
+        """Return None: a job that is not placed waits."""

@@ -1,9 +1,8 @@
 """When a refused ask, or gang, is checked for preemption.
 
-Rule: an ask is checked when it is as old as its queue's ``preemption.delay``. Where its queues have
-      no guarantee its allocation log then records so and no victim is searched; without readers
-      there is no such check. With actions that move or reclaim, an ask is checked soon after it
-      was refused.
+Rule: an ask is checked when it is as old as its queue's ``preemption.delay``. If its queues have no
+guarantee, its allocation log then records that and no victims are searched; without readers there
+is no such check. With actions that move or reclaim, an ask is checked soon after its refusal.
 Source: docs/rules/preemption.md. The policy chooses the victims (``policies``).
 """
 
@@ -20,10 +19,7 @@ LOOK_NS = seconds(1)
 
 
 def check_later(partition: Partition, application: Application, ask: Ask) -> None:
-    """Check a refused ask for preemption when it may preempt.
-
-    Its allocation log records that it may not yet, or never will.
-    """
+    """Schedule a refused ask's check for preemption, and note in its log why it waits."""
     leaf = application.queue
     is_owed = has_guarantee(leaf)
     _check_waiting_since(partition, leaf, ask.created_ns, is_owed=is_owed)
@@ -42,18 +38,18 @@ def check_later(partition: Partition, application: Application, ask: Ask) -> Non
 
 
 def is_due(partition: Partition, leaf: Queue, ask: Ask) -> bool:
-    """Return whether an ask may try to preempt now."""
+    """Whether an ask may try to preempt now."""
     return may_ever(ask) and due_at(ask, leaf.settings.preemption_delay_ns) <= partition.now_ns
 
 
 def check_gang_later(partition: Partition, application: Application) -> None:
-    """Check a gang that waits for headroom later, if its queues have guarantees."""
+    """Schedule the check of a gang that waits for headroom, if its queues have guarantees."""
     leaf = application.queue
     _check_waiting_since(partition, leaf, partition.now_ns, is_owed=has_guarantee(leaf))
 
 
 def preempts(partition: Partition) -> bool:
-    """Return whether asks preempt by YuniKorn's policy."""
+    """Whether asks preempt by YuniKorn's policy."""
     settings = partition.settings
     is_yunikorn = settings.policy == YUNIKORN
     return partition.preemption_enabled and is_yunikorn and PREEMPT in settings.actions
@@ -70,7 +66,7 @@ def _check_waiting_since(
 
 
 def has_guarantee(leaf: Queue) -> bool:
-    """Return whether a leaf, or a queue above it, is guaranteed anything."""
+    """Whether a leaf, or a queue above it, has a guarantee."""
     for queue in leaf.lineage():  # noqa: SIM110 - asked of every refusal
         if queue.guaranteed_resource:
             return True

@@ -1,21 +1,20 @@
-"""Quota changes that are enforced: a queue whose max fell below its use gives back what is over.
+"""Enforced quota changes: a queue whose max fell below its usage evicts the excess.
 
-Rule 1: only where the partition says ``quotapreemptionenabled`` and the queue, a managed one, has a
-        ``quota.preemption.delay``; that long after its max was lowered below its use, the delay was
-        set, or a pod that exists or grew took it over its max. Lowering the max again does not
-        start the delay anew; another delay counts from the same start.
-Rule 2: given back is what is over the max, in the types that the max names, and never what the
-        queue, or one above it, is guaranteed. A parent's is divided among its children, in
-        proportion to what each has above its own guarantee, and so on down to the leaves.
-Rule 3: victims are those of a leaf with a type in common and no required node: ordinary ones before
+Rule 1: only if the partition sets ``quotapreemptionenabled`` and the queue, a managed one, has a
+        ``quota.preemption.delay``; that long after its max fell below its usage, the delay was set,
+        or an existing or resized pod exceeded the max. Lowering the max again does not restart the
+        delay; a changed delay counts from the same start.
+Rule 2: the excess is what is over the max in the types of the max, but nothing that the queue, or
+        one above it, is guaranteed. A parent's excess is divided among its children in proportion
+        to their usage above their guarantees, down to the leaves.
+Rule 3: victims of a leaf have a type in common and no required node: ordinary pods before
         originators and those that opted out, those with more of the types first, then lower
-        priorities, then those created in a later hour, then the smaller. One is taken only if all
-        taken together stay within what is to be given back. Where that leaves the queue over its
-        max, and an ask waits at it that would fit below the max, larger ones are taken in the same
-        order until it is not, if every queue on their paths keeps what it is guaranteed; and then
-        none that was taken before and is not needed any more. An ask that comes to wait at a queue
-        over its max starts the delay, where none runs.
-Rule 4: parents go before their children, which then give back what is left to give.
+        priority, then later hour of creation, then smaller. One is chosen only if the sum stays
+        within the excess. If the queue then is still over its max, and a waiting ask would fit
+        below the max, larger ones are chosen in the same order until it is not, as long as every
+        queue keeps its guarantee; earlier victims that are no longer needed are dropped. An ask
+        that begins to wait at a queue over its max starts the delay, if none runs.
+Rule 4: parents are handled before their children, which then evict the rest.
 Source: docs/rules/preemption.md#quota-changes; cases X-17, X-19, X-20.
 """
 
@@ -46,13 +45,13 @@ from shared.model.units import seconds
 
 MESSAGE = "preempting allocations to enforce new max quota for queue: "
 HOUR_NS = seconds(60 * 60)
-Part = tuple[int, ...]  # of what is wanted, in its order
-Order = tuple[int, int, int, int, Fraction]  # rank, types, priority, hour, largest share of a part
-Entry = tuple[int, str, int, Part, Allocation]  # created, key, and so that no two are alike
+Part = tuple[int, ...]  # an allocation's amounts of the wanted types, in their order
+Order = tuple[int, int, int, int, Fraction]  # rank, types, priority, hour, largest ratio
+Entry = tuple[int, str, int, Part, Allocation]  # created, key, index (unique)
 
 
 def max_changed(partition: Partition, queue: Queue) -> None:
-    """Start, shift or stop the delay of a queue whose max, delay or use has changed."""
+    """Start, move or stop the delay after a queue's max, delay or usage changed."""
     before = queue.quota_due_ns
     delay_ns = queue.settings.quota_preemption_delay_ns
     if not may_enforce(partition, queue) or not preemptable(queue):
@@ -66,7 +65,7 @@ def max_changed(partition: Partition, queue: Queue) -> None:
 
 
 def use_changed(partition: Partition, queue: Queue) -> None:
-    """Start the delay of the queues on a path that a pod, existing or resized, takes over max."""
+    """Start the delay of the queues that an existing or resized pod takes over their max."""
     if partition.quota_preemption_enabled:
         for level in queue.lineage():
             if level.settings.quota_preemption_delay_ns:
@@ -74,7 +73,7 @@ def use_changed(partition: Partition, queue: Queue) -> None:
 
 
 def asks_arrived(partition: Partition, asks: Iterable[AllocationAsk]) -> None:
-    """Start the delay of the queues over their max at which asks come to wait."""
+    """Start the delay of queues over their max when asks begin to wait there."""
     if not partition.quota_preemption_enabled:
         return
     owners = dict.fromkeys(ask.application_id for ask in asks)
@@ -94,7 +93,7 @@ def _used(queue: Queue, name: str) -> int:
 
 
 def preemptable(queue: Queue) -> Resource:
-    """Return what a queue has to give back: over its max, and not guaranteed to it or above it."""
+    """Return a queue's excess: over its max, and not guaranteed to it or a queue above."""
     over = {name: _used(queue, name) - most for name, most in (queue.max_resource or {}).items()}
     for level in queue.lineage():
         for name, guaranteed in (level.guaranteed_resource or {}).items():
@@ -107,7 +106,7 @@ def preemptable(queue: Queue) -> Resource:
 
 
 def divided(queue: Queue, amount: ResourceView) -> dict[Queue, Resource]:
-    """Return what each leaf of a queue is to give back of an amount; a leaf gives all of it."""
+    """Return each leaf's part of a queue's excess."""
     if queue.is_leaf:
         return {queue: dict(amount)}
     shares: dict[Queue, Resource] = {child: {} for child in queue.children.values()}
@@ -122,7 +121,7 @@ def divided(queue: Queue, amount: ResourceView) -> dict[Queue, Resource]:
 
 
 def _above_guarantee(queue: Queue, name: str) -> dict[Queue, int]:
-    """Return what each child has of a type above its guarantee, and above those below it."""
+    """Return each child's usage of a type above its guarantee and those below it."""
     return {child: _can_give(child, name) for child in queue.children.values()}
 
 
@@ -134,7 +133,7 @@ def _can_give(queue: Queue, name: str) -> int:
 
 
 def _proportional(amount: int, weights: dict[Queue, int]) -> dict[Queue, int]:
-    """Divide an amount in whole units, at most its weight to each; the largest rests round up."""
+    """Divide an amount by weights in whole units, none above its weight; large remainders first."""
     total = sum(weights.values())
     amount = min(amount, total)
     if amount <= 0:
@@ -151,7 +150,7 @@ def _proportional(amount: int, weights: dict[Queue, int]) -> dict[Queue, int]:
 
 
 def enforce(partition: Partition) -> None:
-    """Let the queues that are due give back; parents before their children."""
+    """Evict the excess of the queues whose delay has passed, parents before children."""
     partition.victims.start(partition.applications.values())
     for queue in depth_first(partition.root):
         if queue.quota_due_ns and queue.quota_due_ns <= partition.now_ns:
@@ -174,7 +173,7 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
 
 
 def may_enforce(partition: Partition, queue: Queue) -> bool:
-    """Return whether a queue that is over its max is made to give back, in a while."""
+    """Whether a queue over its max has its excess evicted after a delay."""
     return bool(
         partition.quota_preemption_enabled
         and queue.settings.quota_preemption_delay_ns
@@ -204,10 +203,10 @@ def _with_larger(
     wanted: Resource,
     victims: list[Allocation],
 ) -> list[Allocation]:
-    """Return whom to take so that nothing is over the max; ``[]``: guarantees do not let it."""
+    """Return victims that bring the queue below its max; [] if guarantees prevent it."""
     chosen = {victim.allocation_key for victim in victims}
     going = partition.victims.budgets.releases(chosen)
-    refused: set[tuple[Queue, Part]] = set()  # of a leaf and a size: another is as little good
+    refused: set[tuple[Queue, Part]] = set()  # equal ones of the leaf would be refused too
     for leaf in leaves:
         for part, candidate in _in_order(partition, leaf, wanted):
             key = candidate.allocation_key
@@ -226,7 +225,7 @@ def _with_larger(
 
 
 def _needed(wanted: Resource, victims: list[Allocation], candidate: Allocation) -> list[Allocation]:
-    """Return one more victim, and of the others those without whom it would not be enough."""
+    """Return a further victim, and those of the others that are still needed with it."""
     claimed = _sum([*victims, candidate])
     kept: list[Allocation] = []
     for victim in reversed(victims):
@@ -239,7 +238,7 @@ def _needed(wanted: Resource, victims: list[Allocation], candidate: Allocation) 
 
 
 def _respect_guarantees(partition: Partition, victims: list[Allocation]) -> bool:
-    """Return whether every queue that victims are in keeps what it is guaranteed without them."""
+    """Whether every queue keeps its guarantee without the victims."""
     taken: dict[Queue, Resource] = {}
     for victim in victims:
         for level in partition.applications[victim.application_id].queue.lineage():
@@ -252,7 +251,7 @@ def _respect_guarantees(partition: Partition, victims: list[Allocation]) -> bool
 
 
 def _helps(queue: Queue, victims: list[Allocation]) -> bool:
-    """Return whether an ask that waits at a queue fits below its max once the victims have gone."""
+    """Whether an ask that waits at a queue fits below its max without the victims."""
     claimed = _sum(victims)
     room = {
         name: most - _used(queue, name) + claimed.get(name, 0)
@@ -263,7 +262,7 @@ def _helps(queue: Queue, victims: list[Allocation]) -> bool:
 
 
 def _less(wanted: Resource, amount: ResourceView) -> Resource:
-    """Return what is still wanted beyond an amount."""
+    """Return what is wanted beyond an amount."""
     left = {name: value - amount.get(name, 0) for name, value in wanted.items()}
     return {name: value for name, value in left.items() if value > 0}
 
@@ -278,10 +277,10 @@ def victims_of(
     wanted: Resource,
     going: Releases | None = None,
 ) -> list[Allocation]:
-    """Return the allocations of a leaf that together stay within what it is to give back.
+    """Return the allocations of a leaf whose sum stays within its part of the excess.
 
-    And within their disruption budgets, beside those of other leaves that are ``going``. Only those
-    that go among the first are put in order: a class of which none fits is passed whole.
+    Disruption budgets are respected, together with the victims in ``going``. Only classes of which
+    a member fits are sorted.
     """
     left = tuple(wanted.values())
     chosen: list[Allocation] = []
@@ -301,7 +300,7 @@ def victims_of(
 def _in_order(
     partition: Partition, leaf: Queue, wanted: Resource
 ) -> Iterator[tuple[Part, Allocation]]:
-    """Yield who may go of a leaf, in order, each with what it has of the types."""
+    """Yield a leaf's candidates in order, each with its amounts of the wanted types."""
     for _, parts in sorted(_classes(partition, leaf, wanted).items()):
         for *_, part, allocation in sorted(chain.from_iterable(parts.values())):
             yield part, allocation
@@ -314,7 +313,7 @@ def _fits(part: Part, left: Part) -> bool:
 def _classes(
     partition: Partition, leaf: Queue, wanted: Resource
 ) -> dict[Order, dict[Part, list[Entry]]]:
-    """Return who may go by what comes first in their order, and by what each has of the types."""
+    """Return a leaf's candidates by the first part of their order, then by their amounts."""
     names, most = tuple(wanted), tuple(wanted.values())
     sizes: dict[Part, tuple[int, Fraction]] = {}
     found: dict[Order, dict[Part, list[Entry]]] = {}

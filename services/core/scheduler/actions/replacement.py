@@ -1,12 +1,12 @@
-"""Replacement: real pods take the places that their gang's placeholders hold.
+"""Replacement: real pods take the places of their gang's placeholders.
 
-Rule 1: a placeholder is released once, for one real ask; node, queue and application change when
-        the resource manager has confirmed, in one step.
-Rule 2: a real ask that is larger than every placeholder of its group has as many go as cover it
-        (``covers.py``); it starts when the last of them has gone.
-Rule 3: the node is checked again when the placeholder has gone. If it takes the real ask no more
-        another one does; if none, the ask waits again where it stood, and it is reported at once
-        to the resource manager that no node takes it.
+Rule 1: a placeholder is released once, for one real ask; node, queue and application change in one
+        step when the resource manager has confirmed the release.
+Rule 2: for a real ask larger than every placeholder of its group several are released
+        (``covers.py``); it starts when the last has ended.
+Rule 3: the node is checked again when the placeholder has ended. If the real ask does not fit
+        there, another node is used; if none fits, the ask waits again at its position, and the
+        resource manager is told at once that no node fits.
 Source: docs/rules/gangs.md#replacement; cases G-01 to G-08, N-10.
 """
 
@@ -37,7 +37,7 @@ from shared.model.states import ApplicationEvent, ApplicationState
 
 
 def replace_placeholders(partition: Partition, limit: int) -> int:
-    """Start every replacement that can be started, at most ``limit``; return how many."""
+    """Start at most ``limit`` replacements; return how many were started."""
     started = 0
     while partition.replaceable and started < limit:
         application = partition.next_to_replace()
@@ -72,7 +72,7 @@ def _head_order(group: AskGroup) -> tuple[int, int, int]:
 
 
 class _Places:
-    """Finds the places that a group's asks take, one after another: they are all of one shape."""
+    """Finds placeholders for a group's asks, one after another: all have one shape."""
 
     def __init__(self, partition: Partition, application: Application, group: AskGroup) -> None:
         self._partition = partition
@@ -81,9 +81,9 @@ class _Places:
         self._search: covers.Search | None = None
 
     def find(self, ask: Ask) -> bool:
-        """Start an ask's way to a placeholder's place, or return False where it finds none.
+        """Start an ask's replacement; return False if it finds none.
 
-        With no node for it the ask is unschedulable, which is what scales a cluster up.
+        Without a node the ask is marked unschedulable, so that the cluster scales up.
         """
         partition, application, group = self._partition, self._application, self._group
         partition.set(group, unplaced=None)
@@ -103,7 +103,7 @@ class _Places:
         return True
 
     def _release_several(self, counts: TaskGroupCount, ask: Ask) -> bool:
-        """Release several placeholders for one ask, as none alone is large enough."""
+        """Release several placeholders for one ask, because none is large enough."""
         partition, application = self._partition, self._application
         first = next(covers.candidates(application, counts), None)
         if first is None:
@@ -113,7 +113,7 @@ class _Places:
             return False
         if self._search is None:
             if any(_is_enough(item, ask) for item in covers.candidates(application, counts)):
-                return False  # one that goes already was large enough: it is the gang that ends
+                return False  # a large enough one is being released already: the gang is ending
             self._search = covers.Search(partition, application, counts, ask)
         found = self._search.next()
         if isinstance(found, Refusal):
@@ -131,9 +131,9 @@ class _Places:
         return True
 
     def _release_all(self, counts: TaskGroupCount, ask: Ask) -> None:
-        """Release every placeholder of the group, as YuniKorn does: each is too small for an ask.
+        """Release every placeholder of the group, as YuniKorn does: each is too small.
 
-        Once they have gone the ask is placed as any other.
+        After they have ended the ask is placed as any other.
         """
         for key in list(counts.held):
             placeholder = self._application.allocations[key]
@@ -144,7 +144,7 @@ class _Places:
 def _note_too_small(
     partition: Partition, application: Application, ask: Ask, placeholder: Allocation
 ) -> None:
-    """Record once that an ask is larger than its group's placeholders; its application shows it."""
+    """Record once that an ask is larger than its group's placeholders."""
     if ask.is_mismatch_reported:
         return
     message = (
@@ -168,10 +168,9 @@ def _note_too_small(
 def _fitting(
     partition: Partition, application: Application, counts: TaskGroupCount, ask: Ask
 ) -> tuple[Allocation | None, Node | None]:
-    """Return a placeholder that is large enough for an ask, and its node if it takes the ask.
+    """Return a large enough placeholder for an ask, and its node if the ask fits there.
 
-    The first whose node takes it, else the first; one that is being released for no ask comes
-    before those that would have to be released.
+    It is the first whose node fits, else the first; those already released for no ask come first.
     """
     first: Allocation | None = None
     for key in chain(counts.unclaimed, counts.held):
@@ -193,7 +192,7 @@ def _is_enough(placeholder: Allocation, ask: Ask) -> bool:
 def _leave_unplaced(
     partition: Partition, application: Application, group: AskGroup, ask: Ask, refusal: Refusal
 ) -> None:
-    """Let a group wait; if nodes would help, as many are reported as have a placeholder."""
+    """Let a group wait; if more nodes would help, mark as many asks as it has placeholders."""
     partition.set(group, unplaced=refusal)
     partition.wait_to_replace(application)
     held = len(application.task_groups[group.task_group_name].held)
@@ -213,16 +212,16 @@ def _cancel_incompatible(
     )
 
 
-# --- a placeholder has gone -----------------------------------------------------------------------
+# --- the end of a placeholder ---------------------------------------------------------------------
 
 
 def placeholder_gone(
     partition: Partition, application: Application, key: str, why: TerminationType
 ) -> None:
-    """Take a placeholder out that has ended: a real pod takes its place, or it is lost.
+    """Remove an ended placeholder; a real pod takes its place, or it is lost.
 
-    It counts as replaced if a real pod has its place, or was to have it and cannot; else as
-    timed out (docs/rules/gangs.md#replacement).
+    It counts as replaced if a real pod has its place, or was to have it; else as timed out
+    (docs/rules/gangs.md#replacement).
     """
     had_real = not is_zero(application.allocated)
     placeholder = application.allocations[key]
@@ -262,7 +261,7 @@ def _swap_in(
     *,
     had_real: bool,
 ) -> None:
-    """Count a real allocation in whose placeholder has gone, as the resource manager confirmed."""
+    """Add a real allocation whose placeholder's end was confirmed."""
     replacing.finish(partition, application, real, placeholder)
     partition.arm_execution(application, real)
     if application.state is ApplicationState.COMPLETING or (
@@ -290,13 +289,12 @@ def _start_after_several(partition: Partition, application: Application, ask_key
 
 
 def _at_its_node(partition: Partition, swap: Replacement) -> Allocation | None:
-    """Return the real allocation where it may start now, or None when no node takes it any more.
+    """Return the real allocation with a node that fits now, None if none does.
 
-    The node that was chosen when the placeholder was released may have been drained, shrunk or
-    changed since, or have gone.
+    The node chosen at the release may have been drained, resized, changed or removed since.
     """
     if swap.is_placed:
-        partition.free_node(swap.allocation)  # which must not stand in its own way
+        partition.free_node(swap.allocation)  # it must not block itself
     shape = partition.present_shape(swap.ask)
     own = partition.nodes.nodes.get(swap.allocation.node_id)
     node = node_for(partition.nodes, shape, own=own)
@@ -308,7 +306,7 @@ def _at_its_node(partition: Partition, swap: Replacement) -> Allocation | None:
 def _adopted(
     partition: Partition, application: Application, placeholder: Allocation
 ) -> Allocation | None:
-    """Return a real allocation for a place that was given up before a restart, or None."""
+    """Return a real allocation for a placeholder released before a recovery, or None."""
     for group in sorted(application.groups.values(), key=_head_order):
         ask = group.head()
         if (
@@ -331,7 +329,7 @@ def _adopted(
 
 
 def real_node_gone(partition: Partition, application: Application, ask_key: str) -> None:
-    """Find a real ask another node because the one where it was to start has gone."""
+    """Find another node for a replacement whose node was removed."""
     swap = application.replacing[application.replacing_ask[ask_key]]
     node = node_for(partition.nodes, partition.present_shape(swap.ask))
     if node is not None:
@@ -342,7 +340,7 @@ def real_node_gone(partition: Partition, application: Application, ask_key: str)
 
 
 def _wait_again(partition: Partition, application: Application, ask: Ask) -> None:
-    """Put a real ask back where it stood, and say at once that no node takes it."""
+    """Return a real ask to its position, and report at once that no node fits."""
     partition.add_ask(application, ask.request, ask.sequence)
     if application.state is ApplicationState.COMPLETING:
         partition.fire(application, ApplicationEvent.RUN)
@@ -353,7 +351,7 @@ def _wait_again(partition: Partition, application: Application, ask: Ask) -> Non
 
 
 def _fail(partition: Partition, application: Application, ask: Ask) -> None:
-    """Report that no node takes an ask, unless its application has other placeholders to try."""
+    """Report that no node fits an ask, unless its application has other placeholders to try."""
     group = application.group_of[ask.key]
     counts = application.task_groups[group.task_group_name]
     if counts.held and application.may_schedule and not application.holds_real_back:

@@ -1,13 +1,12 @@
-"""Asks that must have one certain node: the pods of DaemonSets.
+"""Asks that require one node: the pods of DaemonSets.
 
-Rule 1: such an ask is placed on its node, cordoned or not, as soon as the room is there; ordinary
-        reservations of the node make way. Without the room it reserves the node at once.
-Rule 2: several may queue up at a node; they are served in the order in which they came, and none
-        overtakes.
-Rule 3: it may preempt on its node, once: allocations that are not of such asks themselves, of no
-        higher priority, that have a type in common; ordinary pods before originators, those that
-        opted out last; of these as few as make the room, then by priority, the newest and the
-        smaller first. Neither guarantees nor the partition's preemption switch speak here.
+Rule 1: such an ask is placed on its node, cordoned or not, as soon as it fits; ordinary
+        reservations of the node end. If it does not fit, it reserves the node at once.
+Rule 2: several may be reserved at a node; they are served in order of arrival.
+Rule 3: it may preempt on its node, once: allocations without a required node, of no higher
+        priority, with a type in common; ordinary pods before originators, those that opted out
+        last; of these as few as needed, then by priority, the newest and the smaller first.
+        Guarantees and the partition's preemption switch do not apply.
 Source: docs/rules/scheduling.md#required-nodes; cases R-08 to R-11, G-17.
 """
 
@@ -38,12 +37,12 @@ from shared.model.resources import ResourceView, bounded, fits_room
 from shared.model.units import seconds
 
 REASON = "preempting allocations to free up resources to run daemon set ask: "
-REQUIRED_NODE = "requirednode"  # as what victim filters of plugins know it
+REQUIRED_NODE = "requirednode"  # the action's name for plugins' victim filters
 TELL_AGAIN_NS = seconds(15)
 
 
 def node_for(partition: Partition, application: Application, ask: Ask) -> Node | Refusal:
-    """Return the ask's node if it can have it now, else why not; it may then hold a reservation."""
+    """Return the ask's node if it fits now, else a refusal; it may then have a reservation."""
     name = ask.shape.constraints.required_node
     node = partition.nodes.nodes.get(name)
     if node is None:
@@ -70,7 +69,7 @@ def _refusal(reason: Reason, kind: Kind, ask: Ask, room: ResourceView) -> Refusa
 
 
 def _reserve_all(partition: Partition, bucket: Bucket, node: Node) -> None:
-    """Let every ask of a bucket queue up at the node that they all require."""
+    """Reserve the required node for every ask of a bucket."""
     for group in sorted(bucket.groups, key=lambda group: group.application.order):
         for ask in sorted(group.asks.values(), key=lambda ask: ask.order):
             if ask.key not in group.application.reservations:
@@ -79,7 +78,7 @@ def _reserve_all(partition: Partition, bucket: Bucket, node: Node) -> None:
 
 
 def make_room(partition: Partition, reservation: Claim) -> None:
-    """Preempt on the node of a reservation, unless that was done, or would not help."""
+    """Preempt on the node of a reservation, unless that was done or would not help."""
     node = reservation.node
     if reservation.has_preempted or not reservation.is_required:
         return
@@ -87,7 +86,7 @@ def make_room(partition: Partition, reservation: Claim) -> None:
     partition.victims.start(partition.applications.values())
     victims = _victims(partition, node, ask)
     if victims is None:
-        return  # what goes there is enough
+        return  # the pods being released are enough
     if not victims or not partition.agree(REQUIRED_NODE, victims, application):
         note(partition, application, ask, allocation_log.REQUIRED_NODE)
         if partition.now_ns - reservation.reported_ns >= TELL_AGAIN_NS:
@@ -98,14 +97,14 @@ def make_room(partition: Partition, reservation: Claim) -> None:
     partition.set(ask, has_preempted=True)
     cause = EvictionCause.REQUIRED_NODE
     evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", law=cause)
-    partition.journal.record(ClaimMade(reservation))  # it is told as one of a preemptor now
+    partition.journal.record(ClaimMade(reservation))  # now reported as a preemptor's
     partition.journal.record(ApplicationChanged(application))
 
 
 def _victims(partition: Partition, node: Node, ask: Ask) -> list[Allocation] | None:
-    """Return the fewest allocations whose end makes the room, [] if none does; None: nobody has to.
+    """Return the smallest set of victims, [] if none helps, None if none is needed.
 
-    Pods that keep the ask away have to go as well: without that the room would be none for it.
+    Pods whose affinities conflict with the ask must be among them.
     """
     here = OnNode(Opening(partition, ask), node)
     going, limits = partition.victims.budgets.releases(), dict[Limit, int]()
@@ -136,6 +135,6 @@ def _candidates(partition: Partition, node: Node, ask: Ask) -> list[Victim]:
 
 
 def _order(victim: Victim) -> tuple[int, int, int, tuple[tuple[str, int], ...], str]:
-    """Return what orders victims: the first go first."""
+    """Return the sort key of victims: the first are evicted first."""
     size = tuple(sorted(victim.allocation.resource_per_alloc.items()))
     return (victim.rank, victim.allocation.priority, victim.newest, size, victim.key)

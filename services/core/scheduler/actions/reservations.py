@@ -1,33 +1,28 @@
-"""Reservations: a node is claimed for an ask that has waited long, so that it is not starved.
+"""Reservations: a node is claimed for an ask that has waited long, so that it does not starve.
 
-Rule 1: an ask that no node has the room for is given a node of its own once it is as old as the
-        reservation delay: of those that could hold it, and that other pods and volumes leave open
-        to it now, the one whose room is the tightest. An ask
-        has one reservation, a node one; asks that require a node may queue up at it.
-        So may those for which victims go there.
-Rule 2: a reserved node takes nothing but what it is reserved for, except that a real pod may take
-        its own placeholder's place. Reserved asks are tried before all others, on their node and
-        then on any other.
-Rule 3: a reservation ends with its ask, its node or its application; it is given up when its
-        queue has had no headroom for it for EXPIRY_NS.
-Rule 4: no more nodes are reserved than the setting ``maxReservedNodes`` allows, but for required
-        ones. They go to the highest priority, as the queues on the way to the root make it, then
-        to the oldest; a higher priority takes the place of the lowest. A preemptor has its node in
-        any case.
-Rule 5: one for the head of each queue and shape: none for an ask with others of its shape waiting
-        ahead of it, or whose queue has one; a higher priority takes the place of a lower one. With
-        the setting ``reservations: asks``, and on up to RESERVED_NODES_LEAST nodes, each old ask
-        has its own, as in YuniKorn. Where nodes are reserved for the head gang (``lane.py``) no ask
-        has one for age.
-Rule 6: for heads no node is reserved on which room is expected, by what its pods state or what is
-        predicted of them, later than AHEAD_NS from now; of the others the one that has room
-        soonest. Where nothing is known it is the tightest, as in rule 1. When room has not come as
-        expected, and is not expected soon, the reservation is given up.
-Limits: of a shape those MAX_LOOKED nodes are checked that lack least; a pass ends when MAX_LATE
-shapes have been found to get no node in time, and the others wait for the next.
-Source: docs/rules/scheduling.md#reservations and docs/rules/scheduling.md#required-nodes, and for
-rule 4 docs/adr/0027. With ``backfill`` an ask may take room on a reserved node that the reservation
-does not lack: what it takes leaves enough of every type for what is reserved.
+Rule 1: an ask that no node fits gets a node once it is as old as the reservation delay: of those
+        that could fit it, and whose pods and volumes allow it now, the one with the tightest
+        capacity. An ask has one reservation, a node one, except for asks that require the node or
+        whose victims are on it.
+Rule 2: a reserved node fits only its ask, except that a real pod may take its own placeholder's
+        place. Reserved asks are tried first, on their node and then on any other.
+Rule 3: a reservation ends with its ask, node or application, and when its queue has had no headroom
+        for EXPIRY_NS.
+Rule 4: at most ``maxReservedNodes`` nodes are reserved, required ones apart: for the highest
+        priority, as the queues to the root set it, then the oldest; a higher priority replaces the
+        lowest. A preemptor has its node in any case.
+Rule 5: only the first ask of each queue and shape gets one; a higher priority replaces a lower one.
+        With ``reservations: asks``, and up to RESERVED_NODES_LEAST nodes, each old ask gets one, as
+        in YuniKorn. If nodes are reserved for the head gang (``lane.py``), no ask gets one for age.
+Rule 6: by rule 5 a node is not reserved if it is expected to have the capacity, by stated or
+        predicted ends, later than AHEAD_NS from now; of the others the soonest is. If nothing is
+        known it is the tightest, as in rule 1. If the capacity is late, and not expected soon, the
+        reservation ends.
+Limits: for a shape the MAX_LOOKED nodes that lack least are checked; a pass ends after MAX_LATE
+shapes without a node in time; the rest wait for the next.
+Source: docs/rules/scheduling.md#reservations and docs/rules/scheduling.md#required-nodes, for rule
+4 docs/adr/0027. With ``backfill`` an ask may use a reserved node if it leaves enough of every type
+for the reservation.
 """
 
 from collections.abc import Iterator
@@ -50,16 +45,16 @@ from shared.model.reasons import Refusal
 from shared.model.units import seconds
 
 EXPIRY_NS = seconds(2 * 60 * 60)
-AHEAD_NS = seconds(5 * 60)  # how long before it has room a node is kept for a head
-MAX_LOOKED = 16  # nodes checked for one shape; those that lack more are not
+AHEAD_NS = seconds(5 * 60)  # how long before it fits a node is reserved for a first ask
+MAX_LOOKED = 16  # nodes checked for one shape
 MAX_LATE = 4  # shapes of a pass that no node fits in time; the rest wait for the next
 
 
 def has_room(partition: Partition, reservation: Claim) -> bool:
-    """Return whether queue, user and group have the headroom; if not it is blocked by the first.
+    """Whether queue, user, group and plugins have headroom; if not, it waits for the first.
 
-    One that has waited for EXPIRY_NS without headroom is ended: its ask is blocked by the same
-    limit, and no more by the nodes, else it would be given one again at once.
+    After EXPIRY_NS without headroom the reservation ends: its ask is then blocked by the limit
+    instead of the nodes, otherwise it would get a reservation again.
     """
     application, amount = reservation.application, reservation.ask.shape.resource
     short_user = first_shortage(application, amount)
@@ -83,36 +78,36 @@ def has_room(partition: Partition, reservation: Claim) -> bool:
     return False
 
 
-# --- who gets one ---------------------------------------------------------------------------------
+# --- new reservations -----------------------------------------------------------------------------
 
 
 def reserve_for_the_old(partition: Partition) -> None:
-    """Reserve nodes for the asks that are old enough, the highest rank first, up to the bound.
+    """Reserve nodes for asks that are old enough, highest rank first, up to the limit.
 
-    Checked are the heads of the shapes that were refused, or requeued, since the last pass. Asks
-    that are still too young set the moment of the next one.
+    Checked are the shapes refused or requeued since the last pass. Asks that are too young set the
+    time of the next.
     """
     wanted, partition.shapes_to_reserve = partition.shapes_to_reserve, {}
     if not partition.settings.reserves_for_asks:
         return
     is_for_heads = _is_for_heads(partition)
     if is_for_heads and _give_up_the_late(partition):
-        return  # as below
+        return  # the waiting asks changed, as below
     most = partition.settings.max_reserved_nodes(partition.nodes.columns.schedulable_count())
     last = partition.reserved_nodes.last
     if len(partition.reserved_nodes) >= most and (
         last is None or partition.root.priorities.highest <= -last.rank[0]
     ):
-        return  # no ask that waits is above the lowest that has a node
+        return  # no waiting ask has a higher priority than the lowest reservation
     current = _Pass(partition, most, is_for_heads)
     for wanted_ask in _in_rank_order(partition, wanted, most, current.without_node):
         if not current.serve(*wanted_ask):
-            return  # what waits has changed: the rest in the next pass, which is due now
+            return  # the waiting asks changed: the next pass, due now, does the rest
 
 
 @dataclass(slots=True)
 class _Pass:
-    """One pass: ``without_node`` are the shapes that are read no further."""
+    """One pass: ``without_node`` are the shapes that are not read further."""
 
     partition: Partition
     most: int
@@ -121,7 +116,7 @@ class _Pass:
     late: int = 0  # shapes for which no node has room in time
 
     def serve(self, rank: Rank, group: AskGroup, ask: Ask) -> bool:
-        """Reserve a node for an ask if there is one for it; return whether others may have one."""
+        """Reserve a node for an ask if one fits; return whether the pass continues."""
         partition, shape = self.partition, ask.shape
         rival = _rival(partition, group) if self.is_for_heads else None
         if rival is not None and not _outranks(rank, rival):
@@ -143,7 +138,7 @@ class _Pass:
         return _outranks(rank, last) and not _take_place(partition, group, ask, node)
 
     def _node_for(self, shape: Shape) -> Node | None:
-        """Return the node that is to be kept for an ask of a shape, or None."""
+        """Return the node to reserve for a shape, or None."""
         partition = self.partition
         if not self.is_for_heads:
             return node_to_reserve(partition.nodes, shape)
@@ -164,7 +159,7 @@ def _is_for_heads(partition: Partition) -> bool:
 
 
 def _expected_ns(partition: Partition, node: Node, shape: Shape) -> int:
-    """Return when a node is expected to have room for a shape, 0: nothing is known."""
+    """Return when a node is expected to fit a shape; 0: unknown."""
     at_ns = room_ns(partition, node, shape)
     return 0 if at_ns >= NEVER_NS else at_ns
 
@@ -176,14 +171,14 @@ def _reserve(partition: Partition, group: AskGroup, ask: Ask, node: Node) -> Non
 
 
 def _expect(partition: Partition, reservation: Claim, at_ns: int) -> None:
-    """Have a reservation checked again if there is no room at the moment that is expected."""
+    """Schedule a check of a reservation for when its capacity is expected."""
     reservation.expect(at_ns)
     if at_ns:
         partition.check_old_asks_at(at_ns + 1)
 
 
 def _give_up_the_late(partition: Partition) -> bool:
-    """End reservations whose nodes have no room when it was expected, nor soon."""
+    """End reservations whose capacity is late and not expected soon; return whether any ended."""
     given_up = False
     for _, held in list(partition.reserved_nodes.by_age):
         at_ns = held.expected_ns
@@ -198,7 +193,7 @@ def _give_up_the_late(partition: Partition) -> bool:
 
 
 def _rival(partition: Partition, group: AskGroup) -> Claim | None:
-    """Return the reservation that an ask's shape, or else its queue, has for age."""
+    """Return the reservation for age of an ask's shape, or else of its queue."""
     like = partition.reserved_nodes.of_shape(group.bucket.shape)
     own = (held for _, held in partition.reserved_nodes.by_age)
     return next(
@@ -211,12 +206,12 @@ def _rival(partition: Partition, group: AskGroup) -> Claim | None:
 
 
 def _outranks(rank: Rank, last: Claim | None) -> bool:
-    """Return whether a priority is above that of the reservation which would make way."""
+    """Whether a priority is higher than that of the reservation that would end."""
     return last is not None and rank[0] < last.rank[0]
 
 
 def _take_place(partition: Partition, group: AskGroup, ask: Ask, node: Node | None) -> bool:
-    """Reserve a node for an ask instead of for the last in rank; False when none could hold it."""
+    """Reserve a node for an ask instead of the lowest reservation; False if none fits."""
     last = partition.reserved_nodes.last
     assert last is not None
     if node is None and _may_hold(partition, last.node, ask.shape):
@@ -229,7 +224,7 @@ def _take_place(partition: Partition, group: AskGroup, ask: Ask, node: Node | No
 
 
 def _may_hold(partition: Partition, node: Node, shape: Shape) -> bool:
-    """Return whether a node that is reserved may be kept for an ask of a shape instead."""
+    """Whether a reserved node may be reserved for another shape instead."""
     if not (could_hold(node, shape) and partition.nodes.filters.admits.holds(node, shape)):
         return False
     soon_ns = partition.now_ns + AHEAD_NS
@@ -242,10 +237,10 @@ _Head = tuple[Rank, AskGroup, Ask, Iterator[tuple[AskGroup, Ask]]]
 def _in_rank_order(
     partition: Partition, shapes: dict[Shape, None], most: int, without_node: dict[Shape, None]
 ) -> Iterator[tuple[Rank, AskGroup, Ask]]:
-    """Yield the asks of some shapes that want a node, the highest rank of every bucket's first.
+    """Yield the asks of some shapes that want a node, by rank.
 
-    Shapes that are entered in ``without_node`` are read no further. The buckets must not change
-    meanwhile; reservations may be made.
+    Shapes added to ``without_node`` are not read further. The buckets must not change meanwhile;
+    reservations may be made.
     """
     heads: list[_Head] = []
     buckets = [
@@ -260,7 +255,7 @@ def _in_rank_order(
         rank, group, ask, rest = heappop(heads)
         if ask.shape not in without_node:
             yield rank, group, ask
-        if ask.shape not in without_node:  # it may have been entered meanwhile
+        if ask.shape not in without_node:  # it may have been added meanwhile
             _push_next(heads, rest)
 
 
@@ -274,10 +269,9 @@ def _push_next(
 
 
 def _old_asks(partition: Partition, bucket: Bucket, most: int) -> Iterator[tuple[AskGroup, Ask]]:
-    """Yield a bucket's asks that are old enough and have no node yet, in the leaf's order.
+    """Yield a bucket's asks that are old enough and have no reservation, in the leaf's order.
 
-    Those that wait behind ``most`` others are skipped, even if those are still too young: they
-    would be given no node before them.
+    Asks behind ``most`` too young ones are skipped: these would get nodes before them.
     """
     young = 0
     for group in bucket.in_order():

@@ -1,19 +1,17 @@
-"""Room for what comes in place of members of a gang: those it has lost, and those that will go.
+"""Reserves capacity for the replacements of gang members: ended ones, and those on draining nodes.
 
-Rule 1: a controller that restarts a gang as a whole deletes its pods and makes them again within
-        seconds. When a member ends without success, is on a node that is still there, and leaves
-        its task group below its minimum, its room is kept for the same gang by a claim, as that of
-        a pod that is moved is. The first pod like it has the claim. Of one that has failed by
-        itself it is a place on another node, where one fits: its own may be the cause.
-Rule 2: it is kept for the setting ``restartRoom``, and at most for the gang's stale grace where
-        stale gangs are evicted: after that the gang has given up what it had. Not for a gang that
-        was given up, is finishing or ends, nor for one of a single pod.
-Rule 3: where a node drains, or has a taint that a member does not tolerate, a place is kept for
-        what will replace each member of which its task group has no more than its minimum: in its
-        domain, on room that is free. It lapses after AHEAD_NS while the pod runs, and ends when the
-        node may be used again; when the pod has gone the first like it has WAIT_NS to come.
-Rule 4: it is kept from asks of the same priority, whatever queue they are in. One of a higher
-        priority ends it.
+Rule 1: a controller that restarts a gang deletes its pods and creates them again within seconds. If
+        a member ends without success, its node still exists, and its task group falls below its
+        minimum, a claim reserves its capacity for the gang, as for a moved pod. The first equal pod
+        gets it. For a member that failed by itself the claim is on another node, if one fits: its
+        own may be the cause.
+Rule 2: it lasts for the setting ``restartRoom``, and at most for the gang's stale grace if stale
+        gangs are evicted. Not for a gang that gave up, is finishing or ends, nor for a single pod.
+Rule 3: if a node drains, or has a taint that a member does not tolerate, a place in its domain is
+        reserved for the replacement of each member of a task group at its minimum, on free
+        capacity. It expires after AHEAD_NS while the pod runs, and ends if the node may be used
+        again; after the pod's end the first equal pod has WAIT_NS to arrive.
+Rule 4: it is reserved against asks of the same priority, in any queue. A higher priority ends it.
 """
 
 import numpy as np
@@ -39,9 +37,9 @@ def keep_room(
     *,
     was_released: bool,
 ) -> None:
-    """Keep the room of a member that has ended, and is counted nowhere any more.
+    """Reserve the capacity of an ended member, which is already removed from all ledgers.
 
-    Not of one that we released ourselves (``was_released``).
+    Not of one that the core released itself (``was_released``).
     """
     is_stopped = ended.termination_type is TerminationType.STOPPED_BY_RM
     if was_released or not is_stopped or ended.has_succeeded or ended.is_final:
@@ -59,7 +57,7 @@ def keep_room(
 
 
 def give_way(partition: Partition, application: Application, key: str) -> None:
-    """End what is kept for restarts where an ask that has just come is of a higher priority."""
+    """End the claims for restarts if a new ask has a higher priority."""
     if not (partition.moved or partition.restarting):
         return
     group = application.group_of.get(key)
@@ -75,9 +73,9 @@ def give_way(partition: Partition, application: Application, key: str) -> None:
 
 
 def keep_ahead(partition: Partition, node: Node) -> None:
-    """Keep places for what will replace the members of gangs on a node that drains, or is tainted.
+    """Reserve places for the replacements of gang members on a draining or tainted node.
 
-    Where the node may be used again they are given back.
+    If the node may be used again, they end.
     """
     for claim in [each for each in partition.moved.values() if _is_ahead_of(each, node)]:
         assert claim.pod is not None
@@ -92,7 +90,7 @@ def keep_ahead(partition: Partition, node: Node) -> None:
 
 
 def _is_ahead_of(claim: Claim, node: Node) -> bool:
-    """Return whether a claim is for what will replace a pod that runs on a node yet."""
+    """Whether a claim is for the replacement of a pod that still runs on a node."""
     is_ahead = claim.is_ahead and not claim.until_ns
     return is_ahead and claim.pod is not None and claim.pod.node_id == node.node_id
 
@@ -107,7 +105,7 @@ def _keep_one_ahead(partition: Partition, application: Application, pod: Allocat
 
 
 def _may_lack(partition: Partition, application: Application, pod: Allocation) -> bool:
-    """Return whether a gang would be below its minimum without a pod, which may be replaced."""
+    """Whether a gang would be below its minimum without a pod that may be replaced."""
     key, counts = pod.allocation_key, application.task_groups.get(pod.task_group_name)
     return (
         counts is not None
@@ -126,7 +124,7 @@ def _may_stay(partition: Partition, application: Application, pod: Allocation, n
 
 
 def _shape_of(partition: Partition, application: Application, pod: Allocation) -> Shape:
-    """Return what a pod that runs would ask for if it came now."""
+    """Return the shape that a running pod would have as an ask."""
     labels = partition.nodes.pods.labels_of(pod.allocation_tags)
     bond = partition.nodes.domains.bond_of(application.id, pod.task_group_name)
     resource = dict(pod.resource_per_alloc)
@@ -136,7 +134,7 @@ def _shape_of(partition: Partition, application: Application, pod: Allocation) -
 def _another(
     partition: Partition, application: Application, pod: Allocation, node: Node
 ) -> Node | None:
-    """Return the first node, in order, that would take a pod like one, but for one node."""
+    """Return the first node in order that would fit an equal pod, except its own."""
     nodes = partition.nodes
     others: Mask = np.ones(len(nodes.rows), dtype=np.bool_)
     others[node.row] = False
@@ -151,7 +149,7 @@ def _priority_of(claim: Claim) -> int:
 
 
 def _room_ns(partition: Partition, application: Application) -> int:
-    """Return for how long the room of a gang's members is kept; 0: it is not."""
+    """Return for how long a gang's members' capacity is reserved, in ns; 0: it is not."""
     may = application.enforces_minimum and not (application.is_gang_over or application.succeeded)
     if not may or application.state not in _LIVELY:
         return 0
@@ -161,7 +159,7 @@ def _room_ns(partition: Partition, application: Application) -> int:
 
 
 def _lacks(application: Application, task_group: str) -> bool:
-    """Return whether a task group of a gang of several pods is below its minimum."""
+    """Whether a task group of a gang of several pods is below its minimum."""
     groups = application.task_groups
     counts = groups.get(task_group)
     if counts is None or counts.real >= counts.members:

@@ -1,23 +1,23 @@
-"""Runs: plain decisions that follow one another, counted together.
+"""Runs: consecutive plain decisions whose sums are updated together.
 
-Rule 1: a run decides what placing one by one would decide, in the same order. Each decision asks
-        the queues, the leaf and the nodes for the first; what is left out is work whose result
-        nobody reads before the run ends.
-Rule 2: what decides whose turn it is next is kept at every decision: the sums of queues that have
-        siblings to schedule, and in a leaf sorted fair what its applications use. All other sums
-        are counted once: those above when headroom is looked up, those of an application when its
-        lane ends, and those of a node when another one comes first.
-Rule 3: a lane is an application whose groups have come first in their leaf; they stay in the lane,
-        each at its place, until the lane ends. A leaf goes on with the first of its lanes, or with
-        the first of what is in no lane. Of an application that has one the place in the leaf may
-        be out of date, but then it is too early: its group joins the lane when it comes first.
-        An order of queues that asks for a leaf's next job is told of those in lanes.
-Rule 4: a lane ends with the last ask of a priority, which moves its application, or with the run.
-        A run ends before a decision that does more than place an ask: the last of a gang's
-        placeholders, an ask that people were told about, one with a reservation, a refusal.
-Rule 5: a run takes asks of which other pods know nothing, where no plugin minds each decision. All
-        others are placed by the cycle, one at a time.
-Limit: what the cycle may still decide, and the headroom of every group that takes part.
+Rule 1: a run makes the decisions of placing one by one, in the same order. Each decision reads the
+        first of queues, leaf and nodes; only work whose result is not read before the end of the
+        run is deferred.
+Rule 2: what decides the next turn is updated with every decision: the sums of queues with siblings
+        to schedule, and in a fair leaf the usage of its applications. All other sums are updated
+        once: those of queues above when headroom is read, those of an application when its lane
+        ends, those of a node when another one is first.
+Rule 3: a lane is an application with groups that have come first in their leaf; they stay in the
+        lane until it ends. A leaf continues with the first of its lanes, or the first group outside
+        of them. The position of such an application in the leaf may be outdated, but only too
+        early: its group joins the lane when it comes first. An order of queues that reads a leaf's
+        next job includes the lanes.
+Rule 4: a lane ends with the last ask of a priority, which moves its application, or with the run. A
+        run ends before a decision that does more than place an ask: the last of a gang's
+        placeholders, an ask with a reported lack of headroom, one with a reservation, a refusal.
+Rule 5: a run contains asks without pod affinities only, and no plugin may observe each decision.
+        The cycle places all others one at a time.
+Limit: the remaining decisions of the cycle, and the headroom of every group in the run.
 """
 
 from collections.abc import Iterable
@@ -48,7 +48,7 @@ Head = tuple[tuple[int, int, int], int, "_Part"]  # the order of a part's first 
 
 
 def place(partition: Partition, leaf: Queue, most: int) -> int:
-    """Place from a leaf whose turn it is, and from those whose turn it then is; return how many."""
+    """Place from a leaf, then from the leaves whose turn is next; return how many."""
     hooks = partition.hooks
     if (hooks is not None and hooks.minds_each) or partition.nodes.pods.label_keys:
         return 0
@@ -60,7 +60,7 @@ def place(partition: Partition, leaf: Queue, most: int) -> int:
 
 
 class _Part:
-    """A group in its lane; ``placed`` of its asks it counts as waiting still."""
+    """A group in its lane; ``placed`` of its asks still count as waiting."""
 
     __slots__ = ("amount", "first", "group", "lane", "left", "number", "placed", "resource")
 
@@ -68,15 +68,15 @@ class _Part:
         self.group = group
         self.lane = lane
         self.first = ask
-        self.number = number  # tells parts apart
+        self.number = number  # unique
         self.resource = ask.shape.resource
         self.amount = [item for item in self.resource.items() if item[1]]
-        self.left = 0  # of placeholders: how many are placed with nothing else to do
+        self.left = 0  # placeholders that can be placed without further effects
         self.placed = 0
 
 
 class _Lane:
-    """An application whose asks are being placed, and what its sums do not know yet."""
+    """An application whose asks are being placed, with its deferred sums."""
 
     __slots__ = (
         "application", "heads", "leaf", "parts", "placing", "stands_at", "total", "unknown", "used",
@@ -88,39 +88,39 @@ class _Lane:
         self.leaf = leaf
         self.parts: list[_Part] = []
         self.heads: list[Head] = []  # a heap
-        self.stands_at: EntryKey | None = None  # its first, as its leaf orders them
-        self.waiting: dict[int, int] = {}  # of the priorities that it places
-        self.placing: _Part | None = None  # of placeholders
-        self.total: dict[bool, Resource] = {False: {}, True: {}}  # of placeholders: True
-        self.unknown: Resource = {}  # what its users' sums do not know
+        self.stands_at: EntryKey | None = None  # sort key of its first ask in the leaf
+        self.waiting: dict[int, int] = {}  # waiting asks, by priority
+        self.placing: _Part | None = None  # the part of placeholders being placed
+        self.total: dict[bool, Resource] = {False: {}, True: {}}  # True: placeholders
+        self.unknown: Resource = {}  # not yet in the sums of its users
         self.used = application.in_use() if leaf.is_fair else {}
 
     def is_behind(self, other: tuple[EntryKey, AskGroup] | None) -> bool:
-        """Return whether another entry of its leaf comes first."""
+        """Whether another entry of its leaf comes first."""
         return other is not None and self.stands_at is not None and other[0] < self.stands_at
 
 
 class _Leaf:
-    """A leaf from which a run places: its lanes, and the first of what is in none of them."""
+    """A leaf in a run: its lanes, and the first group outside of them."""
 
     __slots__ = ("above", "beside", "contested", "is_fair", "lane_of", "lanes", "queue", "roomy")
 
     def __init__(self, queue: Queue) -> None:
         self.queue = queue
         self.is_fair = queue.settings.sort_policy == FAIR
-        self.contested: list[Queue] = []  # those on the path that have siblings to schedule
-        self.above: list[Queue] = []  # those that have none
+        self.contested: list[Queue] = []  # queues on the path with siblings to schedule
+        self.above: list[Queue] = []  # the other queues on the path
         for level in queue.lineage():
             above = level.parent
             has_rivals = above is not None and len(above.active_children) > 1
             (self.contested if has_rivals else self.above).append(level)
         self.lane_of: dict[Application, _Lane] = {}
-        self.lanes: list[tuple[EntryKey, int, _Lane]] = []  # a heap; those whose key is not ours
+        self.lanes: list[tuple[EntryKey, int, _Lane]] = []  # a heap with lazy deletion
         self.beside = queue.first_group()
-        self.roomy: dict[Owner | None, Resource] = {}  # of what size the run respects the headroom
+        self.roomy: dict[Owner | None, Resource] = {}  # ask size for which headroom was checked
 
     def sort(self, lane: _Lane, number: int) -> None:
-        """Give a lane its place, after its first ask, or what it uses, has changed."""
+        """Update a lane's position after its first ask, or its usage, has changed."""
         if not lane.heads:
             lane.stands_at = None
             return
@@ -134,14 +134,14 @@ class _Leaf:
             heappush(self.lanes, entry)
 
     def next_group(self) -> AskGroup | None:
-        """Return the group that is next here: of the first lane, or beside the lanes."""
+        """Return the leaf's next group, in a lane or not."""
         lane = self.first_lane()
         if lane is not None and not lane.is_behind(self.beside):
             return lane.heads[0][2].group
         return self.beside[1] if self.beside is not None else None
 
     def first_lane(self) -> _Lane | None:
-        """Return the lane that comes first of all lanes, or None."""
+        """Return the first of all lanes, or None."""
         lanes = self.lanes
         while lanes:
             entry, _, lane = lanes[0]
@@ -152,7 +152,7 @@ class _Leaf:
 
 
 class _Run:
-    """One run: the leaves that take part, and what is not counted on its node yet."""
+    """One run: its leaves, and the allocations not yet counted on their node."""
 
     def __init__(self, partition: Partition, most: int) -> None:
         self.left = most
@@ -161,16 +161,16 @@ class _Run:
         self._uncounted: dict[_Part, None] = {}
         self._placed: list[tuple[Application, Ask, Allocation]] = []
         self._made = 0
-        self._nodes: dict[Node, None] = {}  # that took an ask, in that order
+        self._nodes: dict[Node, None] = {}  # nodes with new allocations, in order
         self._node: Node | None = None
         self._shape: Shape | None = None
-        self._room = self._on_node = 0  # how many of the shape it takes for sure; has taken
-        self._lead: object = None  # the index in which it stays the first
-        self._left: Resource = {}  # what it has left, in which the asks of the shape are not yet
-        self._taken: Resource = {}  # by asks of other shapes
+        self._room = self._on_node = 0  # how many of the shape surely fit; are placed
+        self._lead: object = None  # the index in which it stays first
+        self._left: Resource = {}  # its free capacity before the asks of the shape
+        self._taken: Resource = {}  # the sum of asks of earlier shapes
 
     def place_next(self, queue: Queue) -> bool:
-        """Place the first ask of a leaf; return False where that is no plain decision."""
+        """Place the first ask of a leaf; return False if that is not a plain decision."""
         leaf = self._leaves.get(queue)
         if leaf is None:
             leaf = self._leaves[queue] = _Leaf(queue)
@@ -194,7 +194,7 @@ class _Run:
         return True
 
     def _is_plain(self, lane: _Lane, part: _Part) -> bool:
-        """Return whether all that placing a part's first ask takes is to place it."""
+        """Whether placing a part's first ask has no further effects."""
         ask, application = part.first, lane.application
         if ask.lacks_headroom_by or ask.key in application.reservations:
             return False
@@ -237,7 +237,7 @@ class _Run:
     # --- nodes ----------------------------------------------------------------------------------
 
     def _node_for(self, shape: Shape) -> Node | None:
-        """Return the node that comes first now for a shape, None where no node takes it."""
+        """Return the first node for a shape now, None if none fits."""
         nodes, node = self._partition.nodes, self._node
         if node is not None and self._stays(node, shape):
             return node
@@ -248,7 +248,7 @@ class _Run:
         return node
 
     def _stays(self, node: Node, shape: Shape) -> bool:
-        """Return whether the node of the last ask comes first for this one, too, and takes it."""
+        """Whether the last ask's node is also first for this one, and fits it."""
         nodes, last = self._partition.nodes, self._shape
         if not self._taken and self._room == self._on_node == 1 and last is not None:
             self._lead = nodes.order.led_by(node, last)
@@ -265,13 +265,13 @@ class _Run:
         return self._on_node < self._room
 
     def _times(self, node: Node, shape: Shape) -> int:
-        """Return how often a shape goes into the node; its devices know who is on them already."""
+        """Return how often a shape fits on the node; devices already count the placed asks."""
         times = _multiples(self._left, shape)
         need = self._partition.nodes.devices.need_of(shape)
         return times if need is None else min(times, self._on_node + places_on(node, need))
 
     def _fold(self) -> None:
-        """Add up what the asks of the last shape take of their node."""
+        """Add the asks of the last shape to what is taken of their node."""
         if self._on_node and self._shape is not None:
             amount, times = self._shape.resource, self._on_node
             amount = amount if times == 1 else multiply(amount, times)
@@ -295,9 +295,9 @@ class _Run:
     # --- lanes ----------------------------------------------------------------------------------
 
     def _join(self, leaf: _Leaf, group: AskGroup) -> bool:
-        """Have the first group that is in no lane join its application's; False: not in a run.
+        """Add the leaf's first group to its application's lane; False: not possible in a run.
 
-        One that no node takes stays where it is: it is about to be refused.
+        A group that no node fits stays outside: it is about to be refused.
         """
         application, head = group.application, group.head()
         if head is None or not _may_run(self._partition, leaf, group):
@@ -319,9 +319,10 @@ class _Run:
         return True
 
     def _has_headroom(self, leaf: _Leaf, group: AskGroup) -> bool:
-        """Let the run go on for as long as a group has headroom, in the queues and for its user.
+        """Limit the run to the headroom of a group, in its queues and for its user.
 
-        Where there is plenty, there is for others of its leaf and user, up to twice its size.
+        If there is plenty, it is also checked for others of its leaf and user, up to twice its
+        size.
         """
         owner, amount = group.application.owner, group.bucket.shape.resource
         roomy = leaf.roomy.get(owner, {})
@@ -340,7 +341,7 @@ class _Run:
         return self.left > 0
 
     def _count(self, part: _Part) -> None:
-        """Count what was placed of a part out of what waits, and into the queues above."""
+        """Remove a part's placed asks from those waiting, and add them to the queues above."""
         group, lane, times = part.group, part.lane, part.placed
         if not times:
             return
@@ -358,15 +359,15 @@ class _Run:
                 self._count_used(lane)
 
     def _count_used(self, lane: _Lane) -> None:
-        """Count what was placed of a lane into the sums of its users."""
+        """Add a lane's allocations to the sums of its users."""
         if lane.unknown:
             self._partition.count_used(lane.application, lane.unknown)
             lane.unknown = {}
 
     def _count_application(self, lane: _Lane) -> None:
-        """Count what was placed of a lane into every sum but the node's."""
+        """Add a lane's allocations to every sum except the nodes'."""
         parts: Iterable[_Part] = lane.parts
-        if len(lane.parts) > len(self._uncounted):  # a gang of many task groups: most are counted
+        if len(lane.parts) > len(self._uncounted):  # many task groups, most of them counted
             own = (part for part in self._uncounted if part.lane is lane)
             parts = sorted(own, key=lambda part: part.number)
         for part in parts:
@@ -383,7 +384,7 @@ class _Run:
             self._partition.check_replacements(application)
 
     def _end(self, leaf: _Leaf, lane: _Lane) -> None:
-        """End a lane: its groups wait for their turns again, or have nobody left."""
+        """End a lane: its groups wait for their turns again."""
         order = lane.application.order
         lane.stands_at = None
         del leaf.lane_of[lane.application]
@@ -391,7 +392,7 @@ class _Run:
         queueing.requeue_rest(lane.application, [part.group for part in lane.parts], order)
 
     def finish(self) -> int:
-        """Count all that is left to count; return how many were placed."""
+        """Update all remaining sums; return how many asks were placed."""
         self._count_node()
         for leaf in self._leaves.values():
             for lane in list(leaf.lane_of.values()):
@@ -404,7 +405,7 @@ class _Run:
 
 
 def _may_run(partition: Partition, leaf: _Leaf, group: AskGroup) -> bool:
-    """Return whether all that placing an ask of a group takes is to place it."""
+    """Whether placing an ask of a group has no further effects."""
     application, constraints = group.application, group.bucket.shape.constraints
     if (
         application.tree is not None
@@ -436,13 +437,13 @@ def _may_run(partition: Partition, leaf: _Leaf, group: AskGroup) -> bool:
 
 
 def _room_for(queue: Queue, owner: Owner | None, amount: Resource) -> int:
-    """Return for how many asks of a size there is headroom, in the queues and for their user."""
+    """Return how many asks of a size fit the headroom of queues and user."""
     rooms = [tracker.room_for(queue, amount) for tracker in owner or ()]
     return min([queue.room_for(amount), *rooms])
 
 
 def _multiples(room: Resource, shape: Shape) -> int:
-    """Return how many times a shape goes into what a node has left."""
+    """Return how many times a shape fits in a node's free capacity."""
     most = MANY
     for name, value in shape.resource.items():
         if value > 0:
@@ -453,7 +454,7 @@ def _multiples(room: Resource, shape: Shape) -> int:
 
 
 def _placeholders_left(group: AskGroup) -> int:
-    """Return how many placeholders of a group are placed before the last, which start the gang."""
+    """Return how many placeholders can be placed before the last, which starts the gang."""
     application = group.application
     left = min(len(group.asks), application.pending_placeholders - 1)
     announced, held = application.request.placeholder_ask, application.allocated_placeholder

@@ -1,20 +1,20 @@
-"""The search for victims: for a job that waits, the least disruption that lets it start.
+"""The search for victims by simulation: the least disruption that lets a waiting job start.
 
-Victims are taken a unit at a time, those that are owed the least first. After each, cheap filters
-say whether the room could be enough; then a scenario is simulated on a attempt: the victims are
-evicted, and they and the job are placed again in the order of fairness, waiting for room. What
-fits where it was stays. A scenario counts when the job has all it needs, the policy agrees, and of
-no disruption budget more go than it lets, all that this trial has decided counted together;
-otherwise everything is taken back.
+Victims are added unit by unit, in victim order. After each, cheap filters check whether the
+capacity could be enough; then a scenario is simulated in an attempt: the victims are evicted, and
+they and the job are placed again in fair order on the capacity. Victims that fit where they were
+stay. A scenario is accepted if the job has all it needs, the policy agrees, and no disruption
+budget is exceeded, counting all decisions of this trial; otherwise it is undone.
 
-A gang is solved step by step, for 1, 2, 4 of its tasks and so on; the victims of one step stay
-victims in the next. In each first scenarios of one node: the victims on a node of the latest one.
-Then those of several nodes: a growing number of the nodes that give back the least. Victims are all
-that have room or were promised some in this trial.
+A gang is solved in steps, for 1, 2, 4 of its tasks and so on; the victims of one step remain
+victims in the next. Each step tries scenarios of one node first, the victims on a node of the
+latest one, then scenarios of several nodes, a growing number of those that free the least. Any task
+with allocated or nominated capacity may be a victim.
 
-For a gang that must be in one domain all that is done domain by domain: victims are in it, or of
-gangs that go as a whole, and of all domains the one with the least harm is taken. The gang is
-placed first there, and victims come back where there is room.
+For a gang that must be in one domain this is done for each domain: victims are in it, or in gangs
+that are evicted as a whole, and the domain with the least harm is used. The gang is placed first
+there, victims then where they fit.
+
 Source: docs/rules/kai.md#states-and-rooms and docs/rules/kai.md#the-search.
 Limit: MAX_SCENARIOS simulated for one job.
 """
@@ -59,11 +59,11 @@ MAX_SCENARIOS = 5_000
 
 @dataclass(frozen=True, slots=True)
 class Search:
-    """What an action looks for: who may be a victim, and which outcome it agrees to.
+    """An action's search: which jobs may be victims, and which results it accepts.
 
-    ``reason`` is what a victim is told. No victims are added once they are of more than
-    ``max_victims`` jobs; negative is no bound. Of a victim that ``spares_minimum`` only what it has
-    above its minimum may be taken.
+    ``reason`` is shown for each victim. No victims are added once they belong to more than
+    ``max_victims`` jobs; negative: no limit. From a victim that ``spares_minimum`` selects only the
+    surplus above its minimum is taken.
     """
 
     is_victim: Callable[[Job], bool]
@@ -71,17 +71,16 @@ class Search:
     action: str
     reason: str
     max_victims: int = UNLIMITED
-    in_leaf: Callable[[Share], bool] = lambda _: True  # whether there may be any in a leaf
+    in_leaf: Callable[[Share], bool] = lambda _: True  # whether a leaf may have victims
     spares_minimum: Callable[[Job], bool] = lambda _: False
 
 
 def solve(trial: Trial, job: Job, search: Search, others: WaitingJobs) -> Attempt | None:
-    """Return an attempt that lets a job start among the others that wait, or None.
+    """Return an attempt that lets a job start among the other waiting jobs, or None.
 
-    The trial is as before then.
-
-    Room is looked for step by step: for one task, then for 2, 4, 8 and so on. The victims of a step
-    stay victims in the next, so that they go in their order, whatever node they are on.
+    With None the trial is unchanged. The search goes step by step: for 1 task, then for 2, 4, 8 and
+    so on. The victims of a step remain victims in the next, so that they are evicted in their
+    order, on whatever node.
     """
     capacities = trial.nodes.room.capacities(trial.names)
     tasks = tasks_to_allocate(job)
@@ -105,7 +104,7 @@ def solve(trial: Trial, job: Job, search: Search, others: WaitingJobs) -> Attemp
 
 @dataclass(frozen=True, slots=True)
 class _LookedFor:
-    """What one search is for: the tasks of a job, and the leaves whose jobs may be victims."""
+    """What one search is for: a job's tasks, and the leaves whose jobs may be victims."""
 
     trial: Trial
     job: Job
@@ -116,7 +115,7 @@ class _LookedFor:
 
 
 def _cheapest(wanted: _LookedFor, domains: list[Mask]) -> Attempt | None:
-    """Return an attempt in the domain where victims do the least harm."""
+    """Return an attempt in the domain with the least harm."""
     left = MAX_SCENARIOS
 
     def find(rows: Mask, _: Harm | None) -> tuple[Harm, tuple[list[Unit], Mask]] | None:
@@ -138,7 +137,7 @@ def _cheapest(wanted: _LookedFor, domains: list[Mask]) -> Attempt | None:
 def _find(
     wanted: _LookedFor, rows: Mask | None, most: int
 ) -> tuple[Attempt, list[Unit], int] | None:
-    """Return an attempt on some rows with its victims, and how many scenarios were simulated."""
+    """Return an attempt on some rows, its victims, and the number of simulated scenarios."""
     trial, job, tasks, search = wanted.trial, wanted.job, wanted.tasks, wanted.search
     order = VictimOrder(
         trial, wanted.leaves, _judge(trial, job, search), search.spares_minimum, rows
@@ -159,22 +158,22 @@ def _find(
 
 
 def _is_sliced(group: Group[Task]) -> bool:
-    """Return whether tasks of a gang go in equal parts: fewer of them are no step towards all."""
+    """Whether a gang is divided in slices: then fewer tasks are no step towards all."""
     own = group.topology is not None and bool(group.topology.slices)
     return own or any(map(_is_sliced, group.members))
 
 
 def could_ever_fit(trial: Trial, job: Job) -> bool:
-    """Return whether the nodes would have the room for a job if they were empty.
+    """Whether a job would fit on empty nodes.
 
-    Only a job whose asks are all alike is judged here, without reading them.
+    Only jobs with equal asks are checked; for others it returns True.
     """
     alike = _alike(trial, job)
     return alike is None or _could_fit(trial.nodes.room.capacities(trial.names), *alike)
 
 
 def _alike(trial: Trial, job: Job) -> tuple[Amount, list[Amount]] | None:
-    """Return what a job asks for to have its minimum, where that is soon said: all are alike."""
+    """Return what a job of equal asks lacks of its minimum, and one request; None for others."""
     groups = list(job.application.groups.values())
     if not job.is_flat or job.active >= job.min_available or len(groups) != 1:
         return None
@@ -184,7 +183,7 @@ def _alike(trial: Trial, job: Job) -> tuple[Amount, list[Amount]] | None:
 
 
 def _judge(trial: Trial, job: Job, search: Search) -> Callable[[Job], bool]:
-    """Return what says of another job whether it may be a victim for a job."""
+    """Return a predicate: whether a job may be a victim for ``job``."""
     evictions, now_ns = trial.partition.evictions, trial.partition.now_ns
     return lambda other: (
         other is not job
@@ -195,7 +194,7 @@ def _judge(trial: Trial, job: Job, search: Search) -> Callable[[Job], bool]:
 
 
 def _sizes(wanted: int) -> Iterator[int]:
-    """Yield how many tasks are tried: 1, 2, 4, ... and all that are wanted."""
+    """Yield the numbers of tasks to try: 1, 2, 4, ... and all."""
     size = 1
     while size < wanted:
         yield size
@@ -204,22 +203,22 @@ def _sizes(wanted: int) -> Iterator[int]:
 
 
 class _Tries:
-    """One job's tries, with more and more tasks; what was simulated is not simulated again."""
+    """One job's tries with a growing number of tasks; no scenario is simulated twice."""
 
     def __init__(
         self, wanted: _LookedFor, candidates: "_Candidates", rows: Mask | None, most: int
     ) -> None:
-        """At most so many are simulated."""
+        """Allow at most ``most`` simulations."""
         trial = self._trial = wanted.trial
         self._wanted = wanted
         self._rows = rows
         given = trial.nodes.room.capacities(trial.names) - trial.room()
-        self._given = given if rows is None else given[rows]  # what each node could give at most
+        self._given = given if rows is None else given[rows]  # what each node could free at most
         self._candidates = candidates
         self.left = most
 
     def run(self, tasks: list[Task], carried: list[Unit]) -> tuple[Attempt, list[Unit]] | None:
-        """Return an attempt in which tasks of the job have room, and its units; or None."""
+        """Return an attempt in which the tasks are placed, with its victims; or None."""
         seen: set[frozenset[Task]] = set()
         for units in self._within_budgets(self._scenarios(tasks, carried)):
             evicted = frozenset(task for _, group in units for task in group)
@@ -235,9 +234,9 @@ class _Tries:
         return None
 
     def _within_budgets(self, scenarios: Iterable[list[Unit]]) -> Iterator[list[Unit]]:
-        """Yield scenarios, and after one whose victims' budgets would not let them all go: less.
+        """Yield scenarios, and after one that exceeds disruption budgets, the part within them.
 
-        All of it may do: who is put back where it was has not gone.
+        The whole may be accepted too: victims that stay where they were do not count.
         """
         has_budgets = bool(self._trial.partition.victims.budgets)
         for units in scenarios:
@@ -265,25 +264,25 @@ class _Tries:
 
 
 class _Candidates:
-    """The victims of a search in their order, found as far as anybody asks.
+    """The victims of a search in order, generated on demand.
 
-    Of those that are in none of the ``rows`` none is one, unless its gang goes as a whole.
+    With ``rows`` only those on them, and gangs that are evicted as a whole.
     """
 
     def __init__(self, order: VictimOrder, search: Search, rows: Mask | None) -> None:
         self._order = order
         self._rows = rows
-        self._passed: dict[Job, list[Task]] = {}  # what was passed over, as it is elsewhere
+        self._passed: dict[Job, list[Task]] = {}  # skipped tasks on other rows
         self._most = search.max_victims
         self._units: list[Unit] = []
         self._places: dict[Task, int] = {}
         self._of_job: dict[Job, list[Unit]] = {}
 
     def beside(self, carried: list[Unit]) -> Iterator[list[Unit]]:
-        """Yield the victims taken so far beside some, the same list that grows.
+        """Yield a growing list of victims, without those of ``carried``.
 
-        It ends once they are of more jobs than the most, as docs/rules/kai.md#consolidation counts
-        them.
+        It ends once they belong to more jobs than allowed, counted as in
+        docs/rules/kai.md#consolidation.
         """
         known = {task for _, tasks in carried for task in tasks}
         units: list[Unit] = []
@@ -297,7 +296,7 @@ class _Candidates:
                 yield units
 
     def whole(self, units: list[Unit]) -> list[Unit]:
-        """Return units in the order in which they were found, of a gang that ends with them all."""
+        """Return units in the order found, and all units of gangs that lose their minimum."""
         gone = {task for _, tasks in units for task in tasks}
         chosen = Counter(job for job, _ in units)
         found = [unit for unit in units if len(self._of_job[unit[0]]) == chosen[unit[0]]]
@@ -319,7 +318,7 @@ class _Candidates:
         return self._units[at]
 
     def _next(self) -> Unit | None:
-        """Return the next unit on some of the rows, with what its gang cannot go without."""
+        """Return the next unit on the rows, with what its gang cannot keep without it."""
         rows = self._rows
         while (unit := self._order.pop()) is not None:
             job, tasks = unit
@@ -335,23 +334,22 @@ class _Candidates:
 
 
 def _could_fit(room: NDArray[np.int64], demand: Amount, requests: Iterable[Amount]) -> bool:
-    """Return whether a demand fits by its sum, and each request of it on some node."""
+    """Whether a demand fits by its sum, and each of its requests on some node."""
     if not np.all(summed(room) >= sums(demand)):
         return False
     return all(bool(np.any(np.all(room >= np.array(one), axis=1))) for one in requests)
 
 
 def _row(task: Task) -> int:
-    """Return the row of the node that a task has room on."""
+    """Return the row of a task's node."""
     assert task.node is not None
     return task.node.row
 
 
 class _Freed:
-    """What victims so far would give back, node by node and in all, beside what is free already.
+    """The capacity that the victims so far would free, by node and in total.
 
-    Those carried over from the step before count as gone; only some ``rows`` count, if any are
-    named.
+    Those carried over from the last step count as evicted; with ``rows`` only these count.
     """
 
     def __init__(
@@ -375,7 +373,7 @@ class _Freed:
         self.total = sums([0] * self.width)
 
     def add(self, unit: Unit) -> list[int]:
-        """Count a victim in; return the nodes that it is on."""
+        """Add a victim; return the rows of its nodes."""
         there = self._there(unit[1])
         for task in there:
             request = sums(task.request)
@@ -397,29 +395,29 @@ class _Freed:
                     over[at] -= value
 
     def is_enough(self) -> bool:
-        """Return whether all that is free then covers what is asked for, and limits allow it."""
+        """Whether the free and freed capacity is enough, and limits allow the job."""
         is_over = any(value > 0 for _, over in self.over for value in over)
         return not is_over and bool((self.free + self.total >= self.demand).all())
 
     def is_enough_on(self, nodes: list[int]) -> bool:
-        """Return whether what some of the nodes give back, with all that is free, covers it."""
+        """Whether what some nodes free, with all free capacity, is enough."""
         freed = sum_of((self.by_node[node] for node in nodes), self.width)
         return bool((self.free + freed >= self.demand).all())
 
     def could_be_enough(self, given: NDArray[np.int64]) -> bool:
-        """Return whether one node could give back enough, at most and with all that is free."""
+        """Whether one node could free enough at most, with all free capacity."""
         lacking = np.clip(self.demand - self.free, -INT64_MAX, INT64_MAX).astype(np.int64)
         return bool(np.any(np.all(given >= lacking, axis=1)))
 
     def takes_one(self, node: int) -> bool:
-        """Return whether a node then has room for one of the tasks."""
+        """Whether one of the tasks then fits on a node."""
         return bool((self.room[node] + self.by_node[node] >= self.smallest).all())
 
 
 def _of_one_node(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Iterator[list[Unit]]:
-    """Yield, after every victim, those on each node that it is on.
+    """Yield, after each victim, all victims on each of its nodes.
 
-    A victim that is on several nodes frees all of them: then any may be the one with the room.
+    A victim on several nodes frees all of them, so that any of them may be the one that fits.
     """
     units_on: dict[int, list[Unit]] = {}
     with_others: set[int] = set()  # nodes with a victim that is on others as well
@@ -438,7 +436,7 @@ def _of_one_node(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Iterator[l
 
 
 def _of_several_nodes(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Iterator[list[Unit]]:
-    """Yield, after every victim, growing numbers of the nodes that victims are on."""
+    """Yield, after each victim, the victims on a growing number of nodes."""
     for units in accumulated:
         freed.add(units[-1])
         if not freed.is_enough():
@@ -460,7 +458,7 @@ def _of_several_nodes(freed: _Freed, accumulated: Iterator[list[Unit]]) -> Itera
 def _simulate(
     looked_for: _LookedFor, wanted: list[Task], units: list[Unit], rows: Mask | None
 ) -> Attempt | None:
-    """Evict, place again in order, and ask the policy; return the attempt if it agrees."""
+    """Evict, place again in order, and check; return the attempt if it is accepted."""
     trial, job, search = looked_for.trial, looked_for.job, looked_for.search
     attempt = Attempt(trial, job.name)
     for _, tasks in units:
@@ -477,7 +475,7 @@ def _simulate(
 
 
 def _fits_budgets(going: Releases, unit: Unit) -> bool:
-    """Let a unit go with others if budgets let all of it; return whether they do."""
+    """Add a unit to the releases if its budgets allow all of it; return whether they do."""
     keys = [task.name for task in unit[1]]
     for key in keys:
         going.go(key)
@@ -495,13 +493,11 @@ def _place_again(
     units: list[Unit],
     rows: Mask | None,
 ) -> bool:
-    """Place the job and the victims in the order of fairness; return whether the job got its room.
+    """Place the job and the victims in fair order; return whether the job is placed.
 
-    ``wanted`` are those of the job's tasks that are tried, on ``rows`` if any are named.
-
-    The order is that of all who wait, though only the job and the victims are tried: where another
-    job of the queue comes first, the queue is as hungry as that one makes it. On some rows the job
-    comes first: it has no others.
+    ``wanted`` are the job's tasks to try, on ``rows`` if given. The order includes all waiting
+    jobs, though only the job and the victims are placed: a queue whose first job is another is
+    ordered by that job's request. On ``rows`` the job is placed first.
     """
     job = looked_for.job
     tasks_of = _next_tasks(job, wanted, units)
@@ -522,10 +518,10 @@ def _place_again(
 
 
 def _next_tasks(job: Job, wanted: list[Task], units: list[Unit]) -> Callable[[Job], list[Task]]:
-    """Return what says which tasks a job gets next: of a victim those come back that were taken.
+    """Return a function from a job to its next tasks; for victims, those that were evicted.
 
-    Of those the first are whose GPU devices are for nobody else: they need not move. What goes only
-    as a whole comes back as a whole.
+    Tasks whose GPU devices no other claims come first: they need not move. A part that is evicted
+    as a whole returns as a whole.
     """
     victims = {victim: victim.group.has_wholes for victim, _ in units}
     evicted = {task for _, tasks in units for task in tasks}

@@ -1,4 +1,4 @@
-"""Spare nodes are chosen again where nodes have changed, before a cycle (``nodes/spares.py``)."""
+"""Chooses spare nodes again after nodes changed, before a cycle (``nodes/spares.py``)."""
 
 from collections.abc import Callable
 
@@ -9,7 +9,7 @@ from shared.messages.interface import Allocation
 
 
 def choose_again(partition: Partition) -> None:
-    """Choose the spare nodes in domains that have changed; others may use what is spare no more."""
+    """Choose the spare nodes of changed domains; nodes that are no longer spare are reopened."""
     nodes = partition.nodes
     if not nodes.spares.is_on:
         return
@@ -25,7 +25,7 @@ def choose_again(partition: Partition) -> None:
 
 
 def _is_short(partition: Partition) -> Callable[[Allocation], bool]:
-    """Return what says of a pod whether it is over within SHORT_NS of its start."""
+    """Return a predicate: whether a pod ends within SHORT_NS of its start."""
 
     def is_short(pod: Allocation) -> bool:
         application = partition.applications.get(pod.application_id)

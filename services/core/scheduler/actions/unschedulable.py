@@ -1,12 +1,11 @@
-"""Asks that more nodes would help are marked Unschedulable, once each, for an autoscaler.
+"""Marks asks that more nodes would help as unschedulable, once each, for the autoscaler.
 
-Rule 1: an ask is marked when its queue, user and group have the headroom for it, nothing of its own
-        application holds it back, and no node takes it. What waits for a quota or for its gang is
-        not, and of asks in one queue, of one user, no more than the headroom has room for.
-Rule 2: marking costs what is marked: asks that have been are not looked at again.
+Rule 1: an ask is marked if its queue, user and group have headroom for it, its application does not
+        block it, and no node fits it. Asks that wait for a quota or their gang are not marked, and
+        of asks of one queue and user only as many as fit the headroom.
+Rule 2: marked asks are not read again.
 Source: docs/rules/pods.md#events-and-conditions.
-
-Limit: MAX_GROUPS groups of asks are looked at a bucket and cycle; the others have their turn later.
+Limit: MAX_GROUPS groups of asks for each bucket and cycle; the others follow later.
 """
 
 from dataclasses import replace
@@ -24,7 +23,7 @@ MAX_GROUPS = 1_000
 
 
 def mark(partition: Partition) -> None:
-    """Mark the asks of every bucket that no node took since this was done last."""
+    """Mark the asks of every bucket that no node fitted since the last call."""
     for bucket in partition.take_unplaced():
         if not _nodes_would_help(partition, bucket):
             continue
@@ -35,15 +34,15 @@ def mark(partition: Partition) -> None:
                 break
             refusal = refusal or _by_nodes(partition, bucket)
             room -= _mark_group(partition, bucket, group, room, refusal)
-        backoff.begin(partition, bucket)  # what came since waits with those that were refused
+        backoff.begin(partition, bucket)  # new asks of the bucket count as refused too
 
 
 def mark_group(
     partition: Partition, group: AskGroup, head: Ask, refusal: Refusal, most: int
 ) -> None:
-    """Mark a group's head, and of the others so many that ``most`` of the group are marked.
+    """Mark a group's first ask, and others until ``most`` of the group are marked.
 
-    For asks that wait outside of their bucket, because they have a place to take: a placeholder's.
+    For asks outside of their bucket's order, because they wait for a placeholder.
     """
     if not head.is_marked:
         _mark(partition, group, head, refusal)
@@ -51,7 +50,7 @@ def mark_group(
 
 
 def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
-    """Return whether it is for want of nodes that a bucket waits: the root's max is their sum."""
+    """Whether a bucket is blocked by lack of nodes; the root's max is the sum of the nodes."""
     refusal = bucket.refusal
     if refusal is None or bucket.shape.constraints.required_node:
         return False
@@ -61,7 +60,7 @@ def _nodes_would_help(partition: Partition, bucket: Bucket) -> bool:
 
 
 def _by_nodes(partition: Partition, bucket: Bucket) -> Refusal:
-    """Return why a bucket waits, with what the nodes lack: also where their sum refused it."""
+    """Return a bucket's refusal, with what the nodes lack even if the root's max refused it."""
     assert bucket.refusal is not None
     if bucket.refusal.nodes is not None:
         return bucket.refusal
@@ -69,10 +68,7 @@ def _by_nodes(partition: Partition, bucket: Bucket) -> Refusal:
 
 
 def _room(bucket: Bucket) -> int:
-    """Return how many asks of a bucket queues and limits have room for, unmarked ones.
-
-    The root's is no such room: it is the nodes' own.
-    """
+    """Return how many unmarked asks of a bucket fit the headroom, the root's max apart."""
     most = sum(len(group.unmarked) for group in islice(bucket.unmarked, MAX_GROUPS))
     for queue in bucket.leaf.lineage():
         limit = queue.max_resource if queue.parent is not None else None
@@ -88,7 +84,7 @@ def _room(bucket: Bucket) -> int:
 def _mark_group(
     partition: Partition, bucket: Bucket, group: AskGroup, room: int, refusal: Refusal
 ) -> int:
-    """Mark at most ``room`` asks of a group; one that is held back goes to the end of the line."""
+    """Mark at most ``room`` asks of a group; a blocked group moves to the end."""
     application = group.application
     if queueing.hold(application, group) is not None or not application.may_schedule:
         bucket.mark_last(group)

@@ -1,4 +1,4 @@
-"""Usage over time is reported: to be kept, and with what follows from it for users to see."""
+"""Reports usage over time: to be stored, and with the resulting shares for users."""
 
 from services.core.scheduler.actions import kai_turns
 from services.core.scheduler.model.queue_ledger import Division
@@ -10,7 +10,7 @@ _MILLION = 1_000_000
 
 
 def report(partition: Partition) -> None:
-    """Report usage where that is due; under kai with what is divided by it.
+    """Report usage if due; under kai also the fair shares computed from it.
 
     Cost: the queues, and the users with applications, at most once a minute.
     """

@@ -1,15 +1,15 @@
-"""The search for victims: place after place, and of what lets asks start there the least harm.
+"""The search for victims over several places; the result with the least harm is used.
 
-Rule 1: a policy names the places in which victims may be: a node for one ask, a domain for a gang,
-        or all nodes. Those in which the least harm could be done come first, each with that harm.
-Rule 2: in a place the policy finds victims: who is eligible, in which order they go, and what must
-        hold once they have gone, on the nodes and in the queues. Those that are not needed stay.
-Rule 3: of all places the one with the least harm is taken, of equal ones the first. The search ends
-        when none of those that are left could do less.
+Rule 1: a policy provides the places: a node for one ask, a domain for a gang, or all nodes, ordered
+        by the least possible harm in each.
+Rule 2: in a place the policy finds victims: which are eligible, their order, and the conditions on
+        nodes and queues. Victims that are not needed stay.
+Rule 3: the place with the least harm is used, of equal ones the first. The search ends when no
+        remaining place could do less.
 
-Policies: the smallest set on one node (``policies/preemption_choice.py``); a gang whose members
-preempt one by one (``policies/gang_preemption.py``); a job that is placed again together with
-those that were evicted for it (``actions/solver.py``).
+Used by: the smallest set on one node (``policies/preemption_choice.py``); a gang whose members
+preempt one by one (``policies/gang_preemption.py``); a job placed again with its victims
+(``actions/solver.py``).
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +19,7 @@ from shared.model.numbers import INT64_MAX
 
 PlaceT = TypeVar("PlaceT")
 FoundT = TypeVar("FoundT")
-Harm = tuple[Any, ...]  # the smaller the less; all of one search are of the same parts
+Harm = tuple[Any, ...]  # smaller is better; comparable within one search
 NO_HARM: Harm = (-INT64_MAX, 0, 0, 0)
 
 
@@ -27,10 +27,10 @@ def search_places(
     places: Iterable[tuple[Harm, PlaceT]],
     find: Callable[[PlaceT, Harm | None], tuple[Harm, FoundT] | None],
 ) -> FoundT | None:
-    """Return what does the least harm, or None where victims help nowhere.
+    """Return the result with the least harm, None if victims help in no place.
 
-    ``places`` are in the order of the least harm that each could do. ``find`` returns what helps in
-    a place and how much harm that does, given the least harm that was found until then.
+    ``places`` are ordered by the least possible harm of each. ``find`` returns a place's result and
+    its harm, given the least harm found so far.
     """
     least: Harm | None = None
     best: FoundT | None = None
@@ -44,10 +44,10 @@ def search_places(
 
 
 def harm_of(priorities: Iterable[int], owners: Iterable[object], newest: Iterable[int]) -> Harm:
-    """Return what orders the victims of a gang: of low priority, of few owners, few, new ones.
+    """Return the harm of a gang's victims: highest priority, number of owners, number, age.
 
-    All three are of the same pods in the same order; ``newest`` is smaller for those that came
-    later. Nobody is the least harm of all.
+    The three arguments describe the same pods in the same order; ``newest`` is smaller for later
+    pods. No victims are the least harm.
     """
     all_priorities = tuple(priorities)
     return (

@@ -1,4 +1,4 @@
-"""What every way of preempting shares: what two amounts have in common, how a victim goes."""
+"""Parts that all preemption shares: comparing amounts, and evicting a victim."""
 
 from collections.abc import Iterable
 
@@ -13,7 +13,7 @@ from shared.messages.interface import Allocation, TerminationType
 from shared.model.reasons import EvictionCause
 from shared.model.resources import ResourceView
 
-CAUSE_OF = {  # of an action that is not here it is the action's own name
+CAUSE_OF = {  # for other actions the cause is the action's name
     CONSOLIDATION: EvictionCause.CONSOLIDATION,
     RECLAIM: EvictionCause.FAIR_SHARE,
     PREEMPT: EvictionCause.PRIORITY,
@@ -22,7 +22,7 @@ CAUSE_OF = {  # of an action that is not here it is the action's own name
 
 
 def have_type_in_common(one: ResourceView, other: ResourceView) -> bool:
-    """Return whether two amounts have something of the same type."""
+    """Whether two amounts have a resource type in common."""
     return any(value > 0 and other.get(name, 0) > 0 for name, value in one.items())
 
 
@@ -37,10 +37,10 @@ def evict(
     event: str = "",
     ask: str = "",
 ) -> None:
-    """Release a victim, tell it why, and watch whether it and the winner take turns.
+    """Release a victim, record why, and detect applications that evict each other in turn.
 
-    ``reason`` goes with the release, and is the event where ``event`` does not say another.
-    ``winner`` is None where the room is for nobody, ``ask`` the one that it is for.
+    ``reason`` goes with the release, and is the event unless ``event`` is given. ``winner`` is the
+    application that gets the capacity (None: none), ``ask`` its ask.
     """
     partition.release(owner, key, TerminationType.PREEMPTED_BY_SCHEDULER, reason)
     partition.victims.budgets.choose(key)
@@ -65,7 +65,7 @@ def evict_for(
     *,
     law: EvictionCause,
 ) -> None:
-    """Release victims so that an ask has room, in their order; each reads who took its place."""
+    """Release victims for an ask, in order; each event names the ask."""
     event = f"Preempted by {ask.key} from application {winner.id} in {winner.queue.path}"
     for victim in victims:
         owner = partition.applications[victim.application_id]
@@ -74,10 +74,10 @@ def evict_for(
 
 
 def carry_out(partition: Partition, decisions: list[Decision]) -> None:
-    """Do what a statement came to: release the victims, then keep their room for who gets it."""
+    """Carry out a statement's decisions: release the victims, then claim their capacity."""
     for decision in decisions:
         owner = partition.applications[decision.application]
-        if decision.evicts and decision.key in owner.allocations:  # or it was only to be placed
+        if decision.evicts and decision.key in owner.allocations:  # otherwise only nominated
             winner = partition.applications.get(decision.by)
             law = CAUSE_OF.get(decision.action, decision.action)
             evict(partition, owner, decision.key, winner, decision.reason, law=law)
@@ -89,9 +89,9 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
 
 
 def _nominate(partition: Partition, decision: Decision) -> None:
-    """Keep room for an ask; a gang for which that is done has its headroom.
+    """Claim capacity for an ask; a gang is thereby admitted.
 
-    One whose members must all have a place waits on until they have.
+    A gang whose members must all have a place waits until they have.
     """
     owner = partition.applications[decision.application]
     ask = owner.group_of[decision.key].asks[decision.key]

@@ -358,11 +358,11 @@ class Adapter:
         return ()
 
     def lost_with(self, task: Task) -> tuple[int, int]:  # noqa: ARG002
-        """Return the device-seconds and vcore-seconds of work lost with a task."""
+        """Return the device- and vcore-seconds of work lost with a task, in thousandths."""
         return (0, 0)
 
     def served(self, application: Application) -> tuple[int, int]:  # noqa: ARG002
-        """Return the device-seconds and vcore-seconds of an application's service."""
+        """Return the device- and vcore-seconds of an application's service, in thousandths."""
         return (0, 0)
 
     def service_level(self, application: Application) -> int:  # noqa: ARG002
