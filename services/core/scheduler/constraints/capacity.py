@@ -1,4 +1,4 @@
-"""What queues may take: limits for everybody, quotas for what may not be preempted.
+"""Limits of queues: max for all jobs, quotas for non-preemptible ones.
 
 Source: docs/rules/kai.md.
 """
@@ -17,15 +17,16 @@ from services.core.scheduler.statement.trial import (
 
 
 def may_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
-    """Return whether nothing but room keeps a job from taking tasks: neither queues nor plugins."""
+    """Whether neither queues nor plugins refuse a job some tasks."""
     request = request_of(tasks, trial.width)
     return bool(tasks) and _may_ever_ask(trial, job, request) and not over_limits(job, request)
 
 
 def may_ever_take(trial: Trial, job: Job, tasks: list[Task]) -> bool:
-    """Return whether a job may take tasks once others have made way for it.
+    """Whether a job may allocate tasks after evictions.
 
-    They bring the queues back within their limits, but free no quota: who uses that may not go.
+    Evictions bring queues back within their limits, but free no quota: its users are not
+    preemptible.
     """
     return bool(tasks) and _may_ever_ask(trial, job, request_of(tasks, trial.width))
 
@@ -35,9 +36,9 @@ def _may_ever_ask(trial: Trial, job: Job, request: Amount) -> bool:
 
 
 def over_limits(job: Job, request: Amount) -> list[tuple[Share, list[int]]]:
-    """Return the queues on the path that a request brings over their limit, and by how much.
+    """Return the queues on the path whose limit a request exceeds, and by how much.
 
-    Only types that are asked for are looked at; the others are 0 over.
+    Types that are not requested count as 0.
     """
     found = []
     for queue in job.queue.lineage():
@@ -51,10 +52,10 @@ def over_limits(job: Job, request: Amount) -> list[tuple[Share, list[int]]]:
 
 
 def over_quota(job: Job, request: Amount) -> bool:
-    """Return whether a job that may not be preempted, with others like it, would exceed a quota.
+    """Whether a job would exceed a quota with non-preemptible tasks.
 
-    Only types that are asked for are looked at, in every queue on the path. So it is for a gang of
-    which only the minimum may not, while it lacks some of that.
+    Only requested types count, in every queue on the path. For a gang whose minimum only is
+    non-preemptible, it applies while it lacks some of it.
     """
     is_bound = not job.preemptible or job.application.asks_within_quota
     return is_bound and any(
@@ -65,7 +66,7 @@ def over_quota(job: Job, request: Amount) -> bool:
 
 
 def over_fair_share(job: Job, request: Amount) -> bool:
-    """Return whether a leaf would be over its fair share with a request, in any type."""
+    """Whether a leaf would exceed its fair share with a request, in any type."""
     return not within(plus(job.queue.allocated, request), job.queue.fair_share)
 
 

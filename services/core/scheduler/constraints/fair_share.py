@@ -1,13 +1,13 @@
-"""Fair shares: every queue its quota, and what is left by weight, a resource and a level at a time.
+"""Fair shares: each queue's quota, then the rest by weight, for each resource and level.
 
-Rule 1: a queue first gets its quota, as far as it asks for it and its limit lets it; quotas are
-        not scaled down when they exceed what there is.
-Rule 2: what is left goes to the queues that ask for more, the highest priority first, in
-        proportion to their weights and in whole units, again as long as somebody needed less.
-Rule 3: units left over by rounding go one by one to the largest fractions, older queues first.
-Rule 4: where usage over time counts, a weight w among those that still want more, of the sum 1, is
-        max(0, w + k(w - used)), ``used`` being the share of the cluster that the queue has used.
-        Where that is 0 for all, the plain weights hold.
+Rule 1: a queue first gets its quota, as far as it requests it and its limit allows; quotas are not
+        scaled down when they exceed the total.
+Rule 2: the rest goes to queues that request more, highest priority first, in proportion to their
+        weights and in whole units, repeated while a queue needed less than its part.
+Rule 3: units left by rounding go one by one to the largest fractions, older queues first.
+Rule 4: with usage over time, a weight w among the queues that want more, normalised to the sum 1,
+        becomes max(0, w + k(w - used)), where ``used`` is the queue's part of the cluster's usage.
+        If all are 0, the plain weights are used.
 Source: docs/rules/kai.md#fair-share; case tables kai_fairshare_cases.
 """
 
@@ -31,9 +31,9 @@ Exact = int | Fraction
 
 @dataclass(slots=True)
 class Claim:
-    """What a queue may claim of one resource. ``number`` is its age: the smaller the older.
+    """A queue's claim to one resource. ``number`` is its age: smaller is older.
 
-    Amounts are whole in a session; tables may have fractions of a unit, and stay exact.
+    Amounts are whole in the scheduler; case tables may have fractions, which stay exact.
     """
 
     number: int
@@ -42,24 +42,24 @@ class Claim:
     limit: Exact
     weight: Fraction
     requested: Exact
-    used: Fraction = Fraction(0)  # over time, as a share of all there was
+    used: Fraction = Fraction(0)  # usage over time, as part of the cluster
     share: Exact = 0
-    part: Fraction = Fraction(0)  # of the first rest: its weight, of the sum 1
+    part: Fraction = Fraction(0)  # its normalised weight at the first division of the rest
     fraction: Fraction = Fraction(0)
 
     @property
     def most(self) -> Exact:
-        """Return the most that is of use to it."""
+        """Return the largest amount that it can use."""
         return self.requested if self.limit == UNLIMITED else min(self.limit, self.requested)
 
     @property
     def left(self) -> Exact:
-        """Return how much more it could use."""
+        """Return how much more it can use."""
         return self.most - self.share
 
 
 def divide(total: Exact, claims: Sequence[Claim], k: Fraction = Fraction(0)) -> None:
-    """Divide a total; the shares stand in the claims afterwards. ``k``: how much usage counts."""
+    """Divide a total; sets each claim's ``share``. ``k``: weight of usage over time."""
     for claim in claims:
         quota = total if claim.quota == UNLIMITED else claim.quota
         claim.share = min(quota, claim.most)
@@ -77,7 +77,7 @@ def divide(total: Exact, claims: Sequence[Claim], k: Fraction = Fraction(0)) -> 
 
 
 def weights_of(claims: Sequence[Claim], k: Fraction) -> list[Fraction]:
-    """Return by which weights claims get a rest that all of them still want more of."""
+    """Return the weights of claims that all want more."""
     weights = [claim.weight for claim in claims]
     total = sum(weights, Fraction(0))
     if not (k and any(claim.used for claim in claims)):
@@ -91,7 +91,7 @@ def weights_of(claims: Sequence[Claim], k: Fraction) -> list[Fraction]:
 
 
 def _by_weight(rest: Exact, claims: list[Claim], k: Fraction) -> Exact:
-    """Give out in proportion to the weights, until nobody needed less than that."""
+    """Give out in proportion to the weights, until no claim needed less than its part."""
     needs_less = True
     while needs_less and rest > 0:
         needs_less = False
@@ -114,7 +114,7 @@ def _by_weight(rest: Exact, claims: list[Claim], k: Fraction) -> Exact:
 
 
 def _left_over(rest: Exact, claims: list[Claim]) -> Exact:
-    """Give out what rounding has left, a unit each."""
+    """Give out the units left by rounding, one each."""
     wanting = [claim for claim in claims if claim.left > 0 and claim.weight > 0]
     for claim in sorted(wanting, key=lambda claim: (-claim.fraction, claim.number)):
         if rest <= 0:
@@ -126,7 +126,7 @@ def _left_over(rest: Exact, claims: list[Claim]) -> Exact:
 
 
 def set_fair_shares(trial: Trial) -> None:
-    """Work out what every queue asks for and its fair share, from the root down."""
+    """Set every queue's request and fair share, from the root down."""
     set_requested(trial.partition, trial.shares, trial.names)
     divide_level(trial.top, trial.total, trial.width, trial.partition.settings.k_value)
 
@@ -134,10 +134,10 @@ def set_fair_shares(trial: Trial) -> None:
 def set_requested(
     partition: Partition, shares: Mapping[Queue, Share], names: tuple[str, ...]
 ) -> None:
-    """Set what every queue asks for: what it uses, and all that waits in it.
+    """Set every queue's request: its usage and everything that waits in it.
 
-    Whether an ask may start just now, or fits a node at all, is no matter. One for which room is
-    kept is in what its queue uses.
+    Asks count even if they may not start now, or fit no node. Asks with reserved capacity are part
+    of the usage.
     """
     for queue, share in shares.items():
         share.requested = list(plus(share.allocated, in_order(queue.pending, names)))
@@ -149,7 +149,7 @@ def set_requested(
 
 
 def divide_level(shares: list[Share], totals: Sequence[int], width: int, k: Fraction) -> None:
-    """Divide what there is of each type among queues, and what each gets among those below."""
+    """Divide the totals of each type among queues, and each queue's among its children."""
     for idle in [share for share in shares if not any(share.requested)]:
         idle.set_fair_share([0] * width)
         divide_level(idle.children, idle.fair_share, width, k)

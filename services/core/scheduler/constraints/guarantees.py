@@ -1,14 +1,14 @@
-"""What a queue still has coming of what it is guaranteed, as preemption sees it.
+"""What remains of a queue's guarantee, as preemption counts it.
 
-Rule 1: a queue has left what it is guaranteed less what it uses and is not already giving back; the
-        smallest on the way from the root counts, type by type.
-Rule 2: for the queue that asks its own guarantee counts before those above.
-Rule 3: a queue above the one that asks passes nothing down to the others while that one has a
-        guarantee of its own left: its siblings are judged by what they themselves are guaranteed.
+Rule 1: the remainder is the guarantee less the usage that is not being preempted; on the path from
+        the root the smallest counts, type by type.
+Rule 2: for the asking queue its own guarantee takes precedence over those above.
+Rule 3: a queue above the asking one does not limit others while the asking queue has a guarantee of
+        its own left: its siblings are judged by their own guarantees.
 Source: docs/rules/preemption.md; cases X-02, X-10, X-11.
 
-What is judged is what the ledgers hold; who asks what would be if others went has them go first,
-tentatively (``statement/tentative.py``).
+All functions read the ledgers; for a hypothetical eviction the caller first makes it tentatively
+(``statement/tentative.py``).
 """
 
 from collections.abc import Iterator
@@ -18,18 +18,18 @@ from shared.model.resources import Resource, ResourceView, smaller_of
 
 
 def used(queue: Queue, name: str) -> int:
-    """Return what a queue uses of a type: not what it gives back, but what is kept for its asks."""
+    """Return a queue's usage of a type: without what is being preempted, with its claims."""
     return queue.allocated.get(name, 0) - queue.preempting.get(name, 0) + queue.kept.get(name, 0)
 
 
 def own_left(queue: Queue) -> Resource:
-    """Return what a queue itself has left of its guarantee; what it is over is negative."""
+    """Return what remains of a queue's own guarantee; negative if it is exceeded."""
     guaranteed = queue.guaranteed_resource or {}
     return {name: value - used(queue, name) for name, value in guaranteed.items()}
 
 
 def guaranteeing(queue: Queue | None, asking: Queue) -> Iterator[Queue]:
-    """Yield the queues whose guarantees count for a queue, from it upwards."""
+    """Yield the queues whose guarantees apply to a queue, from it upwards."""
     for level in queue.lineage() if queue is not None else ():
         if not level.guaranteed_resource:
             continue
@@ -40,7 +40,7 @@ def guaranteeing(queue: Queue | None, asking: Queue) -> Iterator[Queue]:
 
 
 def left(queue: Queue | None, asking: Queue) -> Resource | None:
-    """Return what a queue has left of its guarantees and those above; None where there are none."""
+    """Return what remains of a queue's guarantees and those above; None without any."""
     found: Resource | None = None
     for level in reversed([*guaranteeing(queue, asking)]):
         own = own_left(level)
@@ -49,7 +49,7 @@ def left(queue: Queue | None, asking: Queue) -> Resource | None:
 
 
 def is_within(leaf: Queue, amount: ResourceView) -> bool:
-    """Return whether a leaf, as it is, keeps to what it is guaranteed of the types of an amount."""
+    """Whether a leaf is within its guarantees for the types of an amount."""
     remaining = left(leaf, leaf)
     if remaining is None:
         return False
@@ -58,9 +58,9 @@ def is_within(leaf: Queue, amount: ResourceView) -> bool:
 
 
 def spare(leaf: Queue, asking: Queue) -> dict[tuple[Queue, str], int]:
-    """Return how much of each type may be taken below which queue before it falls short.
+    """Return how much of each type may be evicted below which queue.
 
-    Each of them keeps what it is guaranteed; of what none names anything may be taken.
+    Each queue keeps its guarantee; types without a guarantee are unlimited.
     """
     return {
         (level, name): used(level, name) - guaranteed

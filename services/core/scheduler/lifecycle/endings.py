@@ -1,12 +1,11 @@
-"""How an application comes to its end.
+"""How an application ends.
 
-Rule 1: with no ask and no real allocation left it is Completing, and Completed 30 s later unless
-        a new ask comes; placeholders that are left are released then
-        (docs/rules/applications.md#states).
-Rule 2: Failing ends in Failed, Resuming goes on in Accepted, once the placeholders are gone.
+Rule 1: without asks and real allocations it is Completing, and Completed 30 s later unless a new
+        ask arrives; remaining placeholders are released then (docs/rules/applications.md#states).
+Rule 2: Failing ends in Failed, Resuming in Accepted, after the last placeholder ended.
 Rule 3: an ended application leaves its queue at once, so that its id can be submitted again.
-Rule 4: no placeholder of an ended application is left uncounted: one that was neither replaced nor
-        timed out before counts as timed out.
+Rule 4: every placeholder of an ended application is counted: one that was neither replaced nor
+        timed out counts as timed out.
 """
 
 from services.core.scheduler.model.queue_ledger import DRAINING
@@ -27,10 +26,9 @@ _LIVELY = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 
 
 def after_placeholders_changed(partition: Partition, application: Application) -> None:
-    """Follow up on a placeholder's end: the last one may end or free its application.
+    """Update an application after a placeholder ended: the last one may end it.
 
-    Of a gang that goes on reserving the placeholder timeout runs on: others may be made for those
-    that were lost.
+    The placeholder timeout of a gang that still reserves continues: lost ones may be created again.
     """
     if not is_zero(application.allocated_placeholder):
         return
@@ -52,9 +50,9 @@ def drop_ask(
     key: str,
     why: TerminationType = TerminationType.STOPPED_BY_RM,
 ) -> bool:
-    """Take an ask out, waiting or being swapped in; return whether there was one.
+    """Remove an ask that waits or is in a replacement; return whether there was one.
 
-    A placeholder that was asked for and not allocated counts as timed out.
+    A requested placeholder that was not allocated counts as timed out.
     """
     swapped_in = replacing.cancel(partition, application, key)
     if swapped_in is not None:
@@ -67,7 +65,7 @@ def drop_ask(
 
 
 def after_real_removed(partition: Partition, application: Application) -> None:
-    """Follow up on the end of a real allocation."""
+    """Update an application after a real allocation ended."""
     if application.state is ApplicationState.FAILING:
         after_placeholders_changed(partition, application)
     elif application.has_nothing and application.state in _LIVELY:
@@ -75,7 +73,7 @@ def after_real_removed(partition: Partition, application: Application) -> None:
 
 
 def after_asks_removed(partition: Partition, application: Application) -> None:
-    """Follow up on asks that the resource manager took back."""
+    """Update an application after the resource manager withdrew asks."""
     if not application.pending_placeholders:
         partition.check_replacements(application)
     if (
@@ -97,7 +95,7 @@ def _complete(partition: Partition, application: Application) -> None:
 
 
 def end(partition: Partition, application: Application) -> None:
-    """Take an application that has ended out of its queue."""
+    """Remove an ended application from its queue."""
     for ask in list(application.asks()):
         drop_ask(partition, application, ask.key)
     application_moves.remove(partition, application)
@@ -107,7 +105,7 @@ def end(partition: Partition, application: Application) -> None:
 
 
 def remove(partition: Partition, application: Application) -> None:
-    """End an application at once because the resource manager has done with it."""
+    """End an application at once on the resource manager's request."""
     for ask_key in list(application.replacing_ask):
         drop_ask(partition, application, ask_key)
     for key, allocation in list(application.allocations.items()):

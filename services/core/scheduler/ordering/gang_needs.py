@@ -1,10 +1,9 @@
-"""What the classes of waiting gangs need of the nodes, side by side, as one matrix.
+"""What the classes of waiting gangs need of the nodes, as one matrix.
 
-A row for each shape, an entry for each shape of each class: of how many members it lacks places.
-How often every shape goes into some nodes is one step in numpy. An entry is due from when a node
-has improved until its class is tried, or the nodes have the room for fewer members than it needs.
-
-Cost: a question is O(shapes x nodes that hold the smallest of them), in numpy.
+A row is a shape, an entry a shape of a class: the number of members without places. How often every
+shape fits on some nodes is one numpy step. An entry is due from a node's improvement until its
+class is tried, or the nodes fit fewer members than it needs.
+Cost: O(shapes x nodes that fit the smallest), in numpy.
 """
 
 from collections.abc import Iterator, Mapping
@@ -18,20 +17,20 @@ from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 
 Amounts = NDArray[np.int64]
 Mask = NDArray[np.bool_]
-MANY = 1 << 31  # how often a shape goes into a node that asks for nothing
-CELLS = 1 << 19  # that are divided in one step
+MANY = 1 << 31  # how often a shape without amounts fits on a node
+CELLS = 1 << 19  # matrix cells computed in one step
 _SMALL = 32
 
 
 class GangNeeds:
-    """Classes by the shapes of which they lack places, and which of them are due."""
+    """Classes by the shapes for which they lack places, and which of them are due."""
 
     def __init__(self) -> None:
         self.names: dict[str, int] = {}  # of the columns, by resource type
         self._row_of: dict[Shape, int] = {}
         self._entries_of: dict[EquivalenceClass, list[int]] = {}
         self._shapes: list[Shape | None] = []  # by row
-        self._users: list[int] = []  # by row: how many entries it has
+        self._users: list[int] = []  # number of entries, by row
         self._free_rows: list[int] = []
         self._needs: Amounts = np.full((_SMALL, 4), INT64_MAX, dtype=np.int64)
         self._run_ns: Amounts = np.zeros(_SMALL, dtype=np.int64)
@@ -44,19 +43,19 @@ class GangNeeds:
         self._due: Mask = np.zeros(_SMALL, dtype=np.bool_)
 
     def add(self, waiting: EquivalenceClass, lacking: Mapping[Shape, int]) -> None:
-        """Let a class wait for places for so many of each shape; it is not due."""
+        """Add a class that lacks places for ``lacking`` of each shape; it is not due."""
         self._entries_of[waiting] = [
             self._entry(waiting, self._row_for(shape), members)
             for shape, members in lacking.items()
         ]
 
     def remove(self, waiting: EquivalenceClass) -> None:
-        """Let a class wait no more, if it does."""
+        """Remove a class, if it is known."""
         for entry in self._entries_of.pop(waiting, ()):
             row = int(self._row[entry])
             self._classes[entry] = None
             self._due[entry] = False
-            self._members[entry] = INT64_MAX  # which no nodes have the room for
+            self._members[entry] = INT64_MAX  # never fits
             self._free_entries.append(entry)
             self._users[row] -= 1
             shape = self._shapes[row]
@@ -67,14 +66,14 @@ class GangNeeds:
                 self._needs[row] = INT64_MAX
                 self._free_rows.append(row)
 
-    # --- what is due ----------------------------------------------------------------------------
+    # --- due entries ----------------------------------------------------------------------------
 
     def mark(self, room: Amounts) -> None:
-        """Mark what a node with such room takes one of as due: a row a node, a column a name."""
+        """Mark entries as due that fit one of some nodes: a row a node, a column a type."""
         self._mark(self._go_on_one(room))
 
     def mark_for_pods(self) -> None:
-        """Mark what other pods may keep from a node as due."""
+        """Mark entries as due whose shapes have pod affinities."""
         self._mark(self._of_pods[: len(self._shapes)])
 
     def _mark(self, rows: Mask) -> None:
@@ -83,16 +82,16 @@ class GangNeeds:
             self._due[:count] |= rows[self._row[:count]]
 
     def drop(self, waiting: EquivalenceClass) -> None:
-        """Have a class be due no more."""
+        """Mark a class as no longer due."""
         self._due[self._entries_of.get(waiting, [])] = False
 
     def keep_fitting(
         self, room: Amounts, room_in_time: Amounts | None, most_ns: int, predicted_ns: int
     ) -> bool:
-        """Drop what is due and needs more than some room; return whether any is left.
+        """Drop due entries that need more than the capacity ``room``; return whether any is left.
 
-        ``room_in_time`` is what shapes have beside it that run for ``most_ns`` at most, or state
-        nothing and are predicted to for ``predicted_ns``.
+        ``room_in_time`` is additional capacity for shapes that run for ``most_ns`` at most, or that
+        state nothing and are predicted to run for ``predicted_ns`` at most.
         """
         count = len(self._classes)
         due = self._due[:count]
@@ -111,14 +110,14 @@ class GangNeeds:
         return bool(due.any())
 
     def due(self) -> Iterator[tuple[EquivalenceClass, Shape, int]]:
-        """Yield the classes that are due, with the shape of which they need so many places."""
+        """Yield the due classes, with a shape and the number of places that it needs."""
         for entry in np.flatnonzero(self._due[: len(self._classes)]).tolist():
             waiting, shape = self._classes[entry], self._shapes[self._row[entry]]
             if waiting is not None and shape is not None:
                 yield waiting, shape, int(self._members[entry])
 
     def _times(self, room: Amounts) -> Amounts:
-        """Return how often each shape goes into all of some nodes together."""
+        """Return how often each shape fits on all of some nodes together."""
         total: Amounts = np.zeros(len(self._shapes), dtype=np.int64)
         for at, needs, free in self._pieces(room):
             found: Amounts = np.full((needs.shape[0], free.shape[0]), MANY, dtype=np.int64)
@@ -131,7 +130,7 @@ class GangNeeds:
         return total
 
     def _go_on_one(self, room: Amounts) -> Mask:
-        """Return which shapes go into one of some nodes."""
+        """Return which shapes fit on one of some nodes."""
         result: Mask = np.zeros(len(self._shapes), dtype=np.bool_)
         for at, needs, free in self._pieces(room):
             found: Mask = np.ones((needs.shape[0], free.shape[0]), dtype=np.bool_)
@@ -141,13 +140,13 @@ class GangNeeds:
         return result
 
     def _pieces(self, room: Amounts) -> Iterator[tuple[slice, Amounts, Amounts]]:
-        """Yield so many shapes at a time that one step is small, beside the nodes for the least."""
+        """Yield slices of shapes that keep a step small, with the nodes that fit the smallest."""
         count = len(self._shapes)
         needs = self._needs[:count, : len(self.names)]
         if not count or not room.shape[0]:
             return
         least = needs.min(axis=0)
-        least[least <= 0] = INT64_MIN  # one does not ask for it: a node may have less than nothing
+        least[least <= 0] = INT64_MIN  # not requested: a node's free amount may be negative
         free = room[(room >= least).all(axis=1)]
         step = max(1, CELLS // max(1, free.shape[0]))
         for begin in range(0, count if free.shape[0] else 0, step):
@@ -160,7 +159,7 @@ class GangNeeds:
         row = self._row_of.get(shape)
         if row is not None:
             return row
-        # A node that is required may be closed: what the others have free says nothing then.
+        # A required node may be closed: other nodes' free capacity is irrelevant then.
         needs = {} if shape.constraints.required_node else shape.resource
         columns = {self._column(name): value for name, value in needs.items() if value > 0}
         if self._free_rows:

@@ -1,21 +1,22 @@
-"""The waiting lists, and which of their asks are tried when room is freed.
+"""The waiting lists, and which of their asks are requeued when headroom becomes free.
 
-A queue, a user and a group have a waiting list each. When their headroom grows, the list is
-requeued, and nothing else is tried again.
+A queue, a user and a group each have a waiting list. When its headroom grows the list is requeued,
+and nothing else is.
 
-Rule 1: waiting buckets and reservations are tried one by one. One that a queue's own max refused is
-        skipped while its request exceeds what that max leaves, which one comparison finds for all;
-        but only where nothing preempts: there each refusal sets the time of the next attempt.
-Rule 2: waiting applications are classed. A class is refused alike: what refuses one of it refuses
-        all, as long as nothing is placed in between (``class_key``). Of a class only the first in
-        the order of its leaf is tried. Refused as before, it is blocked again with the others;
-        if it starts, ends, changes or is refused for another reason, the next is tried at once. One
-        that a cycle skips, because its shape is refused already, does not block the others either.
-Rule 3: an application whose key is no longer that of its class leaves it and is tried by itself.
-        An attempt too many costs time, one too few a start: in doubt it is tried.
+Rule 1: waiting buckets and reservations are tried one by one. A bucket refused by a queue's own max
+        is skipped while its request exceeds what the max leaves, which one comparison finds for
+        all; but only if nothing preempts, because then each refusal sets the time of the next
+        attempt.
+Rule 2: waiting applications are grouped in classes that are refused alike: a refusal of one applies
+        to all, as long as nothing is placed in between (``class_key``). Only the first of a class
+        in its leaf's order is tried. If it is refused as before, it is blocked again with the
+        others; if it starts, ends, changes or is refused for another reason, the next is tried at
+        once, as it is if the cycle skips it because its shape is blocked.
+Rule 3: an application whose key no longer equals its class's leaves the class and is tried alone.
+        An unnecessary attempt costs time, a missing one a start: in doubt it is tried.
 Rule 4: a group is queued in its leaf's bucket only while ``may_schedule`` allows it. Until its gang
-        is admitted as a whole it is queued in the leaf's ``to_admit`` instead, so that a refusal of
-        single asks of its shape does not block the gang.
+        is admitted it is queued in the leaf's ``to_admit`` instead, so that a refusal of single
+        asks of its shape does not block the gang.
 Source: ADR 30, docs/rules/gangs.md#the-course.
 """
 
@@ -40,17 +41,17 @@ _AS_A_WHOLE = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
 
 
 def class_key(application: Application, refusal: Refusal) -> Hashable:
-    """Return what decides over a refused application, the ledgers and the nodes aside.
+    """Key of applications that get the same refusal, apart from ledgers and nodes.
 
-    Two of one key, considered one after the other, get the same answer: it is made of nothing but
-    this, the place in the order (who is behind an overdue gang is refused all the same) and what
-    is the same for all. Whose answer hangs on more is alone.
+    Two applications with one key, tried one after the other, get the same result: it contains
+    everything that matters except the order (an application behind a starved gang is refused
+    anyway) and what is equal for all. An application whose result depends on more is alone.
     """
     leaf = application.queue
     alone = (application.id,)
     if application.reservations and refusal.reason in _AS_A_WHOLE:
-        return alone  # room was freed for it
-    if leaf.settings.state_aware:  # to be considered may be to be the one that is let start
+        return alone  # capacity was freed for it
+    if leaf.settings.state_aware:  # the first one tried may become the starting one
         return alone
     what: Hashable
     if refusal.reason in _AS_A_WHOLE:
@@ -58,16 +59,16 @@ def class_key(application: Application, refusal: Refusal) -> Hashable:
     elif refusal.reason is not Reason.MAX_APPLICATIONS:
         return alone
     elif application.allocations or application.id in leaf.allocating_accepted:
-        return alone  # where it runs already it is not one more
+        return alone  # it counts as running already
     elif application.awaits_admission:
         what = None
-    else:  # it is considered when one of its buckets is
+    else:  # it is tried when one of its buckets is
         what = frozenset(group.bucket for group in application.groups.values())
     state, is_starting = application.state, application.is_starting
     return refusal.reason, leaf, application.owner, state, is_starting, what
 
 
-# --- waiting lists, and classes of those who are refused alike -----------------------------------
+# --- waiting lists and equivalence classes -------------------------------------------------------
 
 
 def class_of(
@@ -108,11 +109,11 @@ def requeue(wait_list: WaitList) -> None:
 
 
 def _to_try(wait_list: WaitList) -> list[Bucket]:
-    """Return the buckets of a waiting list that the room of its queue might hold."""
+    """Return the buckets of a waiting list that may fit its queue's headroom."""
     queue = wait_list.queue
-    if queue is None or queue.max_resource is None:  # without nodes the root has no max either
+    if queue is None or queue.max_resource is None:  # without nodes the root has no max
         return wait_list.buckets.to_try({})
-    if queue.parent is None:  # its max is the sum of the nodes: what it does not name none has
+    if queue.parent is None:  # its max is the sum of the nodes: no node has other types
         return wait_list.buckets.to_try(queue.own_room(), unnamed=0)
     return wait_list.buckets.to_try(queue.own_room())
 
@@ -129,7 +130,7 @@ def _ask_again(wait_list: PluginWaitList) -> None:
 
 
 def requeue_all(wait_list: WaitList) -> None:
-    """Requeue those too whose request exceeds the headroom: requests may have changed."""
+    """Requeue a list with the entries that exceed the headroom too: requests may have changed."""
     for bucket in list(wait_list.buckets):
         requeue_bucket(bucket)
     for waiting in list(wait_list.classes):
@@ -177,7 +178,7 @@ def requeue_bucket(bucket: Bucket) -> None:
 
 
 def enter_group(group: AskGroup) -> None:
-    """Requeue a group, unless its bucket is blocked: then it waits with it."""
+    """Requeue a group, or block it with its bucket."""
     bucket = group.bucket
     bucket.push(group)
     if bucket.refusal is None:
@@ -209,11 +210,11 @@ def set_unschedulable(
     *,
     by_need: bool = False,
 ) -> None:
-    """Take the application out of its buckets until a waiting list is requeued, or for places.
+    """Block an application until a waiting list is requeued, or places are free.
 
-    Without either it waits for a time to come, or for a gang that is ahead of it. One that was
-    tried for those like it and is refused again waits since it did before. ``by_need`` leaves a
-    gang aside until all of it fits what the waiting list's queue has left.
+    Without either it waits for a time, or for a gang ahead of it. A class's representative that is
+    refused again keeps its old waiting time. With ``by_need`` a gang is skipped until all of it
+    fits the headroom of the waiting list's queue.
     """
     _leave_class(application)
     application.refusal = refusal
@@ -231,7 +232,7 @@ def set_unschedulable(
 
 
 def activate(application: Application) -> None:
-    """Requeue the application: the cause of its refusal may have changed."""
+    """Requeue an application: the cause of its refusal may have changed."""
     _forget_refusal(application)
     enter(application)
 
@@ -243,15 +244,15 @@ def was_tried(application: Application) -> None:
 
 
 def wait_no_more(application: Application) -> None:
-    """Leave all waiting lists: the application ends."""
+    """Remove an ending application from all waiting lists."""
     _leave_class(application)
     was_tried(application)
 
 
 def find_class_again(application: Application) -> None:
-    """Have an application that has been given room wait by itself, refused as it is.
+    """Move a blocked application that got capacity to a class of its own.
 
-    Those that were refused like it wait on with another representative.
+    Its former class waits with another representative.
     """
     waiting, refusal = application.waits_in, application.refusal
     if waiting is None or refusal is None or _is_like_others(application, waiting.key):
@@ -291,7 +292,7 @@ def enter(application: Application) -> None:
 
 
 def _enter_where_they_wait(application: Application, groups: Iterable[AskGroup]) -> None:
-    """Enter groups in their buckets or in one of their leaf, or withdraw them."""
+    """Queue groups in their buckets or in one of their leaf's, or withdraw them."""
     is_behind = application.is_refused_for(Reason.GANG_PATIENCE)
     may_schedule = application.may_schedule
     enforces_minimum = application.enforces_minimum
@@ -308,15 +309,15 @@ def _enter_where_they_wait(application: Application, groups: Iterable[AskGroup])
 
 
 def _waits_as_a_whole(application: Application, group: AskGroup) -> bool:
-    """Return whether a group waits until its gang is admitted."""
+    """Whether a group waits until its gang is admitted."""
     return application.awaits_admission and (group.placeholder or application.is_restarting)
 
 
 def hold(application: Application, group: AskGroup, *, by_turn: bool = True) -> Refusal | None:
-    """Return why a group is held back by its own application, or None.
+    """Return why its own application blocks a group, or None.
 
-    Without ``by_turn`` the parts of a gang with a tree are not held back for others of it: the
-    actions follow the tree themselves.
+    Without ``by_turn`` the parts of a gang's tree do not block each other: actions follow the tree
+    themselves.
     """
     if group.refused is not None:
         return group.refused[0]
@@ -358,7 +359,7 @@ def _awaits_others(
 
 
 def _not_next(application: Application, group: AskGroup) -> Refusal | None:
-    """Return why pods of a gang wait for others of it, or None: they are next."""
+    """Return why pods of a gang wait for other members, None if they are next."""
     following, name = application.next_pods(), group.task_group_name
     if application.succeeded or application.is_gang_over or name in following:
         return None
@@ -367,9 +368,9 @@ def _not_next(application: Application, group: AskGroup) -> Refusal | None:
 
 
 def _review_waiting(application: Application) -> None:
-    """Stop waiting for what the application no longer needs, and requeue what may pass it.
+    """End waits that no longer apply to an application, and requeue what it blocked.
 
-    Asks that came or went, an allocation or another state may have changed that.
+    Its asks, allocations or state may have changed.
     """
     if application.waits_for_first_member:
         application.queue.root.to_watch[application] = None
@@ -391,17 +392,17 @@ def _review_waiting(application: Application) -> None:
 
 
 def _is_like_others(application: Application, key: Hashable) -> bool:
-    """Return whether the representative of its class still stands for this application."""
+    """Whether an application still belongs to its class."""
     return application.refusal is not None and key == class_key(application, application.refusal)
 
 
 def requeue_rest(
     application: Application, groups: list[AskGroup], order_before: tuple[object, ...]
 ) -> None:
-    """Enter groups again of which asks were placed, and drop those that have none left.
+    """Requeue groups after some of their asks were placed, and drop empty ones.
 
-    All of the application are entered if it comes earlier now; if later, each is moved when it is
-    found to be the first.
+    If the application comes earlier now, all its groups are requeued; if later, each is moved when
+    it comes first.
     """
     for group in groups:
         if not group.asks:
@@ -417,7 +418,7 @@ def requeue_rest(
 def ask_removed(
     application: Application, group: AskGroup, ask: Ask, order_before: tuple[object, ...]
 ) -> None:
-    """Requeue the rest of a group after an ask left; the whole application if its key changed."""
+    """Requeue the rest of a group after an ask was removed; all groups if the order changed."""
     head = group.head()
     if application.order != order_before:
         enter(application)
@@ -428,9 +429,9 @@ def ask_removed(
 def requeue_group(
     application: Application, group: AskGroup, order_before: tuple[object, ...]
 ) -> None:
-    """Enter a group again after its head was taken; all of them if they come earlier now.
+    """Requeue a group after its first ask was placed; all groups if they come earlier now.
 
-    Each of those for which placeholders go waits for its own: they are not entered.
+    Asks whose placeholders are being released are not queued.
     """
     if _is_to_be_entered(application, order_before):
         enter(application)
@@ -439,14 +440,14 @@ def requeue_group(
 
 
 def _is_to_be_entered(application: Application, order_before: tuple[object, ...]) -> bool:
-    """Return whether all groups are to be entered; who comes later is moved when it is first."""
+    """Whether all groups must be queued again; later ones are moved when they come first."""
     order = application.order
     by_run_time = order != order_before and application.queue.to_admit.is_by_run_time
     return by_run_time or order < order_before
 
 
 def reorder(application: Application) -> None:
-    """Recompute the application's place in the order of its leaf."""
+    """Recompute an application's position in its leaf."""
     before, order = application.order, application.order_at(application.in_use())
     if order != before:
         application.order = order
@@ -464,7 +465,7 @@ def _find_place_in_class(application: Application) -> None:
             requeue_class(waiting)
 
 
-# --- room that is given back ------------------------------------------------------------------
+# --- freed headroom ---------------------------------------------------------------------------
 
 
 def release(queue: Queue, amount: ResourceView) -> None:
@@ -474,13 +475,13 @@ def release(queue: Queue, amount: ResourceView) -> None:
 
 
 def release_claim(queue: Queue, amount: ResourceView) -> None:
-    """Free reserved room, from a queue to the root."""
+    """Subtract a claim up to the root and requeue what those queues blocked."""
     queue.release_claim(amount)
     _requeue_path(queue)
 
 
 def set_max(queue: Queue, limit: Resource | None) -> None:
-    """Change a queue's own limit, and requeue what it refused."""
+    """Set a queue's own max, and requeue what it blocked."""
     queue.set_max(limit)
     requeue(queue.wait_list)
 
@@ -488,13 +489,13 @@ def set_max(queue: Queue, limit: Resource | None) -> None:
 def count_out(
     tracker: Tracker, queue: Queue, application_id: str, amount: ResourceView, *, is_last: bool
 ) -> None:
-    """Subtract a user's usage, and requeue what its limit refused."""
+    """Subtract a user's usage, and requeue what its limit blocked."""
     tracker.take_back(queue, application_id, amount, is_last=is_last)
     requeue(tracker.wait_list)
 
 
 def release_user_claim(tracker: Tracker, queue: Queue, amount: ResourceView) -> None:
-    """Free what is reserved of a user's limits, from a queue to the root."""
+    """Subtract a claim from a user's limits up to the root, and requeue what they blocked."""
     tracker.release_claim(queue, amount)
     requeue(tracker.wait_list)
 

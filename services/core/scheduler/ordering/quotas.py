@@ -1,12 +1,11 @@
-"""What queues are owed under kai, type by type, and what may not be preempted within it.
+"""KAI's quotas by type, and the limit that they set for what may not be preempted.
 
-Rule 1: a queue is owed what its property ``deserved.TYPE`` says, else its guarantee, else what its
-        children are. ``unlimited`` is all there is. A type of which no queue says anything is
-        unlimited for all.
-Rule 2: what may not be preempted never takes more of a type than its queue, and every one above
-        it, is owed; room that was freed for it counts as taken. Only types that are asked for
-        count. Of a gang that is semi-preemptible so is its minimum, and nothing above it.
-Source: KAI's quotas (deserved), and its rule for jobs that are not preemptible.
+Rule 1: a queue's quota is its property ``deserved.TYPE``, else its guarantee, else the sum of its
+        children's. ``unlimited`` is no limit. A type that no queue names is unlimited for all.
+Rule 2: non-preemptible usage never exceeds the quota of its queue and of the queues above; capacity
+        freed for it counts as used. Only requested types count. For a semi-preemptible gang this
+        holds for its minimum only.
+Source: KAI's quotas (deserved), and its rule for non-preemptible jobs.
 """
 
 from services.core.scheduler.model.rows import Application, PluginWaitList, Queue, depth_first
@@ -18,14 +17,14 @@ NOTHING: Resource = {}
 
 
 def quota_of(queue: Queue) -> Resource:
-    """Return what a queue is owed; a type that is not in it is unlimited, as UNLIMITED is."""
+    """Return a queue's quota; UNLIMITED, and types not in it, have no limit."""
     if queue.quota_version != queue.tree.promised:
         _work_out(queue.root)
     return queue.quota
 
 
 def _work_out(root: Queue) -> None:
-    """Work out what every queue is owed, from the leaves up. The root is owed everything."""
+    """Compute the quotas of all queues, from the leaves up. The root has none."""
     queues = list(depth_first(root))
     said: dict[str, None] = {}
     owed: dict[Queue, Resource] = {}
@@ -43,7 +42,7 @@ def _work_out(root: Queue) -> None:
 
 
 def _add(total: Resource, more: ResourceView) -> None:
-    """Add what a child is owed; with one that is unlimited the sum is."""
+    """Add a child's quota to a sum; UNLIMITED makes the sum unlimited."""
     for name, value in more.items():
         is_unlimited = UNLIMITED in (value, total.get(name))
         total[name] = UNLIMITED if is_unlimited else total.get(name, 0) + value
@@ -52,10 +51,9 @@ def _add(total: Resource, more: ResourceView) -> None:
 def over_quota(
     application: Application, amount: ResourceView, own: ResourceView = NOTHING
 ) -> tuple[Refusal, PluginWaitList] | None:
-    """Return which queue an application would take more of than it is owed, and where it waits.
+    """Return the refusal of the quota that a request exceeds, and its waiting list, or None.
 
-    None where what it asks for may be preempted, or is within the quotas. ``own`` is what is kept
-    for that.
+    None if the request is preemptible or within the quotas. ``own`` is what is claimed for it.
     """
     if not application.asks_within_quota:
         return None

@@ -1,11 +1,11 @@
-"""The order of a queue's children that have something to schedule: the first is served.
+"""The order of a queue's active children: the first is served.
 
-Rule 1: the order is that of ``order_of_children``. What a child's place hangs on is worked out when
-        it has changed, and not again for every decision: a change of a queue's sums or priority
-        concerns its own place, and those of the queues above it.
-Rule 2: a change of what queues are promised, the maxima (the cluster's size is one), guarantees and
-        settings, moves all: ``Queue.forget_turns``.
-Cost: a decision sifts the entries of its path in heaps, whatever the number of queues.
+Rule 1: the order is that of ``order_of_children``. A child's key is recomputed when it changed, not
+        for every decision: a change of a queue's sums or priority affects its own key and those of
+        the queues above.
+Rule 2: a change of maxima (the cluster's size is one), guarantees or settings affects all:
+        ``Queue.forget_turns``.
+Cost: a decision updates the heaps on its path, whatever the number of queues.
 Source: docs/rules/scheduling.md.
 """
 
@@ -17,11 +17,11 @@ from services.core.scheduler.model.queue_settings import USAGE
 from services.core.scheduler.model.rows import Queue
 from shared.model.resources import Resource, ResourceView
 
-SPARE = 64  # lapsed entries that a heap may have beside three times as many as there are children
+SPARE = 64  # stale entries allowed in a heap, besides three times its children
 
 
 def next_leaf(root: Queue) -> Queue | None:
-    """Walk down the active queues, the first in order at every level."""
+    """Return the leaf to serve: the first active child at every level."""
     queue = root
     while not queue.is_leaf:
         child = next_child(queue)
@@ -53,7 +53,7 @@ def next_child(queue: Queue) -> Queue | None:
 
 
 def _order_all(queue: Queue) -> None:
-    """Sort the active children again: what they are promised has changed."""
+    """Sort the active children again after maxima, guarantees or settings changed."""
     turns, fair_max = queue.turns, fair_max_of(queue)
     turns.version = queue.tree.version
     turns.heap.clear()
@@ -65,7 +65,7 @@ def _order_all(queue: Queue) -> None:
 
 
 def _order_changed(queue: Queue) -> None:
-    """Find the places of the children that have changed."""
+    """Recompute the keys of the changed children."""
     turns, active = queue.turns, queue.active_children
     heap = turns.heap
     changed, turns.unordered = turns.unordered, {}
@@ -74,7 +74,7 @@ def _order_changed(queue: Queue) -> None:
             child.turn = _order_of(queue, child, child.promised_by_type)
             turns.made += 1
             entry = (child.turn, turns.made, child)
-            if heap and heap[0][2] is child:  # its entry has lapsed
+            if heap and heap[0][2] is child:  # its entry is stale
                 heapreplace(heap, entry)
             else:
                 heappush(heap, entry)
@@ -87,17 +87,17 @@ def _order_changed(queue: Queue) -> None:
 
 
 def order_of_children(queue: Queue) -> Callable[[Queue], OrderKey]:
-    """Return the key by which the children of a queue are served, worked out again."""
+    """Return the sort key of a queue's children, recomputed at each call."""
     fair_max = fair_max_of(queue)
     return lambda child: _order_of(queue, child, _promised_to(child, fair_max))
 
 
 def _order_of(queue: Queue, child: Queue, promised_by_type: ResourceView) -> OrderKey:
-    """Return the key by which a child is served.
+    """Return a child's sort key.
 
-    Priority, then fair share, then the larger pending; with priority sorting off the fair share
-    comes first. Equal children are served in the order of their names. A queue that goes by usage
-    over time has it before the fair share.
+    Priority, then fair share, then larger pending; without priority sorting the fair share comes
+    before the priority. Ties go by name. With the policy ``usage`` the usage over time comes before
+    the fair share.
     """
     if queue.tree.keys is not None:
         return queue.tree.keys.key(child)
@@ -113,10 +113,10 @@ def _order_of(queue: Queue, child: Queue, promised_by_type: ResourceView) -> Ord
 
 
 def fair_share(queue: Queue, fair_max: ResourceView) -> float:
-    """Return the largest share of what a queue is promised, over its types.
+    """Return a queue's largest ratio of usage to its reference, over all types.
 
-    The share of a type is of guaranteed where that names it, else of ``fair_max`` (the cluster,
-    overwritten by the maxima on the way down), else it is left out.
+    The reference of a type is the guarantee, else ``fair_max`` (the cluster, overwritten by the
+    maxima on the path); types with neither are ignored.
     """
     return _largest_share(queue, {**fair_max, **(queue.guaranteed_resource or {})})
 
@@ -139,12 +139,12 @@ def fair_max_of(queue: Queue) -> Resource:
 
 
 def _promised_to(child: Queue, fair_max: ResourceView) -> Resource:
-    """Return of what a child's share is taken, by type; ``fair_max`` is its parent's."""
+    """Return a child's reference amounts by type; ``fair_max`` is its parent's."""
     return {**fair_max, **(child.max_resource or {}), **(child.guaranteed_resource or {})}
 
 
 def _usage_rank(queue: Queue) -> int:
-    """Return what orders a queue among its siblings by usage over time."""
+    """Return a queue's rank among its siblings by usage over time."""
     clock, settings = queue.tree.usage, queue.settings
     if clock is None:
         return 0

@@ -1,12 +1,11 @@
-"""Order by usage over time: worked out again as time passes, at most every RANK_NS.
+"""The order by usage over time, recomputed at most every RANK_NS.
 
-Rule 1: a queue that goes by usage serves the child first that has used the least of the cluster, by
-        its weight. A leaf that does serves the user first who has used the least in it; of one user
-        applications go by age, and each counts what those before it ask for as if it had started.
-Rule 2: ranks of one time are compared with one another alone. Queues are ranked again whenever that
-        is due and something happens; the applications of a leaf at most every second for a hundred
-        of them that wait, so that what it costs does not grow with them.
-Source: Kueue's admission fair sharing, where what is admitted between two samples counts at once.
+Rule 1: a queue with this policy serves the child that has used the least of the cluster, by weight.
+        A leaf serves the user who has used the least in it; applications of one user go by age, and
+        each counts the requests of those before it as used.
+Rule 2: only ranks of one time are comparable. Queues are ranked again when due; the applications of
+        a leaf at most once a second for a hundred waiting ones, which bounds the cost.
+Source: Kueue's admission fair sharing, where admissions between two samples count at once.
 """
 
 from collections.abc import Iterable
@@ -18,11 +17,11 @@ from services.core.scheduler.ordering import queueing
 from shared.model.resources import Resource, add_into
 from shared.model.units import milliseconds
 
-EACH_NS = milliseconds(10)  # of the time between two rankings, for each application
+EACH_NS = milliseconds(10)  # minimum time between two rankings, for each application
 
 
 def update(root: Queue, queues: Iterable[Queue]) -> None:
-    """Rank the queues below a root, and the applications of its leaves, again if that is due."""
+    """Rank the queues below a root, and the applications of its leaves, if due."""
     clock = root.tree.usage
     if clock is None or clock.now_ns < clock.ranked_until_ns:
         return
@@ -52,7 +51,7 @@ def _age(application: Application) -> tuple[int, int]:
 
 
 def _rank(clock: UsageClock, leaf: Queue, applications: list[Application]) -> None:
-    """Rank the applications of a leaf, those of each user in their order."""
+    """Rank the applications of a leaf, those of each user by age."""
     ahead: dict[str, Resource] = {}
     for application in sorted(applications, key=_age):
         user = application.trackers[0]

@@ -1,4 +1,4 @@
-"""Gangs without places on the nodes, and which of them a change of the nodes could help."""
+"""Gangs without places on the nodes, and which of them a change of the nodes may help."""
 
 from collections.abc import Callable, Hashable
 from heapq import heapify, heappop, heappush
@@ -19,17 +19,16 @@ from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.gang_needs import GangNeeds
 from shared.model.reasons import Refusal
 
-_Due = tuple[tuple[object, ...], int, EquivalenceClass, Shape, int]  # by its order in the leaf
+_Due = tuple[tuple[object, ...], int, EquivalenceClass, Shape, int]  # sorted by the leaf's order
 
 
 class WaitingGangs:
-    """The gangs that have no place, by the shapes of which the nodes must have room for more.
+    """The gangs without places, by the shapes for which the nodes lack capacity.
 
-    A class of like gangs is due when a node has changed that takes one of its shapes, and tried if
-    all nodes together have the room for as many as it needs, of each leaf the first that is due.
-    Nodes that improve are collected: between two decisions they are compared with all shapes once,
-    in numpy, however many gangs wait. A gang that starts takes the room of those
-    behind it, which are then not tried.
+    A class of equal gangs is due when a changed node fits one of its shapes, and tried if all nodes
+    together fit enough members; of each leaf the first one due. Improved nodes are collected and
+    compared with all shapes once between two decisions, in numpy, however many gangs wait. If a
+    gang starts, gangs behind it that no longer fit are not tried.
     """
 
     def __init__(self) -> None:
@@ -37,28 +36,28 @@ class WaitingGangs:
         self._classes: dict[Hashable, EquivalenceClass] = {}
         self._lacking_of: dict[EquivalenceClass, dict[Shape, int]] = {}
         self._needs = GangNeeds()
-        self._improved: dict[Node, None] = {}  # since the last of them were marked
-        self._is_due = False  # whether a class may be
-        self._candidates: dict[Queue, EquivalenceClass] = {}  # that are being tried, by leaf
-        self._by_rank: list[tuple[Rank, int, Application]] = []  # a heap of those that may be first
-        self._place_of: dict[Application, int] = {}  # the number of its entry that counts
+        self._improved: dict[Node, None] = {}  # since the last marking
+        self._is_due = False  # whether a class may be due
+        self._candidates: dict[Queue, EquivalenceClass] = {}  # classes being tried, by leaf
+        self._by_rank: list[tuple[Rank, int, Application]] = []  # a heap, for ``first``
+        self._place_of: dict[Application, int] = {}  # the number of its valid entry
         self._to_rank: dict[Application, None] = {}
-        self._unfit: dict[Application, None] = {}  # they may not be first, as nodes are now
-        self._judged_for = -1  # the facts of nodes when they were
+        self._unfit: dict[Application, None] = {}  # not eligible with the present nodes
+        self._judged_for = -1  # version of the nodes' facts at that check
         self._numbers = count()
 
     def __len__(self) -> int:
         return len(self._lacking)
 
     def add(self, application: Application, lacking: dict[Shape, int]) -> None:
-        """Make a gang wait until one of some shapes has so many places; none: until it changes."""
+        """Block a gang until one of some shapes has enough places; {}: until the gang changes."""
         application.waiting_among = self
         application.refused_needs = application.placeholder_needs()
         self._lacking[application] = lacking
         self._to_rank[application] = None
 
     def remove(self, application: Application) -> None:
-        """Remove a gang; one that does not wait is no error."""
+        """Remove a gang; an unknown one is no error."""
         application.waiting_among = application.refused_needs = None
         self._lacking.pop(application, None)
         self._to_rank.pop(application, None)
@@ -66,10 +65,10 @@ class WaitingGangs:
         self._place_of.pop(application, None)
 
     def first(self, facts: int, may_be: Callable[[Application], bool]) -> Application | None:
-        """Return the first by rank of those that may be it; those behind it are not judged.
+        """Return the eligible gang with the best rank, None if there is none.
 
-        ``facts`` is how often what nodes are has changed: one that may not be it is judged again
-        when it has. One that is being tried does not wait.
+        ``facts`` is the version of the nodes' facts: ineligible gangs are checked again when it
+        changes. A gang that is being tried does not count as waiting.
         """
         if facts != self._judged_for:
             self._judged_for = facts
@@ -90,7 +89,7 @@ class WaitingGangs:
         return None
 
     def rank_again(self) -> None:
-        """Rank all again: the priorities that queues show may have changed."""
+        """Rank all gangs again: the priorities that queues show may have changed."""
         self._by_rank.clear()
         self._place_of.clear()
         self._unfit.clear()
@@ -99,7 +98,7 @@ class WaitingGangs:
     def class_of(self, application: Application, refusal: Refusal) -> EquivalenceClass | None:
         """Return the class of gangs that lack the same places; None if no node can help.
 
-        What it lacks is what was found last: then all of the class were refused for that.
+        The latest result of what it lacks is used for the whole class.
         """
         lacking = self._lacking[application]
         if not lacking:
@@ -123,27 +122,26 @@ class WaitingGangs:
             self.was_tried(waiting)
 
     def all(self) -> list[Application]:
-        """Return all gangs that wait."""
+        """Return all waiting gangs."""
         return list(self._lacking)
 
-    # --- which are tried ------------------------------------------------------------------------
+    # --- the choice of gangs to try -------------------------------------------------------------
 
     def node_improved(self, node: Node) -> None:
-        """Note that a node has more room, or is open to more: gangs may have their places."""
+        """Record that a node has more capacity, or is open to more pods."""
         if self._lacking_of:
             self._improved[node] = None
 
     def pods_changed(self) -> None:
-        """Note that pods have changed of which gangs say where they may be."""
+        """Mark gangs with pod affinities as due, because pods changed."""
         if self._lacking_of:
             self._needs.mark_for_pods()
             self._is_due = True
 
     def requeue(self, nodes: NodeTable, *, backfill: bool, is_all: bool = False) -> None:
-        """Requeue, of the gangs that have the room by now, the first of each leaf.
+        """Requeue, of the gangs that fit now, the first of each leaf; ``is_all``: all at once.
 
-        The next of the leaf follows when that one has been tried: by then fewer may have the room.
-        ``is_all``: all at once.
+        The next of a leaf follows when that one has been tried: fewer may fit then.
         """
         if self._improved:
             self._mark(nodes, backfill=backfill)
@@ -160,7 +158,7 @@ class WaitingGangs:
                 return
 
     def _mark(self, nodes: NodeTable, *, backfill: bool) -> None:
-        """Mark the classes as due of which an improved node takes a member."""
+        """Mark the classes of which an improved node fits a member as due."""
         improved, self._improved = self._improved, {}
         rows = [
             node.row
@@ -172,7 +170,7 @@ class WaitingGangs:
             self._is_due = True
 
     def _requeue_firsts(self, nodes: NodeTable, *, backfill: bool) -> int:
-        """Requeue the first class that is due of each leaf that has none tried; return how many."""
+        """Requeue the first due class of each leaf without one being tried; return how many."""
         by_leaf: dict[Queue, list[_Due]] = {}
         for number, (waiting, shape, members) in enumerate(self._needs.due()):
             head = waiting.head()
@@ -197,7 +195,7 @@ class WaitingGangs:
         return found
 
     def was_tried(self, waiting: EquivalenceClass) -> None:
-        """Have the next of a leaf follow, if this class was its first."""
+        """Allow the next class of a leaf, if this was the one being tried."""
         if self._candidates.get(waiting.leaf) is waiting:
             del self._candidates[waiting.leaf]
             self._is_due = True

@@ -1,21 +1,20 @@
-"""When all of an application would have started: the cycle itself, run forward in virtual time.
+"""The expected start of an application: the cycle, run forward in virtual time.
 
-Rule 1: a pod ends when its time is up, counted from when it was placed. How long it runs is drawn
-        (``model/run_times.py``, rule 4): by what others of its kind ran, and by what it states
-        itself (``muster.io/run-seconds``, ``activeDeadlineSeconds``, execution timeouts). Where no
-        other has ended yet, what it states counts. One that is being released ends now.
-Rule 2: the clock is moved to the next end, or to when the placeholders of a gang time out; the pods
-        that end then are released, the timers that are due fire, and the cycle runs, as it will.
-        What it places, and for how long that runs is known, ends in its turn; what it releases is
-        confirmed at once, as a resource manager does. The expected start is when none of an
-        application's asks waits any more; there is none where all of them time out before.
-Rule 3: this is done DRAWS times, each with other run times: told is the median, and when nine of
-        ten have started. Where nothing is left to chance it is done once.
-Rule 4: pods of which nothing is known run on. Where that leaves no start, they are counted. Nobody
-        new comes, and no search for victims is made.
-Limits: MAX_ENDS ends, and as many steps as the caller says: an end, or a decision of the cycle.
-Where they are used up, told is the moment before which it does not start ("at least"). Where more
-than MAX_PODS_DRAWN pods would run in all draws together, there are fewer draws, but LEAST_DRAWS.
+Rule 1: a pod ends after its run time, counted from its allocation. Run times are drawn
+        (``model/run_times.py``, rule 4) from those of similar pods and from the stated one
+        (``muster.io/run-seconds``, ``activeDeadlineSeconds``, execution timeouts), which counts
+        alone if no similar pod has ended. A pod being released ends now.
+Rule 2: the clock moves to the next end, or to the placeholder timeout of a gang; the pods that end
+        then are released, due timers fire, and the cycle runs. What it places ends in turn, if its
+        run time is known; releases are confirmed at once. The expected start is when none of an
+        application's asks waits any more; there is none if all of them time out before.
+Rule 3: this is done DRAWS times with different run times: the result is the median, and the 90th
+        percentile. If no run time is random it is done once.
+Rule 4: pods with unknown run times run on. If there is no start because of them, they are counted.
+        No new applications arrive, and no victims are searched.
+Limits: MAX_ENDS ends, and the caller's number of steps: an end, or a decision of the cycle. If they
+are used up, the result is the time before which there is no start ("at least"). With more than
+MAX_PODS_DRAWN running pods in all draws together there are fewer draws, but LEAST_DRAWS.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -39,7 +38,7 @@ from services.core.scheduler.statement.tentative import tentative
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 from shared.messages.protocol import TimerFired, TimerKind, TimerSet
 
-MAX_ENDS = 1_000  # pod ends that an expected start may wait for; beyond it none is given
+MAX_ENDS = 1_000  # pod ends that an expected start may wait for
 DRAWS = STRATA  # of run times, for one expected start
 LEAST_DRAWS = 3
 MAX_PODS_DRAWN = 100_000  # running pods in all draws together; with more, fewer draws
@@ -50,7 +49,7 @@ _GIVEN_UP = "no expected start: its placeholders would time out before it has a 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _End:
-    """A pod that ends, by what is known of it."""
+    """The known end of a pod."""
 
     at_ns: int
     key: str
@@ -59,7 +58,7 @@ class _End:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Due:
-    """A timer that is armed, by when it is due; one that was armed anew is in it twice."""
+    """An armed timer by its due time; a timer that was armed again has two entries."""
 
     at_ns: int
     timer_id: str
@@ -68,9 +67,10 @@ class _Due:
 
 @dataclass(frozen=True, slots=True)
 class Start:
-    """When an application is expected to have started, at the median and in nine of ten draws.
+    """An application's expected start in ns: the median, and the 90th percentile of the draws.
 
-    0: never, and ``why`` says so; ``at_least_ns`` is then the moment up to which it was looked at.
+    0: none, with the reason in ``why``; ``at_least_ns`` is then the time up to which it was
+    simulated.
     """
 
     at_ns: int
@@ -79,7 +79,7 @@ class Start:
     at_least_ns: int = 0
 
 
-NOW = Start(0)  # of what waits for nothing
+NOW = Start(0)  # of an application without waiting asks
 _OUT_OF_STEPS = "no expected start: to find it takes more steps than a forecast has"
 
 
@@ -89,10 +89,10 @@ def expected(
     run: Callable[[], int],
     most: int,
 ) -> dict[Application, Start]:
-    """Return the expected starts of applications, of which these asks wait.
+    """Return the expected starts of applications, given their waiting asks.
 
-    ``run`` runs the cycle and returns how many decisions it made; ``most`` is how many steps may be
-    taken in all. The partition is left as it is.
+    ``run`` runs the cycle and returns its number of decisions; ``most`` is the limit of steps. The
+    partition is unchanged afterwards.
     """
     found: list[dict[Application, Start]] = []
     taken = 0
@@ -112,7 +112,7 @@ def expected(
 
 
 def _of_draws(starts: list[Start]) -> Start:
-    """Return what several draws come to: never comes after any moment."""
+    """Return the result of several draws; no start sorts after any time."""
     ordered = sorted(starts, key=lambda start: start.at_ns or NEVER_NS)
     middle, last = (
         ordered[-(-len(ordered) * percent // 100) - 1] for percent in (50, _LATEST_PERCENT)
@@ -123,14 +123,14 @@ def _of_draws(starts: list[Start]) -> Start:
 
 
 class _Draw:
-    """One run forward; the partition is changed by it."""
+    """One run forward; it changes the partition."""
 
     def __init__(self, partition: Partition, number: int) -> None:
         self.partition, self._number = partition, number
         self.taken = self.running = self.known = 0
         self.is_by_chance = self.is_cut_short = False
         self._ends = nsmallest(MAX_ENDS, self._of_running())  # in order, so that it is a heap
-        self._timeouts: list[_Due] = []  # heaps: those to which the clock is moved, and others
+        self._timeouts: list[_Due] = []  # two heaps: timers the clock stops at, and others
         self._due: list[_Due] = []
         for timer in partition.timer_orders().armed:
             self._note_timer(timer)
@@ -138,7 +138,7 @@ class _Draw:
     def forward(
         self, waiting: Mapping[Application, Iterable[str]], run: Callable[[], int], most: int
     ) -> dict[Application, Start]:
-        """Return when each has started, with ``most`` steps at the most."""
+        """Return each application's start, within ``most`` steps."""
         partition, ends = self.partition, self._ends
         found: dict[Application, Start] = {}
         known, passed = len(ends), 0
@@ -160,7 +160,7 @@ class _Draw:
         return {application: found.get(application, none) for application in waiting}
 
     def _pass_to_next(self) -> int:
-        """Let it be the next moment, and end and fire all that is due then; return how much."""
+        """Advance to the next time, end pods and fire timers due then; return how many."""
         partition, ends = self.partition, self._ends
         heads = [end.at_ns for end in ends[:1]] + [due.at_ns for due in self._timeouts[:1]]
         at_ns, gone = min(heads), 0
@@ -186,7 +186,7 @@ class _Draw:
         found: dict[Application, Start],
         seen: int,
     ) -> None:
-        """Note that those have no start of which a timeout has dropped all that waited."""
+        """Record that applications have no start if a timeout removed all their waiting asks."""
         since = self.partition.journal.since(seen)
         lost = {e.release.application_id for e in since if isinstance(e, AskReleased)}
         for application, keys in waiting.items() if lost else ():
@@ -195,7 +195,7 @@ class _Draw:
                 found[application] = Start(0, _GIVEN_UP, at_least_ns=self.partition.now_ns)
 
     def _read(self, entries: list[object]) -> None:
-        """Read when what has been placed ends, what is released, and which timers are armed."""
+        """Read the ends of new allocations, releases, and armed timers from journal entries."""
         for entry in entries:
             placed: Iterable[tuple[Application, Allocation]] = ()
             if isinstance(entry, Allocated):
@@ -203,7 +203,7 @@ class _Draw:
             elif isinstance(entry, RunPlaced):
                 placed = ((application, allocation) for application, _, allocation in entry.placed)
             elif isinstance(entry, AllocationReleased):
-                placed = ((entry.application, entry.allocation),)  # it ends now
+                placed = ((entry.application, entry.allocation),)  # released: it ends now
             elif isinstance(entry, TimerArmed):
                 self._note_timer(entry.timer)
             for application, allocation in placed:
@@ -225,7 +225,7 @@ class _Draw:
                     yield _End(at_ns, key, application.id)
 
     def _end_ns(self, application: Application, allocation: Allocation) -> int:
-        """Return when an allocation ends; 0: not known."""
+        """Return when an allocation ends; 0: unknown."""
         key, now_ns = allocation.allocation_key, self.partition.now_ns
         if key in application.released:
             return 0 if key in application.stuck else now_ns
@@ -240,7 +240,7 @@ class _Draw:
 
 
 def _end(partition: Partition, end: _End) -> None:
-    """End a pod that is still there, for the reason for which it is being released, if it is."""
+    """End a pod that still exists, with the reason of its release if it has one."""
     application = partition.applications.get(end.application_id)
     if application is not None and end.key in application.allocations:
         decided = application.released.get(end.key, TerminationType.STOPPED_BY_RM)

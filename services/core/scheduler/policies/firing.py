@@ -1,6 +1,6 @@
-"""What a timer does when it fires, for good or while a forecast runs forward.
+"""Handles a fired timer, in the live partition or in a forecast.
 
-Rule: a firing counts if its timer is armed, of its generation and due; it is then spent.
+Rule: a firing counts if its timer is armed, has the armed generation, and is due; it is then spent.
 """
 
 from services.core.scheduler.actions import backoff, dropped, gang, quota_preemption
@@ -14,7 +14,7 @@ from shared.messages.protocol import PARTITION_TIMER, TimerFired, TimerKind
 
 
 def fire(partition: Partition, fired: TimerFired) -> None:
-    """Act on a timer that is armed, if it fires as it stands and when it is due."""
+    """Handle a fired timer if it is armed and due."""
     application = partition.applications.get(fired.application_id)
     if fired.application_id == PARTITION_TIMER:
         timers = partition.timers
@@ -36,7 +36,7 @@ def fire(partition: Partition, fired: TimerFired) -> None:
 
 
 def _fire_own(partition: Partition, kind: TimerKind) -> None:
-    """Act on a timer of the partition itself."""
+    """Handle a timer of the partition itself."""
     if kind is TimerKind.CLEANER:
         dropped.fail_all(partition)
         dynamic_queues.clean_up(partition)
@@ -49,7 +49,7 @@ def _fire_own(partition: Partition, kind: TimerKind) -> None:
 
 
 def _fire_of(partition: Partition, application: Application, fired: TimerFired) -> None:
-    """Act on a timer of an application."""
+    """Handle a timer of an application."""
     match fired.kind:
         case TimerKind.PLACEHOLDER:
             gang.placeholder_timeout(partition, application)

@@ -1,18 +1,16 @@
-"""Whether a gang that waits would be whole if its members preempted: tried before it is let start.
+"""Whether a waiting gang would be whole if its members preempted: tried before it is admitted.
 
-Rule 1: a gang that its queue owes all that it lacks may start over the headroom, and its members
-        preempt one by one. None is evicted for a gang that would hold a part only: every member
-        must have a place, beside those before it, where there is room or by victims that the
-        policy allows.
-Rule 2: members are placed first where there is room, the others as they would preempt: a node that
-        is reserved for one of them takes no member that does not preempt.
-Rule 3: a gang that starts without placeholders, or must be in one domain, preempts as a whole: one
-        domain after another is tried, with victims that are there, and the one with the least harm
-        is taken. So it is for each part that goes to a domain of its own and for each slice, one
-        after another; none of these choices is taken back. Not for a slice that has begun.
+Rule 1: a gang whose guarantees cover all that it lacks may start over the headroom, and its members
+        preempt one by one. Nothing is evicted for a part of a gang: every member must have a place,
+        on free capacity or by victims that the policy allows.
+Rule 2: members are placed on free capacity first, the others as they would preempt: a node reserved
+        for one of them fits no member that does not preempt.
+Rule 3: a gang that starts without placeholders, or must be in one domain, preempts as a whole: each
+        domain is tried with the victims in it, and the one with the least harm is used. The same
+        holds for each part with its own domain and for each slice, in order, without revising
+        earlier choices. Not for a slice that is partly filled.
 Source: docs/adr/0016, docs/adr/0034. It is tried on an open statement and rolled back.
-
-Cost: a choice of victims a member and domain; gangs that are alike are tried once a pass.
+Cost: a choice of victims for each member and domain; equal gangs are tried once a pass.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -36,18 +34,18 @@ from services.core.scheduler.policies.preemption_victims import eligible
 from services.core.scheduler.statement.statement import Statement, under_way
 from shared.messages.gang_tree import GangTree
 
-MAX_TRIES = 256  # domains searched for room for one gang; then each slice has one more
+MAX_TRIES = 256  # domains searched for one gang; after that one for each slice
 
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """How a gang would get its room: a node for each member, and whom of each one's victims go."""
+    """A placement of a gang: for each member a node and its victims."""
 
     places: list[tuple[Ask, Node, list[Victim]]]
 
     @property
     def harm(self) -> Harm:
-        """Return what orders ways."""
+        """Return the sort key of ways by the harm of their victims."""
         gone = [victim for _, _, victims in self.places for victim in victims]
         pods = [victim.allocation for victim in gone]
         return harm_of(
@@ -58,14 +56,14 @@ class Way:
 
 
 def would_be_whole(trial: Statement, application: Application) -> bool:
-    """Return whether every placeholder of a waiting gang would have a place; nothing changes."""
+    """Whether every placeholder of a waiting gang would have a place; nothing changes."""
     return _way(trial, application) is not None
 
 
 def cheapest_way(trial: Statement, application: Application) -> Way | None:
-    """Return how all that start together would get their places with the least harm, or None.
+    """Return the placement of all members with the least harm, or None; nothing changes.
 
-    What must be in one domain of a level is tried in each that could hold it. Nothing changes.
+    A part that must be in one domain is tried in each that could contain it.
     """
     if application.layout is None:
         return _way(trial, application)
@@ -76,9 +74,9 @@ def cheapest_way(trial: Statement, application: Application) -> Way | None:
 
 
 class _InDomains:
-    """Finds a way for a gang of which parts, or slices, are to be in one domain each.
+    """Finds a placement for a gang with parts or slices in one domain each.
 
-    What it has found stands on the statement until that is rolled back.
+    What it finds stays on the statement until the caller's rollback.
     """
 
     def __init__(self, trial: Statement, application: Application) -> None:
@@ -86,13 +84,13 @@ class _InDomains:
         self._trial, self._application = trial, application
         self._nodes = trial.partition.nodes
         self._bond = self._nodes.domains.bonds[application.id]
-        self._asks: dict[str, list[Ask]] = {}  # what starts, by task group
+        self._asks: dict[str, list[Ask]] = {}  # the asks that start, by task group
         for ask in _starting(application):
             self._asks.setdefault(ask.request.task_group_name, []).append(ask)
         self._left = MAX_TRIES
 
     def place(self, part: GangTree, rows: Mask | None) -> bool:
-        """Find a way for what waits of a part, on some rows; return whether there is one."""
+        """Place a part's waiting members on some rows; return whether that is possible."""
         asks = [ask for name in part.minima() for ask in self._asks.get(name, ())]
         if not asks:
             return True
@@ -112,7 +110,7 @@ class _InDomains:
     def _inside(
         self, part: GangTree, asks: list[Ask], wish: Wish | None, rows: Mask | None
     ) -> bool:
-        """Find a way for a part in a domain: its slices, or its parts, those with a level first."""
+        """Place a part in a domain: its slices, or its parts, those with a level first."""
         if wish is not None and wish.slices:
             return not self._bond.members(part) and self._in_slices(asks, wish, rows)
         inner = [each for each in part.parts if each.has_topology]
@@ -121,7 +119,7 @@ class _InDomains:
         return all(self.place(each, rows) for each in inner) and self._together(loose, rows)
 
     def _in_slices(self, asks: list[Ask], wish: Wish, rows: Mask | None) -> bool:
-        """Find a way for slice after slice, each in the domain with the least harm."""
+        """Place slice after slice, each in the domain with the least harm."""
         if not wish.slices:
             return self._together(asks, rows)
         (level, size), *finer = wish.slices
@@ -139,7 +137,7 @@ class _InDomains:
         rows: Mask | None,
         find: Callable[[Mask], bool],
     ) -> bool:
-        """Find a way in the domain of a level in which it does the least harm."""
+        """Place members in the domain of a level with the least harm."""
         start, found = self._trial.checkpoint(), len(self.way.places)
 
         def attempt(own: Mask, _: Harm | None) -> tuple[Harm, Mask] | None:
@@ -179,14 +177,14 @@ class _InDomains:
 
 
 def _starting(application: Application) -> list[Ask]:
-    """Return the asks of a gang that start together, task group by task group."""
+    """Return the asks of a gang that start together, by task group."""
     return [
         ask for group, count in application.to_start() for ask in islice(group.in_order(), count)
     ]
 
 
 def _way(trial: Statement, application: Application) -> Way | None:
-    """Return how a gang would get its room on any nodes, or None; nothing changes."""
+    """Return a placement of a gang on any nodes, or None; nothing changes."""
     start, way = trial.checkpoint(), Way([])
     is_whole = _place(trial, application, _starting(application), way, None)
     trial.rollback(start)
@@ -196,7 +194,7 @@ def _way(trial: Statement, application: Application) -> Way | None:
 def _place(
     trial: Statement, application: Application, asks: list[Ask], way: Way, rows: Mask | None
 ) -> bool:
-    """Find a way for pods on some rows, None for all: those first for which nobody has to go."""
+    """Place pods on some rows (None: all), those that need no victims first."""
     rest = [
         ask
         for _, alike in groupby(asks, key=lambda ask: ask.shape)
@@ -208,7 +206,7 @@ def _place(
 def _unplaced(
     trial: Statement, application: Application, asks: Iterator[Ask], way: Way, rows: Mask | None
 ) -> Iterator[Ask]:
-    """Place members of a task group where there is room; yield those that are left."""
+    """Place members of a task group on free capacity; yield the rest."""
     table = trial.partition.nodes
     ask = next(asks, None)
     if ask is None:
@@ -233,7 +231,7 @@ def _unplaced(
 def _preempts(
     trial: Statement, application: Application, ask: Ask, way: Way, rows: Mask | None
 ) -> bool:
-    """Let a member preempt; return whether it could."""
+    """Place a member by preemption; return whether that is possible."""
     if not may_ever(ask):
         return False
     spared = trial.partition.evictions.spared(application.id, trial.partition.now_ns)

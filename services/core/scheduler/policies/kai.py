@@ -1,6 +1,6 @@
-"""Who may take from whom: reclaim between queues, preempt inside one, consolidation by moving.
+"""KAI's rules: reclaim between queues, preempt inside one, consolidation by moves.
 
-Source: docs/rules/kai.md.
+Each function returns the search of one job. Source: docs/rules/kai.md.
 """
 
 from collections.abc import Sequence
@@ -26,17 +26,17 @@ from services.core.scheduler.statement.trial import (
 
 
 def has_victims(job: Job) -> bool:
-    """Return whether a job has tasks that could be evicted."""
+    """Whether a job has evictable tasks."""
     return job.active > job.kept
 
 
 def _waits(job: Job) -> bool:
-    """Return whether a job may not take from others yet."""
+    """Whether a job may not preempt yet."""
     return job.trial.adapter.waits_s(job.application) > 0
 
 
 def _called(job: Job) -> str:
-    """Return a job as victims are told of it."""
+    """Return a job's description in the reason shown for its victims."""
     size = f", a gang of {job.min_available}," if job.min_available > 1 else ""
     return f"application {job.name}{size} in {job.queue.name}"
 
@@ -45,11 +45,10 @@ def _called(job: Job) -> str:
 
 
 def consolidation(trial: Trial, job: Job) -> Search | None:
-    """Return a search in which others only move: whoever is evicted has a new place.
+    """Return a search in which pods only move: every victim has a new place.
 
-    A move is a restart, so what has just begun keeps its minimum where it is.
-
-    Moving frees neither a limit nor room: what there is must be enough already.
+    A move is a restart, so that a job within its minimum runtime keeps its minimum. Moving frees no
+    capacity: it must be sufficient already.
     """
     most = trial.partition.settings.consolidation_victims
     if not most or not job.preemptible or not is_ready(job) or _waits(job):
@@ -74,7 +73,7 @@ def consolidation(trial: Trial, job: Job) -> Search | None:
 
 
 def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
-    """Return the search of a job inside its own queue: victims of strictly lower priority."""
+    """Return a job's search in its own queue: victims of strictly lower priority."""
     if not is_ready(job) or _waits(job):
         return None
     min_runtime_s = _min_runtime(job.queue, "preempt")
@@ -102,14 +101,14 @@ def preemption(trial: Trial, job: Job) -> Search | None:  # noqa: ARG001
 
 
 def _has_had_more(other: Job, job: Job) -> bool:
-    """Return whether a job of the same priority is on a higher level of service."""
+    """Whether a job of the same priority has a higher service level."""
     return other.priority == job.priority and other.service_level > job.service_level
 
 
 def _gains(job: Job, left: list[Unit]) -> bool:
-    """Return whether more is gained than lost by the victims that have had more service.
+    """Whether evicting victims with more service gains more than it loses.
 
-    Gained is by how much they have had more than the job, lost the work that goes with their pods.
+    The gain is how much more service they have had than the job, the loss the work of their pods.
     """
     adapter = job.trial.adapter
     over = [(other, tasks) for other, tasks in left if other.priority == job.priority]
@@ -124,19 +123,19 @@ def _gains(job: Job, left: list[Unit]) -> bool:
 
 
 def _keeps_minimum(job: Job) -> bool:
-    """Return whether a job's minimum may not be taken, though what it has above it may."""
+    """Whether only a job's surplus above its minimum may be evicted."""
     return job.application.request.gang.keeps_minimum
 
 
 def _has_just_begun(job: Job, min_runtime_s: int) -> bool:
-    """Return whether a job has not run for as long as its minimum is left to."""
+    """Whether a job is within its minimum runtime."""
     return bool(min_runtime_s) and job.trial.adapter.runtime_s(job.application) < min_runtime_s
 
 
 def _least_runtime(job: Job, other: Job) -> int:
-    """Return how many s a victim must have run: between queues set nearest to where they part.
+    """Return a victim's minimum runtime in s, set nearest to the queues' common ancestor.
 
-    Or nearest to the victim, where its queue has it so.
+    Or nearest to the victim, if its queue is set so.
     """
     if other.queue is job.queue:
         return _min_runtime(job.queue, "preempt")
@@ -157,13 +156,13 @@ def _min_runtime(queue: Share, kind: str) -> int:
 
 
 def reclaim(trial: Trial, job: Job) -> Search | None:
-    """Return the search of a job among other queues, None where it may not reclaim."""
+    """Return a job's search among other queues, None if it may not reclaim."""
     attempt = _Reclaim(trial, job)
     return attempt.search() if attempt.may else None
 
 
 class _Reclaim:
-    """One job's reclaim, judged against the trial as it was before anything was simulated."""
+    """One job's reclaim, checked against the state before the simulation."""
 
     def __init__(self, trial: Trial, job: Job) -> None:
         self.trial = trial
@@ -176,7 +175,7 @@ class _Reclaim:
 
     @property
     def may(self) -> bool:
-        """Return whether the job may reclaim at all: its queue stays within its fair share."""
+        """Whether the job may reclaim: its queue stays within its fair share."""
         if not self.tasks or not is_ready(self.job) or _waits(self.job):
             return False
         return not over_fair_share(self.job, self.request)
@@ -196,7 +195,7 @@ class _Reclaim:
         )
 
     def _has_too_much(self, leaf: Share) -> bool:
-        """Return whether a leaf's jobs may be victims."""
+        """Whether a leaf's jobs may be victims."""
         if leaf is self.job.queue:
             return False
         mine, theirs = leveled(self.job.queue, leaf)
@@ -210,7 +209,7 @@ class _Reclaim:
         return not within(allocated, theirs.all_allocatable)
 
     def _agrees(self, left: list[Unit]) -> bool:
-        """Return whether every victim that is left may be taken, and siblings stay fairer off."""
+        """Whether every remaining victim may be evicted, and siblings stay less saturated."""
         units = [piece for job, tasks in left for piece in _lumps(job, tasks)]
         remaining = dict(self._allocated)
         for victim, tasks in units:
@@ -253,7 +252,7 @@ class _Reclaim:
     def _is_less_fair(
         self, mine: Share, taken: Amount, sibling: Share, left: Amount, at: int
     ) -> bool:
-        """Return whether the one that takes would be over its share and as full as the other."""
+        """Whether the reclaiming queue is over its share and at least as saturated as the other."""
         own = _saturation(taken[at], mine.fair_share[at])
         if own is not None and own <= 1:
             return False
@@ -266,7 +265,7 @@ class _Reclaim:
 
 
 def _saturation(allocated: int, fair_share: int) -> Fraction | None:
-    """Return how full a share is; None is without measure."""
+    """Return the ratio of usage to fair share; None: usage without a share."""
     if fair_share == UNLIMITED:
         return Fraction(0)
     if fair_share == 0:
@@ -275,13 +274,13 @@ def _saturation(allocated: int, fair_share: int) -> Fraction | None:
 
 
 def _lumps(job: Job, tasks: list[Task]) -> list[Unit]:
-    """Return a victim's tasks as they are judged: surplus ones one by one, the core as a lump."""
+    """Return a victim's tasks as units: surplus tasks one by one, the minimum as one."""
     if job.is_satisfied:
         ordered = sorted(tasks, key=lambda task: task.order)
         return [(job, [task]) for task in reversed(ordered)]
     gone = dict.fromkeys(sorted(tasks, key=lambda task: task.order))
     core = job.group.lacking(is_active, gone.__contains__)
-    if not core:  # it was below its minimum before: all of it is one lump
+    if not core:  # it was below its minimum before: all of it is one unit
         return [(job, list(gone))]
     surplus = [task for task in gone if task not in core]
     return [*((job, [task]) for task in reversed(surplus)), (job, core)]

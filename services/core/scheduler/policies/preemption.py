@@ -1,21 +1,20 @@
-"""Preemption by YuniKorn's laws: an ask whose queue is owed room takes it from queues over theirs.
+"""Preemption by YuniKorn's rules: queues below their guarantee take from queues over theirs.
 
 Rule 1: an ask preempts once, when it is as old as its queue's ``preemption.delay``, with at least
-        CHECK_AGAIN_NS between tries, if it may, needs no certain node, and its queue has what it
-        asks for left of its guarantee.
-Rule 2: victims are in other leaves, below the fence: the nearest queue above the ask that says
-        ``fence``, or that the ask would take over its max, or the root. Leaves that disable
-        preemption, and those not over what they are guaranteed, are left alone; no victim may take
-        its queue, or one above it, below that.
+        CHECK_AGAIN_NS between tries, if it may preempt, has no required node, and its queue's
+        guarantee covers it.
+Rule 2: victims are in other leaves below the fence: the nearest queue above the ask with ``fence``,
+        or that the ask would take over its max, or the root. Leaves that disable preemption or are
+        within their guarantee have no victims; no victim takes a queue below its guarantee.
 Rule 3: a victim has no higher priority than the ask, offsets and fences applied, no required node,
-        and a type in common. Ordinary ones go before originators, those that opted out last, the
-        newest before older ones. Once they have gone there is room on one node and in the queues,
-        and none of them could have stayed.
-Rule 4: the room belongs to the ask until it starts or goes: the node is reserved for it, and in its
-        queues nobody else may take it.
+        and a type in common. Ordinary ones come before originators, those that opted out last,
+        newer before older. After their end the ask fits one node and the queues, and none of them
+        is unnecessary.
+Rule 4: the freed capacity is claimed for the ask until it starts or ends, on the node and in its
+        queues.
 Source: docs/rules/preemption.md; cases X-01 to X-16.
-Limit: MAX_ATTEMPTS asks of a leaf at one look; as many more are told that they were not tried.
-What came of a try is in the ask's allocation log.
+Limit: MAX_ATTEMPTS asks of a leaf in one pass; as many more are logged as not tried. The result of
+a try is in the ask's allocation log.
 """
 
 from collections.abc import Iterator
@@ -54,17 +53,17 @@ from shared.model.resources import ResourceView, multiply
 
 MAX_ATTEMPTS = 10
 _TEXTS = {
-    NoChoice.NO_NODE: "",  # nothing is said of it
+    NoChoice.NO_NODE: "",  # not logged
     NoChoice.NO_HELP: allocation_log.NO_HELP,
     NoChoice.SHORTFALL: allocation_log.SHORTFALL,
 }
 Alike = tuple[Queue, Shape, int, Application | None, Ask | None]
-SEARCH_POLICIES: dict[str, SearchPolicy] = {YUNIKORN: kai, KAI: kai}  # what both share
+SEARCH_POLICIES: dict[str, SearchPolicy] = {YUNIKORN: kai, KAI: kai}  # shared by both policies
 REASON = "preempting allocations to free up resources to run ask: "
 
 
 def begin_pass(partition: Partition) -> None:
-    """Begin a pass over the actions; one that is not over yet goes on, and another follows it."""
+    """Begin a pass over the actions; if one is still running, another follows it."""
     partition.preemption_due_ns = 0
     partition.end_claims_for_moved()
     partition.find_stuck()
@@ -76,14 +75,14 @@ def begin_pass(partition: Partition) -> None:
 
 
 def go_on(partition: Partition) -> None:
-    """Run the actions in their order, YuniKorn's preemption in its place; set the next look.
+    """Run the actions in order, with YuniKorn's preemption among them; schedule the next pass.
 
-    A pass that has more to do than is done in one go is left as it is, to go on from there.
+    A pass that reaches its limit continues in the next call.
     """
     so_far, settings = partition.searches, partition.settings
     if so_far is None:
         return
-    freed_nodes.requeue_all(partition)  # what has its room by now preempts nobody
+    freed_nodes.requeue_all(partition)  # asks that fit now need no victims
     partition.requeue_gangs(is_all=True)
     is_yunikorn = settings.policy == YUNIKORN
     groups = groupby(settings.actions, lambda name: is_yunikorn and name == PREEMPT)
@@ -104,13 +103,13 @@ def go_on(partition: Partition) -> None:
 
 
 def finish(partition: Partition) -> None:
-    """Bring a pass to its end in one go: for a question."""
+    """Complete a pass at once, for a what-if."""
     while partition.searches is not None:
         go_on(partition)
 
 
 def _schedule_next(partition: Partition, so_far: SearchPass) -> None:
-    """Set the look that follows a pass."""
+    """Schedule the next pass."""
     settings = partition.settings
     partition.check_stale_gangs()
     is_tried_again = settings.policy != YUNIKORN or CONSOLIDATION in settings.actions
@@ -121,7 +120,7 @@ def _schedule_next(partition: Partition, so_far: SearchPass) -> None:
 
 
 def _preempt(partition: Partition) -> None:
-    """Let the asks that are due preempt, in the order of their leaves."""
+    """Let the asks that are due preempt, leaf by leaf."""
     with Search(partition) as search:
         for leaf in [queue for queue in depth_first(partition.root) if queue.is_leaf]:
             if has_guarantee(leaf):
@@ -132,10 +131,10 @@ def _preempt(partition: Partition) -> None:
 
 
 def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
-    """Write into the logs of asks that are due now that their queues are guaranteed nothing.
+    """Log for due asks that their queues have no guarantee.
 
-    Of those that were tried themselves, and each once: MAX_ATTEMPTS of a leaf. Those that are left,
-    or due later, have their turn in LOOK_NS at the soonest.
+    For asks that were tried themselves, once each, at most MAX_ATTEMPTS of a leaf. The rest, and
+    later ones, follow after LOOK_NS at the earliest.
     """
     attempts = 0
     next_ns: list[int] = []
@@ -153,10 +152,9 @@ def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
 
 
 def _try_leaf(search: "Search", leaf: Queue) -> None:
-    """Let MAX_ATTEMPTS asks of a leaf preempt; as many more are told that they were not tried.
+    """Let at most MAX_ATTEMPTS asks of a leaf preempt; as many more are logged as not tried.
 
-    Of asks that are alike only the first is tried, as long as nobody preempts: what is refused to
-    it is refused to all of them.
+    Of equal asks only the first is tried until one preempts: they get the same result.
     """
     partition = search.partition
     _admit_entitled_gangs(search, leaf)
@@ -175,7 +173,7 @@ def _try_leaf(search: "Search", leaf: Queue) -> None:
 
 
 def _attempt(search: "Search", application: Application, ask: Ask, number: int) -> None:
-    """Let an ask preempt, or note that too many others did before."""
+    """Let an ask preempt, or log that too many were tried before."""
     partition = search.partition
     if number > MAX_ATTEMPTS:
         partition.check_preemption_at(partition.now_ns + LOOK_NS)
@@ -187,7 +185,7 @@ def _attempt(search: "Search", application: Application, ask: Ask, number: int) 
 
 
 def _preemptors(partition: Partition, leaf: Queue, group: AskGroup) -> Preemptors:
-    """Return the asks of a group that may preempt, brought up to date."""
+    """Return the asks of a group that may preempt, up to date."""
     delay_ns = leaf.settings.preemption_delay_ns
     if group.preemptors is None or group.preemptors.delay_ns != delay_ns:
         group.preemptors = Preemptors(group.asks, delay_ns)
@@ -196,11 +194,11 @@ def _preemptors(partition: Partition, leaf: Queue, group: AskGroup) -> Preemptor
 
 
 def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
-    """Let gangs start that wait for room as a whole and are owed all that their queues limit.
+    """Admit gangs that wait as a whole and whose guarantees cover all limited types.
 
-    Their members then ask one by one, and preempt one by one. A type with a max and no guarantee
-    is not owed: nobody would make room for it, and the gang would hold a part for ever. So would
-    one for which there are not enough places, on the nodes or by their victims.
+    Their members then preempt one by one. A type with a max but no guarantee is not covered:
+    nothing would be evicted for it, and the gang would hold a part forever. The same is true
+    without enough places, on the nodes or by victims.
     """
     partition, are_whole = search.partition, dict[object, bool]()
     for application in _due_gangs(partition, leaf):
@@ -222,7 +220,7 @@ def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
 
 
 def _due_gangs(partition: Partition, leaf: Queue) -> Iterator[Application]:
-    """Yield the gangs of a leaf that have waited for its delay, and are owed what they ask for."""
+    """Yield the gangs of a leaf that have waited for its delay, and are covered by guarantees."""
     for application in list(leaf.applications.values()):
         is_waiting = application.refusal is not None and application.waits_as_a_whole
         if not is_waiting or application.is_behind_starved_gang:
@@ -235,15 +233,14 @@ def _due_gangs(partition: Partition, leaf: Queue) -> Iterator[Application]:
 
 
 def _preempt_as_a_whole(search: "Search", application: Application) -> None:
-    """Let a gang that starts with all its places at once take the room of victims, or none of it.
+    """Evict victims for all members of a gang that starts as a whole, or none.
 
-    No pod goes for more than its minimum. Each of its members has its node reserved, those too for
-    which nobody goes. Where one has lost
-    its node the others are given up, and all of it is tried again later.
+    Only for its minimum. Each member gets a reservation, with or without victims. If one is lost,
+    the others are given up, and all is tried again later.
     """
     partition = search.partition
     if application.tree is not None and not application.missing:
-        return  # it only grows
+        return  # it is above its minimum
     kept = [claim for claim in application.reservations.values() if claim.has_preempted]
     if kept:
         if len(kept) < sum(count for _, count in application.to_start()):
@@ -263,9 +260,9 @@ def _preempt_as_a_whole(search: "Search", application: Application) -> None:
 
 
 def _may_be_let_start(partition: Partition, application: Application) -> bool:
-    """Return whether a gang's queue is owed all of it, and no plugin minds.
+    """Whether guarantees cover a gang, and no plugin refuses it.
 
-    One that starts in part must be owed a member.
+    For a gang that starts in part one member must be covered.
     """
     groups = members(application) if application.starts_in_part else []
     gang = groups[0].bucket.shape.resource if groups else application.outstanding()
@@ -276,9 +273,9 @@ def _may_be_let_start(partition: Partition, application: Application) -> bool:
 
 
 def _needs(partition: Partition, application: Application) -> object:
-    """Return what gangs of a leaf have in common that have places all, or none has.
+    """Key of gangs of a leaf that get the same result.
 
-    Plugins judge every application for itself.
+    Plugins decide for each application separately.
     """
     judged = application if partition.hooks is not None else None
     return judged, *(
@@ -289,9 +286,9 @@ def _needs(partition: Partition, application: Application) -> object:
 
 
 def _is_owed(partition: Partition, leaf: Queue, gang: ResourceView) -> bool:
-    """Return whether a gang keeps to what its queue is guaranteed, of all that is limited there.
+    """Whether a leaf's guarantees cover a gang, in all types limited there.
 
-    What admitted gangs have yet to allocate counts as used.
+    Outstanding members of admitted gangs count as used.
     """
     limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
     with Tentative(partition.nodes) as trial:
@@ -303,7 +300,7 @@ def _is_owed(partition: Partition, leaf: Queue, gang: ResourceView) -> bool:
 
 
 def _waiting(leaf: Queue) -> Iterator[AskGroup]:
-    """Yield the groups of a leaf whose asks wait for a queue or a node, in order."""
+    """Yield the groups of a leaf blocked by a queue or by nodes, in order."""
     groups = [
         group
         for bucket in leaf.buckets.values()
@@ -318,15 +315,15 @@ def _waiting(leaf: Queue) -> Iterator[AskGroup]:
 
 
 class Search:
-    """One pass of asks that look for victims, on one open statement.
+    """One pass of asks that search for victims, on one open statement.
 
-    What is refused to an ask is refused to all that are alike, as long as none preempts.
+    A refusal of one ask applies to all equal ones, until one preempts.
     """
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
         self._trial: Statement | None = None
-        self._refused: dict[Alike, str] = {}  # what is noted in the logs of asks
+        self._refused: dict[Alike, str] = {}  # the text for the allocation log
 
     def __enter__(self) -> Self:
         return self
@@ -343,7 +340,7 @@ class Search:
         return self._trial
 
     def preempt_for(self, application: Application, ask: Ask) -> bool:
-        """Release the victims that let an ask in, and reserve the room for it; False without."""
+        """Release victims for an ask and claim their capacity; return False without any."""
         partition = self.partition
         alike = _alike(partition, application, ask)
         text = self._refused.get(alike)
@@ -359,7 +356,7 @@ class Search:
         return False
 
     def take(self, application: Application, ask: Ask, node: Node, victims: list[Victim]) -> None:
-        """Release victims for an ask, and reserve their room for it."""
+        """Release victims for an ask, and claim their capacity."""
         self._refused.clear()
         partition, taken = self.partition, [victim.allocation for victim in victims]
         evict_for(
@@ -371,8 +368,8 @@ class Search:
 def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:
     """Key of asks that get the same result.
 
-    One with a node of its own may preempt there, others may not; of a pair of applications that
-    is held neither may take from the other; and plugins judge every application for itself.
+    An ask with a reservation may preempt on its node, others may not; applications of a barred pair
+    may not evict each other; and plugins decide for each application separately.
     """
     own = ask if ask.key in application.reservations else None
     judged = bool(partition.evictions.held_until_ns) or partition.hooks is not None
@@ -381,7 +378,7 @@ def _alike(partition: Partition, application: Application, ask: Ask) -> Alike:
 
 
 def _find(trial: Statement, application: Application, ask: Ask) -> tuple[Node, list[Victim]] | str:
-    """Return the node and the victims for an ask, or what is noted in its allocation log."""
+    """Return the node and the victims for an ask, or the text for its allocation log."""
     partition, leaf = trial.partition, application.queue
     if partition.no_capacity(application, ask.shape.resource) is not None:
         return ""
@@ -397,7 +394,7 @@ def _find(trial: Statement, application: Application, ask: Ask) -> tuple[Node, l
 
 
 def guarantees_hold(trial: Statement, leaf: Queue, ask: Ask, victims: Eligible) -> bool:
-    """Return whether the ask's queue is owed what it asks for, if need be without the victims."""
+    """Whether the guarantees cover an ask, if necessary without the victims."""
     start = trial.checkpoint()
     holds = _guarantees_hold(trial, leaf, ask.shape.resource, victims)
     trial.rollback(start)
@@ -418,7 +415,7 @@ def _guarantees_hold(
 
 
 def _spare(trial: Statement, application: Application | None, victims: Eligible) -> None:
-    """Count back in what an application has of which nothing may be taken."""
+    """Count an application's allocations again that may not be evicted."""
     if application is None:
         return
     for allocation in application.allocations.values():

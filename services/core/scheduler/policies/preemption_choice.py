@@ -1,16 +1,15 @@
-"""Which of the eligible victims are taken: enough for one node and the queues, and no more.
+"""Chooses victims among the eligible ones: enough for one node and the queues, and no more.
 
-Rule 1: a set of victims helps on a node if, once they have gone, the node has the room and is open
-        to the ask, and the queues on its path have the room. What is free there already, or goes
-        for another reason, nobody need give. No victim's queue falls below what it is guaranteed.
-Rule 2: of the sets that help on a node the smallest is taken (``nodes/victim_sets.py``): ordinary
-        victims, few, the newest. Those on other nodes are for the queues, and only for a node that
-        has the room already; its own go first.
-Rule 3: of all nodes the one with the least harm is taken: ordinary victims, few, the newest. Nodes
-        are tried in the order of the least harm that each could do, until none could do less.
-Source: docs/rules/preemption.md; cases X-01 to X-10. Pods that others are kept away by, or from,
-are those that would be there: neither victims nor what is being released, but whoever has
-preempted.
+Rule 1: a set of victims helps on a node if, after their end, the ask fits there and in the queues
+        on its path. Capacity that is free or being released already is not counted. No victim's
+        queue falls below its guarantee.
+Rule 2: of the sets that help on a node the smallest is used (``nodes/victim_sets.py``): ordinary
+        victims, few, the newest. Victims on other nodes help only the queues, for a node with
+        enough capacity already; its own come first.
+Rule 3: of all nodes the one with the least harm is used, in the same order. Nodes are tried by
+        their least possible harm, until none could do less.
+Source: docs/rules/preemption.md; cases X-01 to X-10. Pod affinities are checked against the pods
+that would remain: without victims and pods being released, with asks that have preempted.
 """
 
 from collections.abc import Iterator, Sequence
@@ -47,35 +46,34 @@ from services.core.scheduler.statement.tentative import PREEMPTING
 from shared.model.resources import Resource, ResourceView, multiply
 
 Rows = Amounts
-QueueNeed = tuple[Queue, str, int]  # how much a queue lacks, or may have, of which type
-Place = tuple[Node, int]  # and how many of its own victims have to go at least
+QueueNeed = tuple[Queue, str, int]  # an amount of a type that a queue lacks, or may still use
+Place = tuple[Node, int]  # with the least number of its own victims
 Found = tuple[Node, list[Victim]]
 
 
 class NoChoice(IntEnum):
-    """Why there are no victims; of what several nodes say the larger counts."""
+    """Why there are no victims; over several nodes the largest value counts."""
 
-    NO_NODE = 0  # no node could hold the ask, whoever went
-    NO_HELP = 1  # the node would not have the room
-    SHORTFALL = 2  # it would, but the queues would not
+    NO_NODE = 0  # no node could fit the ask with any victims
+    NO_HELP = 1  # the node would still lack capacity
+    SHORTFALL = 2  # the node would fit, but not the queues
 
 
 def choose_victims(
     trial: Statement, leaf: Queue, ask: Ask, victims: Eligible, rows: Mask | None = None
 ) -> "Found | NoChoice":
-    """Return the node and victims with the least harm: ordinary ones, few, the newest.
+    """Return the node and victims with the least harm, or why there are none.
 
-    Without any, return why there are none. The ask goes to one of some ``rows``, if any are named.
-    The statement's moves count as done; it is left as it was.
+    The ask may use ``rows`` only, if given. The statement's operations count; it is unchanged.
     """
     return _Choice(trial, leaf, ask, victims, rows).best()
 
 
 def _makes_way(partition: Partition, held: Claim, ask: Ask) -> bool:
-    """Return whether a reservation lets an ask preempt on its node (docs/rules/preemption.md).
+    """Whether a reservation allows an ask to preempt on its node (docs/rules/preemption.md).
 
-    Its own does, and one of a lower priority that has stood for long. So does that of an ask that
-    has preempted there: several may wait for the room of one node (docs/adr/0016).
+    The ask's own does, an old one of lower priority, and one of an ask that has preempted there:
+    several may wait for capacity of one node (docs/adr/0016).
     """
     if held.ask is ask or (held.has_preempted and not held.is_required):
         return True
@@ -88,10 +86,9 @@ def _makes_way(partition: Partition, held: Claim, ask: Ask) -> bool:
 
 
 class _Choice:
-    """One ask's choice among the nodes, tried one by one on the ledgers of the queues.
+    """One ask's choice between nodes, tried one by one on the ledgers of the queues.
 
-    ``wanted`` is what it asks for, more than nothing of each type; ``queue_needs`` what victims
-    have to give of a type in a queue, so that there is room for it.
+    ``wanted`` are its positive amounts; ``queue_needs`` what victims must free in a queue.
     """
 
     def __init__(
@@ -116,14 +113,14 @@ class _Choice:
         budgets = partition.victims.budgets
         self._is_less_than_known = bool(victims.spared or budgets)
         self.steps = Steps()
-        self.limits: dict[Limit, int] = {}  # what may go without harm to guarantees and budgets
+        self.limits: dict[Limit, int] = {}  # what guarantees and budgets allow to be evicted
         self._costs: dict[Kind, Costs] = {}
         self._going = budgets.releases(trial.evicted() if budgets else ())
         self._all: list[Victim] = []
         self._rest: Iterator[Victim] | None = None
         self._why_not = NoChoice.NO_NODE
         self._tried_without_own = False
-        self._preemptor: Application | None = None  # where plugins are asked who may go for it
+        self._preemptor: Application | None = None  # set if plugins filter victims
         if partition.hooks is not None and partition.hooks.judge_victims:
             self._preemptor = partition.applications[ask.request.application_id]
 
@@ -157,7 +154,7 @@ class _Choice:
         return self._why_not
 
     def _places(self, rows: Rows) -> Iterator[tuple[Harm, Place]]:
-        """Yield nodes in order, each with the least harm that it could do, while any may help."""
+        """Yield nodes by their least possible harm, while any may help."""
         nodes = self.partition.nodes.rows
         for (rank, count, newest), row in self._in_order(rows):
             node = nodes[row]
@@ -170,9 +167,9 @@ class _Choice:
         return all(_makes_way(self.partition, held, self.ask) for held in reservations)
 
     def _in_order(self, rows: Rows) -> Iterator[tuple[tuple[int, int, int], int]]:
-        """Yield nodes with the least harm that each could do, the least first.
+        """Yield nodes by their least possible harm.
 
-        Most often the first is the one: it is found before the others are put in order.
+        The first is found before the others are sorted, because it usually is the result.
         """
         if not rows.size:
             return
@@ -188,10 +185,10 @@ class _Choice:
         yield from zip(harms, rows[order].tolist(), strict=True)
 
     def _least_harm(self) -> tuple[Amounts, Amounts, Amounts]:
-        """Return for every node a harm that is not more than what taking its victims would do.
+        """Return a lower bound of each node's harm.
 
-        Where the node has the room already, victims may be anywhere: unless its own first one is
-        all that is taken, the harm may be as little as that of the first of all.
+        If a node has enough capacity, victims may be anywhere: unless its own first one is
+        sufficient alone, the bound is the harm of the first victim of all.
         """
         bounds = self._bounds
         rank, newest, head = bounds.first
@@ -214,7 +211,7 @@ class _Choice:
         )
 
     def _is_all_it_takes(self, kind: Kind) -> bool:
-        """Return whether one of a kind is enough, on a node that has the room."""
+        """Whether one victim of a kind is enough, on a node with enough capacity."""
         if self.opening.has_to_be_open or self._is_less_than_known or self._preemptor is not None:
             return False
         start = self.trial.checkpoint()
@@ -225,7 +222,7 @@ class _Choice:
 
     @cached_property
     def _is_hopeless(self) -> bool:
-        """Return whether the queues would not have the room if all victims were gone."""
+        """Whether the ask would exceed the queues even without all victims."""
         start = self.trial.checkpoint()
         for kind in self.kinds:
             amount = multiply(kind.amount, kind.count)
@@ -235,7 +232,7 @@ class _Choice:
         return is_hopeless
 
     def _try(self, place: Place, least: Harm | None) -> tuple[Harm, Found] | None:
-        """Try a node that cannot do with less than so many victims of its own, or has the room."""
+        """Try a node that needs at least ``count`` of its own victims, or has enough capacity."""
         node, count = place
         if not self._is_candidate(node):
             return None
@@ -247,7 +244,7 @@ class _Choice:
         attempt = _Attempt(self, node)
         chosen = attempt.victims(own)
         if not own and attempt.has_room and not self.opening.asks_about_pods:
-            self._tried_without_own = True  # others like it would take the same, from elsewhere
+            self._tried_without_own = True  # other such nodes would get the same victims
         if isinstance(chosen, NoChoice):
             self._why_not = max(self._why_not, chosen)
             return None
@@ -256,18 +253,18 @@ class _Choice:
         return harm, (node, chosen)
 
     def _may_be_less(self, node: Node, own: list[Victim], count: int, harm: Harm) -> bool:
-        """Return whether a node's victims may do less harm than was found."""
+        """Whether a node's victims may do less harm than ``harm``."""
         if (self._bounds.room[:, node.row] >= self._need[:, 0]).all():
             return True
         if len(own) < count:
             return False
-        last = own[count - 1]  # so many take this one, or one that goes after it
+        last = own[count - 1]  # a set of this size has this one, or a later one
         return (last.rank, count, last.newest, node.node_id) < harm
 
-    # --- what an attempt asks -------------------------------------------------------------------
+    # --- used by an attempt ---------------------------------------------------------------------
 
     def among(self, victims: list[Victim]) -> list[Victim]:
-        """Return those of a node's victims that may be taken."""
+        """Return those of a node's victims that may be evicted."""
         kinds, spared = self.kinds, self._victims.spared
         found = [
             victim
@@ -284,7 +281,7 @@ class _Choice:
         return (victim for victim in self._in_all() if victim.allocation.node_id != node.node_id)
 
     def _in_all(self) -> Iterator[Victim]:
-        """Yield the victims of all nodes, in order; what was read once is not merged again."""
+        """Yield the victims of all nodes, in order; the merged part is cached."""
         if self._rest is None:
             rows, on = self.partition.nodes.rows, self.partition.victims.on
             with_own = np.flatnonzero(self._bounds.first[0] != NONE).tolist()
@@ -300,7 +297,7 @@ class _Choice:
             at += 1
 
     def costs_of(self, victim: Victim) -> Costs:
-        """Return of which limits a victim takes how much."""
+        """Return how much of which limits a victim uses."""
         kind = victim.kind
         found = self._costs.get(kind)
         if found is None:
@@ -308,7 +305,7 @@ class _Choice:
         return (*found, *budget_costs(self._going, victim, self.limits))
 
     def _costs_of_guarantees(self, kind: Kind) -> Costs:
-        """Return what one of a kind takes of what its leaf and the queues above it may lose."""
+        """Return how much of the guarantees' limits one victim of a kind uses."""
         costs: list[tuple[Limit, int]] = []
         for key, most in spare(kind.leaf, self.leaf).items():
             value = kind.amount.get(key[1], 0)
@@ -318,17 +315,17 @@ class _Choice:
         return tuple(costs)
 
     def may_take(self, victim: Victim) -> bool:
-        """Return whether a victim may go, if no other does."""
+        """Whether a victim may be evicted alone."""
         costs = dict(self.costs_of(victim))  # this may add to the limits
         return Needs((), self.limits).are_within_limits(costs)
 
     def queues_fit(self) -> bool:
-        """Return whether the queues have the room, as the trial has left them."""
+        """Whether the ask fits the queues, with the trial's operations."""
         return all(used(queue, name) <= most for queue, name, most in self._limits)
 
 
 class _Attempt:
-    """The search for victims that let an ask in on one node."""
+    """The search for victims on one node."""
 
     def __init__(self, choice: _Choice, node: Node) -> None:
         self._choice = choice
@@ -340,10 +337,10 @@ class _Attempt:
         self.has_room = not self._node_needs and self._here.is_open([])
 
     def victims(self, own: list[Victim]) -> list[Victim] | NoChoice:
-        """Return victims that let the ask in, and no more; or why there are none."""
+        """Return the smallest set of victims that lets the ask in, or why there is none."""
         choice = self._choice
         if self.has_room and not choice.queue_needs:
-            return NoChoice.NO_HELP  # it needs none
+            return NoChoice.NO_HELP  # no victims are needed
         candidates: Iterator[Victim] = iter(own)
         if self.has_room:
             candidates = merge(own, choice.elsewhere(self._node), key=self._order)
@@ -354,7 +351,7 @@ class _Attempt:
         return NoChoice.SHORTFALL if self._would_have_room(own) else NoChoice.NO_HELP
 
     def _would_have_room(self, own: list[Victim]) -> bool:
-        """Return whether some victims would make the room, were it not for the queues."""
+        """Whether victims would open the node, the queues ignored."""
         choice = self._choice
         if self.has_room:
             victims = chain(own, choice.elsewhere(self._node))
@@ -363,14 +360,14 @@ class _Attempt:
         return found is not None
 
     def _order(self, victim: Victim) -> tuple[int, bool, int, str]:
-        """Return what orders victims of all nodes: of one rank the node's own go first."""
+        """Return the sort key of victims of all nodes: of one rank the node's own come first."""
         return victim.rank, not self._is_own(victim), victim.newest, victim.key
 
     def _is_own(self, victim: Victim) -> bool:
         return victim.allocation.node_id == self._node.node_id
 
     def _needs(self, own: list[Victim], of_queues: Sequence[QueueNeed]) -> Needs:
-        """Return what victims have to come to: what the node lacks, and what queues do."""
+        """Return what victims must free on the node and in queues."""
         choice = self._choice
         self._queue_needs = of_queues
         self._gives.clear()
@@ -381,7 +378,7 @@ class _Attempt:
         return Needs(needs, choice.limits, self._here.accepts, largest)
 
     def _part(self, kind: Kind, *, is_own: bool) -> Part:
-        """Return what one of a kind gives of what the node and the queues lack."""
+        """Return what one victim of a kind frees of the needs."""
         part = self._gives.get((kind, is_own))
         if part is None:
             leaf, amount = kind.leaf, kind.amount

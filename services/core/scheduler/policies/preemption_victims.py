@@ -1,7 +1,7 @@
-"""Who may be preempted for an ask: below its fence, over what is guaranteed, of no higher priority.
+"""Eligible victims of an ask by YuniKorn's rules: fence, guarantees, priority.
 
-The allocations of one leaf, priority and amount are judged together (``nodes/victim_index.py``):
-what is asked of them is the same.
+Allocations of one leaf, priority and amount are a kind and are checked together
+(``nodes/victim_index.py``).
 Source: docs/rules/preemption.md; case X-11.
 """
 
@@ -21,9 +21,10 @@ from shared.model.resources import ResourceView, add, subtract_into
 
 @dataclass(frozen=True, slots=True)
 class Eligible:
-    """Whom the laws allow an ask to take: these kinds, less what ``spared`` applications have.
+    """The kinds of victims that an ask may evict, without those of ``spared`` applications.
 
-    ``takeable`` are the kinds of which one may go and no queue above it falls short at once.
+    ``takeable`` are the kinds of which one may be evicted without a queue falling below its
+    guarantee.
     """
 
     kinds: tuple[Kind, ...] = ()
@@ -34,7 +35,7 @@ class Eligible:
 def eligible(
     partition: Partition, leaf: Queue, ask: Ask, spared: frozenset[str] = frozenset()
 ) -> Eligible:
-    """Return whom the laws allow an ask to take, without reading an allocation."""
+    """Return the eligible victims of an ask, without reading allocations."""
     search = _Search(partition, leaf, ask)
     kinds: list[Kind] = []
     takeable: list[Kind] = []
@@ -54,14 +55,14 @@ def eligible(
 
 @dataclass(frozen=True, slots=True)
 class _Search:
-    """One ask's search; priorities are always the ask's, as seen from a queue."""
+    """One ask's search; priorities are the ask's, as seen from a queue."""
 
     partition: Partition
     leaf: Queue
     ask: Ask
 
     def fence(self) -> tuple[Queue, int]:
-        """Return the queue beyond which nothing is taken, and the priority seen from there."""
+        """Return the queue that limits the search, and the ask's priority seen from it."""
         queue, priority = self.leaf, self.ask.request.priority
         while queue.parent is not None:
             settings = queue.settings
@@ -86,7 +87,7 @@ class _Search:
                 yield from self.below(child, seen)
 
     def _seen_from(self, child: Queue, priority: int) -> int | None:
-        """Return the priority seen from a child; None where its fence keeps everything in it."""
+        """Return the priority seen from a child; None if its fence protects everything in it."""
         if child in self.leaf.lineage():
             priority = self.ask.request.priority
             for level in self.leaf.lineage():
@@ -105,7 +106,7 @@ def _seen_from_above(queue: Queue, priority: int) -> int:
 
 
 def _would_be_over(queue: Queue, amount: ResourceView) -> bool:
-    """Return whether a queue would be over its effective max with an ask; reaching it is not."""
+    """Whether a queue would exceed its effective max with an ask."""
     limit = queue.effective_max() or {}
     with_ask = add(queue.allocated, amount)
     subtract_into(with_ask, queue.preempting)

@@ -1,9 +1,9 @@
-"""Questions about what would come (``what_if.py``), answered one at a time.
+"""What-ifs (``what_if.py``), answered one at a time.
 
-Rule 1: a question is answered on the partition as a cycle leaves it. Where there is an ``Aside``, a
-        copy of the process works the answer out and decisions go on; else they wait for it.
-Rule 2: while one is being answered the others are refused. So are all of a core that recovers.
-Rule 3: what was told of when applications start is compared with what comes (``forecasts.py``).
+Rule 1: a what-if is answered on the partition as a cycle leaves it. With an ``Aside`` a copy of the
+        process computes the answer while decisions continue; otherwise they wait.
+Rule 2: while one is computed, others are refused. A recovering core refuses all.
+Rule 3: forecast starts are compared with the actual ones (``forecasts.py``).
 Limit: an answer that takes longer than MOST_NS is given up.
 """
 
@@ -22,29 +22,29 @@ from shared.messages.what_if import Forecast, WhatIf
 from shared.model.units import milliseconds, seconds
 
 MAX_QUESTIONS = 1
-MOST_NS = seconds(12)  # an asker waits for 15 s
-POLL_NS = milliseconds(10)  # between two looks whether an answer has come
+MOST_NS = seconds(12)  # clients wait for 15 s
+POLL_NS = milliseconds(10)  # between two polls of the answer
 BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
 RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"
 TOO_LONG = f"it was not answered within {MOST_NS // seconds(1)} s: ask about less"
 
 
 class Aside(Protocol):
-    """What works out one answer at a time on a copy of everything as it is now."""
+    """Computes one answer at a time on a copy of the present state."""
 
     def start(self, work: Callable[[], Forecast]) -> str:
-        """Start, and return at once: "" or why it cannot be."""
+        """Start without waiting; return "" or why it cannot start."""
 
     def poll(self) -> Forecast | None:
-        """Return the answer, None while there is none."""
+        """Return the answer, None while it is being computed."""
 
     def stop(self) -> None:
-        """Give it up."""
+        """Stop, and drop the answer."""
 
 
 @dataclass(slots=True)
 class _Asked:
-    """A question that is being answered: until when, and what waits of whom it asks about."""
+    """A what-if being computed: its deadline, and the waiting asks of its applications."""
 
     envelope: Envelope
     at_ns: int
@@ -53,32 +53,32 @@ class _Asked:
 
 
 class Questions:
-    """The questions of a partition, and what was told of when applications start."""
+    """The what-ifs of a partition, and the record of forecast starts."""
 
     def __init__(
         self, aside: Aside | None = None, observe: Observe = lambda _which, _ns: None
     ) -> None:
         self._aside = aside
-        self._taken: list[tuple[Envelope, PartitionConfig | None]] = []  # of this batch
+        self._taken: list[tuple[Envelope, PartitionConfig | None]] = []  # received in this batch
         self._asked: _Asked | None = None
         self.forecasts = Forecasts(observe)
 
     def take(self, envelope: Envelope, config: PartitionConfig | None) -> None:
-        """Take a question in; ``config`` is the configuration that it asks about."""
+        """Record a what-if; ``config`` is the configuration that it supposes."""
         if envelope.reply_to:
             self._taken.append((envelope, config))
 
     def next_due_ns(self, now_ns: int) -> int | None:
-        """Return when to look whether an answer has come, None while none is worked out."""
+        """Return when to poll for the answer, None if none is being computed."""
         return now_ns + POLL_NS if self._asked is not None else None
 
     def refused(self, why: str) -> list[Outgoing]:
-        """Return the refusals of all that have been taken in."""
+        """Return refusals of all recorded what-ifs."""
         taken, self._taken = self._taken, []
         return [refused(envelope, why) for envelope, _ in taken]
 
     def answers(self, partition: Partition, *, is_busy: bool) -> list[Outgoing]:
-        """Return the answers there are, after a cycle; ``is_busy``: it was cut."""
+        """Return the available answers after a cycle; ``is_busy``: the cycle was cut."""
         if not self._taken and self._asked is None:
             return []
         taken, self._taken = self._taken, []
@@ -111,7 +111,7 @@ class Questions:
         return []
 
     def _finished(self, now_ns: int) -> list[Outgoing]:
-        """Return the answer that was worked out, if there is one."""
+        """Return the computed answer, if there is one."""
         asked, aside = self._asked, self._aside
         if asked is None or aside is None:
             return []
@@ -125,7 +125,7 @@ class Questions:
         return [self._answer(asked, answer)]
 
     def _answer(self, asked: _Asked, answer: Forecast) -> Outgoing:
-        """Answer, corrected, and remember what is told of applications that wait."""
+        """Return the answer, corrected by past errors, and record its forecasts."""
         forecasts = self.forecasts
         told = {each.application_id: each for each in answer.applications}
         for application, keys in asked.waiting:
@@ -141,7 +141,7 @@ class Questions:
 
 
 def refused(asked: Envelope, why: str) -> Outgoing:
-    """Return the answer to a question that has none."""
+    """Return the answer that refuses a what-if."""
     return _answer(asked, Forecast(done=False, message=why))
 
 

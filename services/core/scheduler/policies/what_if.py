@@ -1,20 +1,17 @@
-"""What if: would applications start now, where, and who would be evicted for them.
+"""What-if: would applications start now, where, and which pods would be evicted for them.
 
-Rule 1: what is asked about is done: applications are submitted, nodes added, a configuration
-        applied, by the same intake as for good. Then the cycle runs, as it does after every batch,
-        and what it has placed is the answer. All of it is tentative: nothing of it stays.
-Rule 2: where asks are left that wait, the clock is moved to when the last of them may preempt, and
-        the victims are those that the policy's own search then takes. The queues that are to give
-        back what is over their max do so last.
-Rule 3: of a node that is drained, all pods but those that must be there end, and are asked for
-        again at once.
-Rule 4: for what is submitted and would wait, and for who waits already and is asked about, the
-        expected start is looked for: the clock moved on from end to end of the pods that run
-        (``expected_start.py``).
-Rule 5: a question may suppose several changes at once. They are made in this order: queues, added
-        nodes, deleted applications, the drained node, submitted applications; then one cycle runs.
-Limits: MAX_STEPS decisions of the cycle; what is not placed by then is said. MAX_LOOKS searches for
-victims. MAX_PLACES places are told of one application, MAX_TOLD applications and as many queues.
+Rule 1: the supposed changes are made: applications submitted, nodes added, a configuration applied,
+        by the same intake as usual. Then the cycle runs, and what it placed is the answer.
+        Everything is undone afterwards.
+Rule 2: if asks still wait, the clock moves to when the last of them may preempt, and the victims
+        are those of the policy's own search. Queues over their max evict last.
+Rule 3: all pods of a drained node end, except those that require it, and are asked for again.
+Rule 4: for submitted applications that would wait, and for waiting ones that are named, the
+        expected start is computed (``expected_start.py``).
+Rule 5: a what-if may suppose several changes. They are made in this order: queues, added nodes,
+        deleted applications, the drained node, submitted applications; then one cycle runs.
+Limits: MAX_STEPS decisions of the cycle; the answer tells what was not tried. MAX_LOOKS searches
+for victims. MAX_PLACES places, MAX_TOLD applications and as many queues in the answer.
 """
 
 from dataclasses import dataclass, field, replace
@@ -70,24 +67,24 @@ MAX_LOOKS = 100
 MAX_PLACES = 1_000
 MAX_TOLD = 200
 MAX_ADDED = 1_000
-_PARTS = 1_000_000  # of the largest capacity of a resource
+_PARTS = 1_000_000  # unit of a capacity relative to the largest
 _MAY_START = (ApplicationState.ACCEPTED, ApplicationState.RUNNING)
 _NOT_TRIED = Refusal(Reason.NO_NODE_FITS, Fact(Kind.NOT_TRIED, count=MAX_STEPS))
 _ROOM_WOULD_HELP = (Reason.QUEUE_QUOTA, Reason.NO_NODE_FITS, Reason.GANG_HEADROOM)
 
 
 class UnansweredError(ValueError):
-    """A question that has no forecast; the message says why."""
+    """A what-if has no forecast; the message says why."""
 
 
 @dataclass(slots=True, eq=False)
 class _Asked:
-    """An application that is told of: its asks, and what has become of them."""
+    """An application in the answer: its asks, and their results."""
 
     application: Application
     asks: dict[str, AllocationAsk]
     is_new: bool = False
-    had: frozenset[str] = frozenset()  # what it held before, by key
+    had: frozenset[str] = frozenset()  # keys of its earlier allocations
     placed: list[Allocation] = field(default_factory=list)
     after_evictions: list[Claim] = field(default_factory=list)
     why_not: Refusal | None = None
@@ -95,16 +92,16 @@ class _Asked:
 
     @property
     def would_room_help(self) -> bool:
-        """Return whether it is room that the rest of it lacks."""
+        """Whether its waiting asks lack capacity."""
         return self.why_not is not None and self.why_not.reason in _ROOM_WOULD_HELP
 
 
 def forecast(
     partition: Partition, question: WhatIf, config: PartitionConfig | None = None
 ) -> Forecast:
-    """Return what would become of a question. The partition is as it was before.
+    """Return the forecast of a what-if. The partition is unchanged afterwards.
 
-    ``config`` is the configuration that it asks about.
+    ``config`` is the configuration that it supposes.
     """
     with tentative(partition):
         try:
@@ -114,7 +111,7 @@ def forecast(
 
 
 class _Forecaster:
-    """One forecast, on a partition of which everything is undone afterwards."""
+    """One forecast, on a partition that is restored afterwards."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
@@ -122,13 +119,13 @@ class _Forecaster:
         self._asked: dict[str, _Asked] = {}
         self._rejected: list[ForecastApplication] = []
         self._queues: list[ForecastQueue] = []
-        self._drained: set[str] = set()  # keys of the pods that are moved from a drained node
-        self._like = ""  # the node that added ones are like
-        self._left = MAX_STEPS  # decisions that may be made
+        self._drained: set[str] = set()  # keys of the pods of the drained node
+        self._like = ""  # the node that added ones are copies of
+        self._left = MAX_STEPS  # remaining decisions
         self._is_cut_short = False
 
     def answer(self, question: WhatIf, config: PartitionConfig | None) -> Forecast:
-        """Return the forecast of a question. Raises UnansweredError."""
+        """Return the forecast of a what-if. Raises UnansweredError."""
         self._apply(question, config)
         self._run()
         self._is_cut_short = self._left <= 0
@@ -148,7 +145,7 @@ class _Forecaster:
         return self._forecast(question, victims)
 
     def _apply(self, question: WhatIf, config: PartitionConfig | None) -> None:
-        """Make the changes that a question supposes (rule 5). Raises UnansweredError."""
+        """Make the supposed changes (rule 5). Raises UnansweredError."""
         if config is not None:
             self._configure(config)
         self._ask_when(question.when)
@@ -182,7 +179,7 @@ class _Forecaster:
         )
 
     def _unsaid(self, victims: list[ForecastVictim]) -> str:
-        """Say what the forecast leaves open, "" where it does not."""
+        """Return what the forecast does not cover, "" if nothing."""
         open_: list[str] = []
         if self._is_cut_short:
             open_.append(f"not all was tried: a forecast takes {MAX_STEPS} steps")
@@ -190,7 +187,7 @@ class _Forecaster:
             open_.append("who would start in the room that queues over their max leave is not told")
         return "; ".join(open_)
 
-    # --- what is asked about --------------------------------------------------------------------
+    # --- the supposed changes -------------------------------------------------------------------
 
     def _ask_of_all_waiting(self) -> None:
         for application in self._partition.in_order_asking():
@@ -199,7 +196,7 @@ class _Forecaster:
                 self._ask_of(application, asks)
 
     def _ask_when(self, names: tuple[str, ...]) -> None:
-        """Have applications told of that are there."""
+        """Include existing applications in the answer."""
         for name in names:
             application = self._partition.applications.get(name)
             if application is None:
@@ -214,7 +211,7 @@ class _Forecaster:
         self._asked[application.id] = _Asked(application, asks, is_new, had)
 
     def _submit(self, question: WhatIf) -> None:
-        """Submit applications with their asks; those that are rejected are told as such."""
+        """Submit applications with their asks; rejected ones are recorded."""
         partition = self._partition
         known = {*partition.applications}
         for request in question.applications:
@@ -259,7 +256,7 @@ class _Forecaster:
         update_nodes(self._partition, added)
 
     def _largest(self) -> Node | None:
-        """Return the first node of the largest kind: by its shares of the largest capacities."""
+        """Return the first node of the largest kind: by the sum of relative capacities."""
         nodes = self._partition.nodes.nodes.values()
         most: dict[str, int] = {}
         for node in nodes:
@@ -316,10 +313,10 @@ class _Forecaster:
     def _take_in(self, request: UpdateRequest) -> None:
         updates.update_applications(self._partition, request)
 
-    # --- what the cycle does --------------------------------------------------------------------
+    # --- the cycle ------------------------------------------------------------------------------
 
     def _run(self) -> int:
-        """Run the cycle until it has nothing to decide; return how many decisions it made."""
+        """Run the cycle until it has nothing to decide; return its number of decisions."""
         partition, before, is_cut = self._partition, self._left, True
         partition.fruitless.changed()
         patience.update(partition)
@@ -329,7 +326,7 @@ class _Forecaster:
         return before - self._left
 
     def _read(self, asked: _Asked) -> None:
-        """Read what has been placed of an application, and what the rest of it waits for."""
+        """Read an application's new allocations, and why the rest waits."""
         held = asked.application.allocations.items()
         asked.placed = [each for key, each in held if key in asked.asks and key not in asked.had]
         asked.after_evictions = _preempting(asked)
@@ -355,7 +352,7 @@ class _Forecaster:
     # --- later ----------------------------------------------------------------------------------
 
     def _victims(self, waiting: list[_Asked]) -> list[ForecastVictim]:
-        """Return who would go for those who wait, once they are old enough for that."""
+        """Return the victims for waiting applications, once these may preempt."""
         partition = self._partition
         if any(asked.would_room_help for asked in waiting):
             _pass_time(partition, max(_due_ns(partition, asked.application) for asked in waiting))
@@ -372,7 +369,7 @@ class _Forecaster:
         return [told for told in self._evicted() if told.winner in self._asked]
 
     def _over_maxima(self) -> list[ForecastVictim]:
-        """Return who would go for the maxima of their queues, when these are enforced."""
+        """Return the victims of queues over their max, when quotas are enforced."""
         partition = self._partition
         _pass_time(partition, max(queue.quota_due_ns for queue in partition.queues.values()))
         quota_preemption.enforce(partition)
@@ -382,7 +379,7 @@ class _Forecaster:
         return [_victim(entry) for entry in self._news() if isinstance(entry, Preempted)]
 
     def _expect(self, waiting: list[_Asked]) -> None:
-        """Find out when all of those who wait would have started."""
+        """Set the expected starts of waiting applications."""
         self._left = 2 * MAX_STEPS
         asks = {asked.application: [*asked.asks] for asked in waiting}
         starts = expected(self._partition, asks, self._run, self._left)
@@ -390,7 +387,7 @@ class _Forecaster:
             asked.start = starts[asked.application]
 
     def _news(self) -> list[object]:
-        """Return what has been recorded of the forecast."""
+        """Return the journal entries of the forecast."""
         return self._partition.journal.since(self._start)
 
 
@@ -400,7 +397,7 @@ def _pass_time(partition: Partition, at_ns: int) -> None:
 
 
 def _due_ns(partition: Partition, application: Application) -> int:
-    """Return from when all that waits of an application is old enough to preempt."""
+    """Return when all waiting asks of an application may preempt."""
     if partition.settings.policy != YUNIKORN:
         return partition.preemption_due_ns
     delay_ns = application.queue.settings.preemption_delay_ns
@@ -409,14 +406,14 @@ def _due_ns(partition: Partition, application: Application) -> int:
 
 
 def _may_help(entry: object) -> bool:
-    """Return whether what a check for victims did may help what waits: one goes, a gang is in."""
+    """Whether a journal entry of a search may help waiting asks: an eviction or an admission."""
     if isinstance(entry, ClaimMade | ClaimChanged | ClaimEnded):
         return entry.claim.purpose is Purpose.GANG
     return isinstance(entry, Preempted)
 
 
 def _preempting(asked: _Asked) -> list[Claim]:
-    """Return the places that are kept for asks which have preempted."""
+    """Return the new reservations of asks that have preempted."""
     held = asked.application.reservations.items()
     new = [(key, each) for key, each in held if each.has_preempted and key not in asked.had]
     return [each for key, each in new if key in asked.asks]

@@ -1,4 +1,4 @@
-"""What a configuration makes of the queues: which come, drain, stay or change, and in what."""
+"""The effect of a supposed configuration on the queues: which are new, drain, stay or change."""
 
 from dataclasses import dataclass
 
@@ -24,21 +24,21 @@ _Settings = dict[str, object]
 
 @dataclass(frozen=True, slots=True)
 class Configured:
-    """What is configured of a partition, by name, and of its queues, by path."""
+    """The settings of a partition, by name, and of its queues, by path."""
 
     own: _Settings
     queues: dict[str, _Settings]
 
 
 def configured(partition: Partition) -> Configured:
-    """Return what is configured now."""
+    """Return the present settings."""
     return Configured(
         _own(partition), {queue.path: _settings_of(queue) for queue in partition.queues.values()}
     )
 
 
 def changes(partition: Partition, before: Configured) -> list[ForecastQueue]:
-    """Return what has become of the queues, and of the partition itself first."""
+    """Return the changes of the partition itself, then of its queues."""
     changed = tuple(name for name, value in _own(partition).items() if value != before.own[name])
     told = [ForecastQueue("", QueueChange.CHANGED, len(partition.applications), changed)] * bool(
         changed
@@ -49,7 +49,7 @@ def changes(partition: Partition, before: Configured) -> list[ForecastQueue]:
 
 
 def _own(partition: Partition) -> _Settings:
-    """Return what is configured beside the queues, by its name in the file."""
+    """Return the settings other than queues, by their name in the file."""
     return {
         "nodesortpolicy": (partition.nodes.order.policy, partition.nodes.order.weights),
         "placementrules": partition.rules,
@@ -59,12 +59,12 @@ def _own(partition: Partition) -> _Settings:
 
 
 def _settings_of(queue: Queue) -> _Settings:
-    """Return what is configured of a queue, and whether it drains or was made by placement."""
+    """Return a queue's settings, with its status and whether it is managed."""
     return {name: getattr(queue, name) for name in ("status", "is_managed", *_OF_QUEUE)}
 
 
 def _change(queue: Queue, before: _Settings | None) -> list[ForecastQueue]:
-    """Return what becomes of a queue, in one or none."""
+    """Return the change of a queue, in a list of one or none."""
     path, running = queue.path, len(queue.applications)
     if before is None:
         return [ForecastQueue(path, QueueChange.COMES, running)]

@@ -1,7 +1,7 @@
-"""Queues that placement makes: from their parent's template and the namespace's quota tags.
+"""Dynamic queues: created by placement from the parent's template and the namespace's quota tags.
 
-A dynamic leaf has its template's properties and nothing else of its parents'. Empty ones are
-cleaned up CLEANER_INTERVAL_MS after they were left, as are configured ones that drain.
+A dynamic leaf has its template's properties and inherits nothing else. Empty ones are removed after
+CLEANER_INTERVAL_MS, as are draining configured ones.
 Source: docs/rules/queues.md#properties, docs/rules/placement.md#rules and
 docs/rules/pods.md#what-a-pod-asks-for; cases P-13, Q-22, N-08, N-13.
 """
@@ -31,13 +31,13 @@ MAX_TAG_TEXT = 64 * 1024
 
 
 class QueueCreationError(ValueError):
-    """A queue cannot be made; the message says which rule it breaks."""
+    """A queue cannot be created; the message names the violated rule."""
 
 
 def get_or_create(partition: Partition, path: str) -> Queue:
-    """Return the queue of a path in any case, made a leaf with those above it where they lack.
+    """Return the leaf of a path in any case, created with missing parents.
 
-    Raises QueueCreationError: also for a name that is none, or that does not start at the root.
+    Raises QueueCreationError, also for an invalid name or a path that does not start at the root.
     """
     path = path.lower()
     queue = partition.queues.get(path)
@@ -88,7 +88,7 @@ def _apply_template(partition: Partition, queue: Queue, template: Template) -> N
 
 
 def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]) -> None:
-    """Set what the namespace's annotations say; only dynamic queues, never the recovery queue."""
+    """Set the namespace's quota annotations on a dynamic queue, except the recovery queue."""
     if queue.is_managed or queue.path == RECOVERY_QUEUE:
         return
     limit = _tag_resource(tags.get("namespace.resourcequota", ""))
@@ -100,14 +100,14 @@ def apply_quota_tags(partition: Partition, queue: Queue, tags: Mapping[str, str]
         partition.set(queue, guaranteed_resource=guaranteed)
         queue.forget_turns()
         for level in queue.lineage():
-            queueing.requeue_all(level.wait_list)  # who waits for it may preempt from now on
+            queueing.requeue_all(level.wait_list)  # asks waiting there may preempt from now on
     if applications is not None and applications <= INT64_MAX:
         partition.set(queue, max_applications=applications)
         queueing.requeue(queue.wait_list)
 
 
 def _tag_resource(text: str) -> Resource | None:
-    """Return ``{"resources": {"vcore": {"value": 1000}}}``; what does not hold says nothing."""
+    """Parse ``{"resources": {"vcore": {"value": 1000}}}``; None if it is invalid or zero."""
     if not text or len(text) > MAX_TAG_TEXT:
         return None
     try:
@@ -124,9 +124,9 @@ def _tag_resource(text: str) -> Resource | None:
 
 
 def clean_later(partition: Partition) -> None:
-    """Have empty queues looked for in a while, unless that is ordered already.
+    """Schedule the removal of empty queues, unless it is scheduled.
 
-    To be called when a queue is made, left by its last application, or begins to drain.
+    Called when a queue is created, is left by its last application, or begins to drain.
     """
     if TimerKind.CLEANER.value not in partition.timers:
         due_ns = partition.now_ns + milliseconds(CLEANER_INTERVAL_MS)
@@ -134,7 +134,7 @@ def clean_later(partition: Partition) -> None:
 
 
 def clean_up(partition: Partition) -> None:
-    """Take out the queues that are empty and dynamic, or draining; leaves before their parents."""
+    """Remove empty queues that are dynamic or draining, leaves before their parents."""
     for queue in reversed(list(depth_first(partition.root))):
         if queue.parent is None or (queue.is_managed and queue.status != DRAINING):
             continue

@@ -1,8 +1,8 @@
 """Placement: which queue an application goes to.
 
-Rules are asked in order; the first that names a queue which can be had wins. Rules that the
-configuration lacks are ``provided`` without create; ``recovery`` always comes last, for
-applications that must be taken in, and then ``root.default`` where it exists.
+Rules are evaluated in order; the first that names a usable queue is used. Without configured rules
+it is ``provided`` without create; ``recovery`` always comes last, for applications that must be
+accepted, and then ``root.default`` if it exists.
 Source: docs/rules/placement.md#rules; cases P-01 to P-13.
 """
 
@@ -25,17 +25,17 @@ from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
 DEFAULT_QUEUE = "root.default"
 RECOVERY_QUEUE = "root.@recovery@"
 FORCE_TAG = "application.create.force"
-MAX_PATH = 512  # characters: with it how deep queues may be made one below the other
+MAX_PATH = 512  # characters; limits the depth of the tree too
 _DOT = "_dot_"
 
 
 class PlacementError(ValueError):
-    """A rule cannot be followed: the application is rejected at once."""
+    """A rule cannot be applied: the application is rejected at once."""
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The path of the queue, "" where no rule had one, and who was refused on the way."""
+    """The path of the queue, "" if no rule matched, and the paths refused by ACLs."""
 
     path: str
     denied: tuple[str, ...] = ()
@@ -44,7 +44,7 @@ class Placement:
 def place(
     rules: PlacementRules, queues: Mapping[str, Queue], request: AddApplicationRequest
 ) -> Placement:
-    """Return where an application goes. Raises PlacementError."""
+    """Return an application's queue. Raises PlacementError."""
     denied: list[str] = []
     for rule in rules.all():
         path = _path(rule, queues, request)
@@ -63,7 +63,7 @@ def _can_be_had(
     request: AddApplicationRequest,
     denied: list[str],
 ) -> bool:
-    """Return whether an application may go to a queue, which exists or is made for it."""
+    """Whether an application may use a queue, existing or to be created."""
     if rule.name == RECOVERY:
         return True
     queue = queues.get(path)
@@ -78,9 +78,9 @@ def _can_be_had(
 
 
 def nearest_queue(path: str, queues: Mapping[str, Queue]) -> Queue:
-    """Return the queue of a path, or the nearest one above it that exists.
+    """Return the queue of a path, or the nearest existing one above it.
 
-    Raises PlacementError where there is none: the path does not start at the root.
+    Raises PlacementError if there is none: the path does not start at the root.
     """
     above = path
     while above not in queues:
@@ -91,7 +91,7 @@ def nearest_queue(path: str, queues: Mapping[str, Queue]) -> Queue:
 
 
 def may_submit(queue: Queue, user: str, groups: tuple[str, ...]) -> bool:
-    """Return whether an ACL of the queue, or of any above it, lets a user in."""
+    """Whether an ACL of the queue, or of a queue above it, allows a user."""
     if queue.path == RECOVERY_QUEUE:
         return False
     return any(
@@ -104,7 +104,7 @@ def may_submit(queue: Queue, user: str, groups: tuple[str, ...]) -> bool:
 
 
 def _path(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequest) -> str:
-    """Return the queue that a rule names, "" for no match. Raises PlacementError.
+    """Return the path that a rule names, "" for no match. Raises PlacementError.
 
     A name that starts with ``root.`` is a whole path; a fixed rule's may be ``root`` itself.
     """
@@ -132,19 +132,19 @@ def _path(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationReques
 
 
 def _name(rule: Rule, request: AddApplicationRequest) -> str:
-    """Return what a rule makes of an application, in lower case, "" for nothing."""
+    """Return the name that a rule derives from an application, in lower case, "" for none."""
     names = {PROVIDED: request.queue_name, USER: request.ugi.user, FIXED: rule.value}
     name = names.get(rule.name)
     return (_tag(request, rule.value) if name is None else name).lower()
 
 
 def is_forced(request: AddApplicationRequest) -> bool:
-    """Return whether an application must be taken in: it has pods on nodes already."""
+    """Whether an application must be accepted: it has pods on nodes already."""
     return _tag(request, FORCE_TAG) == "true"
 
 
 def _tag(request: AddApplicationRequest, name: str) -> str:
-    """Return a tag's value; names of tags are compared without case."""
+    """Return a tag's value; tag names are compared without case."""
     found = request.tags.get(name)
     if found is not None:
         return found
@@ -152,7 +152,7 @@ def _tag(request: AddApplicationRequest, name: str) -> str:
 
 
 def _parent(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequest) -> str:
-    """Return the queue above, "" where the parent rule does not match. Raises PlacementError."""
+    """Return the parent's path, "" if the parent rule does not match. Raises PlacementError."""
     if rule.parent is None:
         return ROOT
     path = _path(rule.parent, queues, request)
@@ -163,7 +163,7 @@ def _parent(rule: Rule, queues: Mapping[str, Queue], request: AddApplicationRequ
 
 
 def check_names(path: str) -> None:
-    """Raise PlacementError where a path is too long, or a part of it no queue's name."""
+    """Raise PlacementError if a path is too long, or a part is no valid queue name."""
     if len(path) > MAX_PATH:
         raise PlacementError(f"the path of a queue has at most {MAX_PATH}: {path[:MAX_PATH]}…")
     if not all(QUEUE.match(part) for part in path.split(".")):

@@ -1,12 +1,11 @@
-"""The queue tree from its configuration: built, and changed in place on a reload.
+"""The queue tree, built from the configuration and changed in place on a reload.
 
-A queue that a reload leaves out drains: it takes no new application and goes when it is empty; one
-that comes back is active again, and a dynamic one that is named becomes managed
-(docs/rules/queues.md#reload). The root's own limit is the cluster and is never configured; its
-maxapplications is taken when the tree is first built and stays.
+A queue that a reload removes drains: it accepts no applications and is removed when it is empty;
+one that returns is active again, and a dynamic one that is configured becomes managed
+(docs/rules/queues.md#reload). The root's max is the cluster and is not configured; its
+maxapplications is set when the tree is first built and stays.
 
-A reload that changes nothing but how much some queues may have looks again at what is in these, and
-at nobody else; any other looks again at all.
+A reload that changes only maxima requeues what is in those queues; any other requeues everything.
 """
 
 from collections.abc import Iterator, Sequence
@@ -41,13 +40,13 @@ from shared.model.names import AS_KAI, DEFAULT_PARTITION, FAIR, ROOT
 
 @dataclass(frozen=True, slots=True)
 class PartitionConfig:
-    """A parsed queues.yaml, of one partition. ``text`` is what it was parsed from.
+    """A parsed queues.yaml, for one partition. ``text`` is its source.
 
-    ``partitions`` are all that it has. One that it has not ``is_dropped``: nothing may stay in it.
+    ``partitions`` are all that it names. A partition that it does not name ``is_dropped``.
     """
 
     root: QueueConfig
-    node_sort_policy: str = ""  # "": that of the policy
+    node_sort_policy: str = ""  # "": the policy's default
     resource_weights: dict[str, float] = field(default_factory=dict)
     preemption_enabled: bool = True
     quota_preemption_enabled: bool = False
@@ -60,7 +59,7 @@ class PartitionConfig:
 
 
 def configure(partition: Partition, config: PartitionConfig) -> None:
-    """Bring the partition to a configuration; it has been validated before."""
+    """Apply a validated configuration to the partition."""
     if not partition.config_checksum:
         partition.set(partition.root, max_applications=config.root.max_applications)
     before = partition.configured
@@ -86,7 +85,7 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
 def _maxima_changed(
     before: PartitionConfig, config: PartitionConfig
 ) -> list[tuple[str, QueueConfig]] | None:
-    """Return the queues that may have more or less than before; None where more has changed."""
+    """Return the queues with changed maxima, None if anything else changed."""
     if _beside_queues(before) != _beside_queues(config):
         return None
     found: list[tuple[str, QueueConfig]] = []
@@ -106,12 +105,12 @@ def _maxima_changed(
 def _unlike(
     old: Sequence[QueueConfig], new: Sequence[QueueConfig]
 ) -> Iterator[tuple[QueueConfig, QueueConfig]]:
-    """Return the pairs of two lists that are not the same object, without reading the others."""
+    """Return the pairs of two lists that are not the same object."""
     return compress(zip(old, new, strict=True), map(is_not, old, new))
 
 
 def _beside_queues(config: PartitionConfig) -> object:
-    """Return what a configuration says beside the queues, and what is only told of it."""
+    """Return a configuration without its queues and without fields for reports only."""
     empty = QueueConfig(ROOT)
     return replace(config, root=empty, warnings=(), checksum="", text="", partitions=())
 
@@ -121,12 +120,12 @@ def _beside_maxima(config: QueueConfig) -> QueueConfig:
 
 
 def _set_maxima(partition: Partition, changed: list[tuple[str, QueueConfig]]) -> None:
-    """Set what queues may have, and look again at what is in them."""
+    """Set changed maxima, and requeue what is in those queues."""
     concerned: dict[Queue, None] = {}
     for path, config in changed:
         queue = partition.queues[path]
         if queue.parent is None:
-            continue  # its own limits are not configured
+            continue  # the root's limits are not configured
         most, running = config.max_resource, config.max_applications
         partition.set(queue, max_resource=most, max_applications=running)
         concerned.update(dict.fromkeys(depth_first(queue)))
@@ -136,7 +135,7 @@ def _set_maxima(partition: Partition, changed: list[tuple[str, QueueConfig]]) ->
 
 
 def _configure_all(partition: Partition, config: PartitionConfig) -> None:
-    """Bring everything to a configuration, and look again at all that waits."""
+    """Apply a whole configuration, and requeue everything that waits."""
     partition.nodes.order.recent.remember(partition.settings.node_score_window)
     order = config.node_sort_policy or (AS_KAI if partition.settings.policy == KAI else FAIR)
     partition.nodes.set_policy(order, config.resource_weights)
@@ -159,14 +158,14 @@ def _configure_all(partition: Partition, config: PartitionConfig) -> None:
 
 
 def _limits(partition: Partition) -> dict[str, tuple[dict[str, Limit], dict[str, Limit]]]:
-    """Return what every queue limits users, and groups, to."""
+    """Return every queue's limits for users and groups."""
     return {path: (q.user_limits, q.group_limits) for path, q in partition.queues.items()}
 
 
 def conflict(partition: Partition, config: PartitionConfig) -> str:
-    """Return why a configuration cannot be applied to the tree as it stands, or "".
+    """Return why a configuration cannot be applied to the present tree, "" if it can.
 
-    A queue cannot change between leaf and parent while applications are in it, or below it.
+    A queue cannot change between leaf and parent while it, or a queue below it, has applications.
     """
     held = partition.configured
     applied = held.root if isinstance(held, PartitionConfig) else None
@@ -191,7 +190,7 @@ def conflict(partition: Partition, config: PartitionConfig) -> str:
 def _to_judge(
     queue: Queue, wanted: QueueConfig, before: QueueConfig | None
 ) -> list[tuple[Queue, QueueConfig, QueueConfig | None]]:
-    """Return the queues below one with what is wanted of them; not those that hold it already."""
+    """Return the children of a queue with a changed configuration."""
     held = before.children if before is not None else ()
     pairs: list[tuple[QueueConfig, QueueConfig | None]]
     if len(held) == len(wanted.children):
@@ -206,7 +205,7 @@ def _apply(
     partition: Partition, queue: Queue, config: QueueConfig, inherited: dict[str, str]
 ) -> None:
     above = queue.parent
-    is_root = above is None  # whose limits are not configured
+    is_root = above is None  # the root's limits are not configured
     partition.set(
         queue,
         is_leaf=not (config.parent or config.children or queue.name == ROOT),
@@ -243,7 +242,7 @@ def _drain(partition: Partition, queue: Queue) -> None:
 
 
 def _find_owner(partition: Partition, application: Application) -> None:
-    """Find the users and groups that limits concern, and record changes."""
+    """Find the users and groups whose limits apply, and record changes."""
     before = application.trackers
     if application_moves.find_group(partition, application):
         partition.journal.record(ApplicationChanged(application))
@@ -255,7 +254,7 @@ def _find_owner(partition: Partition, application: Application) -> None:
 
 
 def _requeue_all(partition: Partition) -> None:
-    """Requeue everything: limits, order and the users they concern have changed."""
+    """Requeue everything: limits, order and users may have changed."""
     _requeue_in(partition, list(partition.queues.values()))
     for tracker in partition.users.all():
         queueing.requeue(tracker.wait_list)
@@ -265,7 +264,7 @@ def _requeue_all(partition: Partition) -> None:
 
 
 def _requeue_in(partition: Partition, queues: list[Queue]) -> None:
-    """Requeue all that is in some queues: their limits have changed, or what orders them."""
+    """Requeue everything in some queues: their limits or order changed."""
     found = (application for queue in queues for application in queue.applications.values())
     inside = sorted(found, key=lambda application: application.sequence)
     _consider_all(inside)
@@ -276,7 +275,7 @@ def _requeue_in(partition: Partition, queues: list[Queue]) -> None:
         _find_owner(partition, application)
         queueing.reorder(application)
         if application.waiting_among is not None:
-            queueing.activate(application)  # whether it is waited for is found out again
+            queueing.activate(application)  # the starvation guard checks it again
         else:
             queueing.enter(application)
     for queue in queues:
@@ -288,7 +287,7 @@ def _requeue_in(partition: Partition, queues: list[Queue]) -> None:
 
 
 def _consider_all(applications: list[Application]) -> None:
-    """Dissolve all classes of applications that were refused alike."""
+    """Dissolve all equivalence classes of some applications."""
     for application in applications:
         if application.waits_in is not None:
             queueing.activate(application)

@@ -1,8 +1,7 @@
-"""The report builder: from entries of the journal to messages, timer orders and changed values.
+"""The report builder: journal entries to messages, timer orders and changed values.
 
-Each entry is read in order, by all whom it concerns: the responses to the resource manager
-(``responses.py``), the changes that the API is told (``changes.py``), and who writes events for
-users (``events.py``).
+Each entry is read in order by all its readers: responses to the resource manager
+(``responses.py``), changes for the API (``changes.py``), and events for users (``events.py``).
 """
 
 from collections.abc import Callable, Iterable
@@ -19,7 +18,7 @@ _Reader = Callable[[Any], None]
 
 
 class ReportBuilder:
-    """Reads journal entries; what they come to is taken from ``responses`` and ``changes``."""
+    """Reads journal entries; the results are in ``responses`` and ``changes``."""
 
     def __init__(self) -> None:
         self.responses, self.changes = Responses(), Changes()
@@ -45,7 +44,7 @@ class ReportBuilder:
         self._now_ns = entry.now_ns
 
     def _claim(self, entry: journal.ClaimMade | journal.ClaimEnded) -> None:
-        """Have a reservation shown at its ask, once that has preempted, while it waits."""
+        """Report the reservation of a waiting ask that has preempted."""
         claim = entry.claim
         if not claim.is_reservation:
             return

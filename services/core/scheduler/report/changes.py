@@ -1,14 +1,13 @@
-"""What the API is told: the present values of what has changed, from entries of the journal.
+"""Changes for the API: the present values of what journal entries changed.
 
-Rule 1: a state event has the present value of what changed, once, however often it changed.
-        Removals come before values: the same name may have been used again.
-Rule 2: what a run has placed is reported by the column (ADR 36), and equal to a report of each
-        by itself.
-Rule 3: the state of the partition, and of a queue, is published where it differs from the last
-        published, if that was no snapshot. (A node's and an application's nearly always differ.)
-Rule 4: of what may be long only what changed is published: a queue's refusals one by one, a user's
-        use in the queues in which it changed.
-Limit: MAX_EVENTS events for users a batch, and as many evictions; more are left out.
+Rule 1: a state event has the present value of each changed row once. Removals come before values: a
+        name may have been used again.
+Rule 2: what a run placed is reported in columns (ADR 36), equal to single reports.
+Rule 3: the state of the partition and of a queue is published only if it differs from the last
+        published one. (A node's or application's nearly always differs.)
+Rule 4: of long lists only the changes are published: a queue's refusals one by one, a user's usage
+        in the queues where it changed.
+Limit: MAX_EVENTS events for users in a batch, and as many evictions; more are omitted.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -51,10 +50,10 @@ from shared.model.names import POD_NAME_TAG
 
 MAX_EVENTS = 1_000
 Extra = tuple[tuple[str, str], ...]
-# What is configured has a text, the built-in default too.
+# Every configuration has a text, even the built-in default.
 NOT_CONFIGURED: tuple[str, Extra] = ("", ())
 _NODE_GONE = TerminationType.UNKNOWN_TERMINATION_TYPE  # docs/rules/events.md#what-is-recorded
-_application_of = itemgetter(0)  # of what a run placed
+_application_of = itemgetter(0)  # of an item of RunPlaced
 _AskEntry = journal.AskChanged | journal.AskEnded
 _AllocationEntry = (
     journal.Allocated
@@ -72,7 +71,7 @@ _ApplicationEntry = (
 
 
 class Changes:
-    """What has changed since it was asked last."""
+    """The changes since the last ``take``."""
 
     def __init__(self) -> None:
         self._now_ns = 0
@@ -116,14 +115,14 @@ class Changes:
         self._nodes_gone: list[NodeState] = []
         self._queues: dict[Queue, None] = {}
         self._queues_gone: dict[Queue, QueueState] = {}
-        self._users: dict[Tracker, dict[Queue, None] | None] = {}  # and the leaves; None: all
+        self._users: dict[Tracker, dict[Queue, None] | None] = {}  # with the leaves; None: all
         self._events: list[EventState] = []
         self._evictions: list[EvictionState] = []
         self._pods_held: dict[str, PodsHeld] = {}
         self._has_partition_changed = False
 
     def take(self, partition: Partition) -> StateDelta | None:
-        """Return the present values of what has changed, None of nothing, and forget it."""
+        """Return the present values of the changes and clear them; None if there are none."""
         queues, published = self._all_queues(), self.published
         has_changed = bool(self._has_partition_changed or queues)
         states = list(map(queue_state, queues))
@@ -148,21 +147,21 @@ class Changes:
         return StateDelta(time_ns=partition.now_ns, **has_news) if has_news else None
 
     def take_without_values(self, partition: Partition) -> StateDelta:
-        """Return what no snapshot has: events and evictions. Changed values are forgotten."""
+        """Return events and evictions, which no snapshot has; clear all changes."""
         self.published.refusals(partition)
         delta = StateDelta(events=tuple(self._events), evictions=tuple(self._evictions))
         self._forget()
         return delta
 
     def _summaries(self) -> tuple[ApplicationSummary, ...]:
-        """Return what is known of applications; of two submissions of one id the older first."""
+        """Return changed applications; of two submissions with one id the older first."""
         changed = map(application_summary, self._applications)
         if not self.rejected:
             return tuple(changed)
         return tuple(sorted((*changed, *self.rejected), key=lambda known: int(known.submission)))
 
     def _all_queues(self) -> dict[Queue, None]:
-        """Return the queues that changed by themselves or with an application, and those above."""
+        """Return the queues that changed, or whose applications did, and those above."""
         found: dict[Queue, None] = {}
         leaves = dict.fromkeys(application.queue for application in self._applications)
         for queue in (*self._queues, *leaves):
@@ -171,7 +170,7 @@ class Changes:
         return found
 
     def add_events(self, found: Sequence[EventState]) -> Sequence[EventState]:
-        """Add events for users; return those that are not too many."""
+        """Add events for users; return those within the limit."""
         found = found[: MAX_EVENTS - len(self._events)]
         self._events += found
         return found
@@ -186,11 +185,11 @@ class Changes:
         self.show_ask(entry.application, entry.ask)
 
     def show_application(self, application: Application) -> None:
-        """Have an application's present values told."""
+        """Report an application's present values."""
         self._applications[application] = None
 
     def show_ask(self, application: Application, ask: Ask) -> None:
-        """Have an ask told as it waits, unless something else is told of it."""
+        """Report a waiting ask's present values, unless it has another entry."""
         if ask.key not in self._asks:
             self._asks[ask.key] = journal.AskChanged(application, ask)
 
@@ -240,7 +239,7 @@ class Changes:
             case Node() as node:
                 self._nodes[node.node_id] = node
             case _:
-                pass  # what is shown of asks and reservations has entries of its own
+                pass  # asks and reservations have entries of their own
 
     def _application(self, entry: _ApplicationEntry) -> None:
         self._applications[entry.application] = None
@@ -298,7 +297,7 @@ class Changes:
         self._has_partition_changed = True
 
     def _preempted(self, entry: journal.Preempted) -> None:
-        """Report an eviction and its preemptor; above MAX_EVENTS they are left out."""
+        """Report an eviction and its preemptor; above MAX_EVENTS it is omitted."""
         if len(self._evictions) >= MAX_EVENTS:
             return
         allocation, winner = entry.allocation, entry.winner
@@ -323,27 +322,27 @@ class Changes:
 
 
 class Published:
-    """What was published last, so that only what differs from it is published again."""
+    """The values published last, so that only differences are published."""
 
     def __init__(self) -> None:
-        self._refusals: dict[Bucket, Waiting] = {}  # why what is refused is
+        self._refusals: dict[Bucket, Waiting] = {}  # the published refusals
         self.forget()
 
     def forget(self) -> None:
-        """Publish every state again when it changes: a snapshot may have had other values."""
+        """Clear them after a snapshot, which may have had other values."""
         self._states: dict[str, PartitionState | QueueState] = {}
         self._configuration = NOT_CONFIGURED
 
     def forget_queue(self, path: str) -> None:
-        """Forget the state of a queue that has ended."""
+        """Clear the state of a removed queue."""
         self._states.pop(path, None)
 
     def partition(self, state: PartitionState) -> tuple[PartitionState, ...]:
-        """Return the partition's state where it differs from the last published."""
+        """Return the partition's state if it differs from the last published."""
         return (state,) if self._is_news("", state) else ()
 
     def queues(self, states: Iterable[QueueState]) -> list[QueueState]:
-        """Return the states of queues that differ from those last published."""
+        """Return the states of queues that differ from the last published."""
         return [state for state in states if self._is_news(state.path, state)]
 
     def _is_news(self, path: str, state: PartitionState | QueueState) -> bool:
@@ -353,7 +352,7 @@ class Published:
         return True
 
     def configuration(self, partition: Partition) -> tuple[ConfigurationState, ...]:
-        """Return the configuration where it differs from the last published: it may be large."""
+        """Return the configuration if it differs from the last published: it may be large."""
         configured = (partition.config_text, partition.config_extra)
         if configured == self._configuration:
             return ()
@@ -361,7 +360,7 @@ class Published:
         return (configuration_state(partition),)
 
     def refusals(self, partition: Partition) -> tuple[RefusalState, ...]:
-        """Return the refusals that differ from those last published; what is over comes first."""
+        """Return the refusals that differ from the last published, ended ones first."""
         gone: list[RefusalState] = []
         news: list[RefusalState] = []
         changed, told = partition.root.changed_buckets, self._refusals
@@ -378,14 +377,14 @@ class Published:
 
 
 def _paths(leaves: dict[Queue, None] | None) -> dict[str, None] | None:
-    """Return the paths of queues and of those above them; None as None."""
+    """Return the paths of queues and of those above them; None stays None."""
     if leaves is None:
         return None
     return {level.path: None for leaf in leaves for level in leaf.lineage()}
 
 
 def _is_of_a_run(entry: object) -> bool:
-    """Return whether an ask or allocation is one of those that a run placed."""
+    """Whether an entry is one that a run placed."""
     return type(entry) is tuple
 
 

@@ -1,11 +1,10 @@
-"""Events that users read, in YuniKorn's words and numbers.
+"""Events for users, in YuniKorn's words and numbers.
 
-Only those that the published state does not have by itself: events of applications, asks,
-allocations, nodes, queues and usage that come, change and go are made by the API from the state
-(ADR 23).
+Only those that the API cannot derive from state events: it creates events of applications, asks,
+allocations, nodes, queues and usage itself (ADR 23).
 
 An ask without headroom has one event, and another when it fits again. Of asks that wait behind one
-another only the first has one: there is never an event for every pod that waits.
+another only the first has one: there is never an event for every waiting pod.
 Source: docs/rules/events.md#numbers and docs/rules/events.md#what-is-recorded; case U-07.
 """
 

@@ -1,6 +1,6 @@
-"""Many asks and allocations as the state events carry them: by the column (ADR 36).
+"""Asks and allocations of runs in state events: in columns (ADR 36).
 
-It equals a report of each ask and allocation by itself, in the same place.
+The result equals a report of each by itself.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
@@ -19,8 +19,8 @@ Placed = tuple[Application, Ask, Allocation]
 Held = tuple[Application, Allocation]
 E = TypeVar("E")
 V = TypeVar("V")
-FEWEST = 16  # of fewer in a row, records cost less
-_SAME_IN_BOTH = {  # fields of an allocation's state, and of the allocation
+FEWEST = 16  # fewer consecutive ones are cheaper as records
+_SAME_IN_BOTH = {  # field of AllocationState: field of Allocation
     "allocation_key": "allocation_key",
     "application_id": "application_id",
     "node_id": "node_id",
@@ -42,7 +42,7 @@ def published(
     by_column: Callable[[list[Any]], Columns[V]],
     by_item: Callable[[Any], V],
 ) -> Sequence[V]:
-    """Return the values of entries in their order, by the column where runs placed many."""
+    """Return the values of entries in order, in columns where runs placed many."""
     if not entries:
         return ()
     parts: list[Sequence[V]] = []
@@ -54,7 +54,7 @@ def published(
 
 
 def asks(placed: list[Placed]) -> Columns[AskState]:
-    """Return that asks wait no more: they were allocated."""
+    """Return the states of asks that ended because they were allocated."""
     requests = [ask.request for _, ask, _ in placed]
     columns: dict[str, Column] = {
         "allocation_key": [request.allocation_key for request in requests],
@@ -66,7 +66,7 @@ def asks(placed: list[Placed]) -> Columns[AskState]:
 
 
 def allocation(held: Held) -> AllocationState:
-    """Return one allocation by itself, with the time since when it is allocated."""
+    """Return an allocation's state, with its allocation time."""
     application, found = held
     key = found.allocation_key
     return allocation_state(
@@ -80,7 +80,7 @@ def allocation(held: Held) -> AllocationState:
 
 
 def allocations(held: list[Held]) -> Columns[AllocationState]:
-    """Return allocations, each with the time since when it is allocated."""
+    """Return the states of allocations, with their allocation times."""
     applications, found = zip(*held, strict=True)
     values = zip(*map(_read, found), strict=True)
     columns: dict[str, Column] = {
@@ -113,7 +113,7 @@ def allocations(held: list[Held]) -> Columns[AllocationState]:
 
 
 def all_held(everybody: Iterable[Application]) -> Sequence[AllocationState]:
-    """Return all that applications hold."""
+    """Return the states of all allocations of applications."""
     held = [
         (application, found)
         for application in everybody

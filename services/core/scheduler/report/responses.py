@@ -1,10 +1,10 @@
-"""What the resource manager is sent, and which timers are ordered, from entries of the journal.
+"""Responses to the resource manager, and timer orders, from journal entries.
 
-Rule 1: messages to the resource manager about one application keep their order. Sections of an
-        UpdateResponse are applied one after another, so an item goes into the first response in
-        which its section does not come too late for its application.
-Rule 2: events of pods come behind all else, as their states: users look at pods.
-Rule 3: of the orders for one timer the last counts.
+Rule 1: items about one application keep their order. The sections of an UpdateResponse are applied
+        one after another, so that an item goes into the first response in which its section is not
+        applied before the application's earlier items.
+Rule 2: events of pods come last, as scheduling states: users see them on pods.
+Rule 3: of several orders for one timer the last counts.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,13 +35,13 @@ from shared.model.event_codes import EventType
 from shared.model.sentences import Refused, condition_text
 
 _SECTION_ORDER = {item.name: at for at, item in enumerate(fields(UpdateResponse))}
-_application_of, _allocation_of = itemgetter(0), itemgetter(2)  # of what a run placed
+_application_of, _allocation_of = itemgetter(0), itemgetter(2)  # of an item of RunPlaced
 
 
 class Responses:
-    """Responses to the resource manager in their order, and timer orders, until they are taken."""
+    """Responses to the resource manager and timer orders, in order, until ``take``."""
 
-    _condition: tuple[Refused | None, str] = (None, "")  # the refusal written last, and its text
+    _condition: tuple[Refused | None, str] = (None, "")  # the last refusal, and its text
 
     def __init__(self) -> None:
         self._now_ns = 0
@@ -73,7 +73,7 @@ class Responses:
         }
 
     def take(self, epoch: int, timers: Address) -> list[Outgoing]:
-        """Return the messages to the resource manager and the timers, and forget them."""
+        """Return the messages to the resource manager and the timers, and clear them."""
         self._report_at_pods()
         outgoing = [
             Outgoing(
@@ -93,12 +93,12 @@ class Responses:
         return outgoing
 
     def forget_timers(self) -> None:
-        """Forget the timer orders: all timers are about to be sent at once."""
+        """Clear the timer orders, because all timers are about to be sent."""
         self._armed: dict[str, TimerSet] = {}
         self._cancelled: dict[str, TimerCancel] = {}
 
     def add_events(self, found: Sequence[EventState]) -> None:
-        """Add the events of pods among some events for users."""
+        """Add those of some events that are about pods."""
         self._at_pods += [event for event in found if event.type == EventType.REQUEST]
 
     def _report_at_pods(self) -> None:
@@ -109,11 +109,11 @@ class Responses:
         self._at_pods = []
 
     def _add(self, section: str, owner: str, item: object) -> None:
-        """Add an item, in the order of its application, or node."""
+        """Append an item in the order of its application or node."""
         self._items(section, owner).append(item)
 
     def _items(self, section: str, owner: str) -> list[Any]:
-        """Return the list that the next item of an application, or node, is appended to."""
+        """Return the list for the next item of an application or node."""
         order = _SECTION_ORDER[section]
         at, last = self._position.get(owner, (0, -1))
         if order < last:
@@ -143,7 +143,7 @@ class Responses:
         self._add("scheduling_states", owner, state)
 
     def _condition_of(self, refusal: Refused) -> str:
-        """Return the text of a condition: asks that are alike have the same refusal in a row."""
+        """Return a condition's text; equal asks have the same refusal in a row."""
         if self._condition[0] is not refusal:
             self._condition = (refusal, condition_text(refusal))
         return self._condition[1]
@@ -180,7 +180,7 @@ class Responses:
         self._add("rejected_applications", request.application_id, rejected)
 
     def add_reserved(self, application: Application, ask: Ask, node: str) -> None:
-        """Add on which node others make way for an ask, "" for none any more."""
+        """Report the node on which victims are released for an ask, "" if none any more."""
         owner, state = application.id, SchedulingState.RESERVED
         report = ContainerSchedulingState(owner, ask.key, state, node_id=node)
         self._add("scheduling_states", owner, report)
@@ -197,7 +197,7 @@ class Responses:
         self._add("updated_applications", application.id, updated)
 
     def _node_rejected(self, entry: journal.NodeRejected) -> None:
-        """Answer news that register a node; of others the event alone reports the refusal.
+        """Reject a new node; for other updates the event alone reports the rejection.
 
         Source: docs/rules/interface.md#requests-and-responses.
         """

@@ -1,4 +1,4 @@
-"""The scheduler's values as the state events carry them: what is a sum is bounded to an int64."""
+"""The scheduler's rows as values of state events; sums are bounded to int64."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
@@ -89,7 +89,7 @@ def partition_state(partition: "Partition") -> PartitionState:
 
 
 def _without_usage(partition: "Partition") -> tuple[str, ...]:
-    """Return a warning where a queue goes by usage over time, and none is counted."""
+    """Return a warning if a queue is ordered by usage over time but none is counted."""
     path = partition.goes_by_usage
     if not path or partition.usage is not None:
         return ()
@@ -98,17 +98,17 @@ def _without_usage(partition: "Partition") -> tuple[str, ...]:
 
 
 def configuration_state(partition: "Partition") -> ConfigurationState:
-    """Return the queue configuration that holds, and what was configured beside it."""
+    """Return the queue configuration in use, and the other settings."""
     return ConfigurationState(partition.config_text, dict(partition.config_extra))
 
 
-@lru_cache(maxsize=4)  # the rules change with the configuration, the partition with every node
+@lru_cache(maxsize=4)  # rules change rarely, the partition's state with every node
 def _rules_state(rules: PlacementRules) -> tuple[PlacementRuleState, ...]:
     return tuple(PlacementRuleState(tuple(map(_rule_state, chain(rule)))) for rule in rules.all())
 
 
 def _rule_state(rule: Rule) -> RuleState:
-    """Return a rule as YuniKorn's REST answer names its parts."""
+    """Return a rule with the names of YuniKorn's REST interface."""
     create = "true" if rule.create else "false"
     parameters = {"create": create}
     if rule.name == FIXED:
@@ -131,7 +131,7 @@ def _rule_state(rule: Rule) -> RuleState:
 
 
 def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
-    """Return a queue's own values; what its shapes wait for is told one by one."""
+    """Return a queue's own values; its refusals are published separately."""
     division = queue.division
     return QueueState(
         path=queue.path,
@@ -168,7 +168,7 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
 
 
 def refusals_in(queue: Queue) -> Iterator[RefusalState]:
-    """Yield what each shape of a queue waits for."""
+    """Yield the refusals of a queue's buckets."""
     for bucket in queue.buckets.values():
         why = refusal_of(bucket)
         if why is not None:
@@ -176,7 +176,7 @@ def refusals_in(queue: Queue) -> Iterator[RefusalState]:
 
 
 def refusal_of(bucket: Bucket) -> Waiting | None:
-    """Return why the asks of a bucket are not allocated; None while nothing refuses them."""
+    """Return why a bucket's asks are not allocated; None if nothing refuses them."""
     leaf = bucket.leaf
     refusal = _published(bucket.refusal, leaf) if leaf.buckets.get(bucket.key) is bucket else None
     if refusal is None:
@@ -185,7 +185,7 @@ def refusal_of(bucket: Bucket) -> Waiting | None:
 
 
 def _published(refusal: Refusal | None, queue: Queue) -> Refusal | None:
-    """Return a refusal as it is published: while there is no node, no node is tried."""
+    """Return a refusal as published: without nodes the reason is that there are none."""
     is_by_nodes = refusal is None or refusal.nodes is not None
     return NO_NODE if is_by_nodes and queue.root.max_resource is None else refusal
 
@@ -202,9 +202,9 @@ def _template_state(template: Template | None) -> TemplateState | None:
 
 
 def user_state(tracker: "Tracker", changed: Iterable[str] | None = None) -> UserState:
-    """Return what a user or a group uses, a queue at a time; it is gone with its applications.
+    """Return a user's or group's usage by queue; it is removed with its last application.
 
-    ``changed`` are the queues in which that may have changed; None: all are to be told.
+    ``changed`` are the paths in which it may have changed; None: all are published.
     """
     is_partial = changed is not None
     paths = tracker.usage if changed is None else changed
@@ -233,10 +233,10 @@ def _usage_state(tracker: "Tracker", path: str) -> UsageState:
 
 
 def node_state(node: Node, *, removed: bool = False) -> NodeState:
-    """Return a node's sums."""
+    """Return a node's values."""
     return NodeState(
         node_id=node.node_id,
-        attributes=node.attributes,  # which, as the capacity, nobody changes in place
+        attributes=node.attributes,  # like the capacity, never changed in place
         capacity=node.capacity,
         allocated=bounded(node.allocated),
         occupied=bounded(node.occupied),
@@ -313,7 +313,7 @@ def _placeholder_counts(application: "Application") -> tuple[PlaceholderCount, .
 
 
 def _waiting(application: "Application") -> tuple[Waiting, ...]:
-    """Return what holds the application itself back; refusals of its queue are in the queue's."""
+    """Return what blocks the application itself; refusals of its queue are in the queue's."""
     refusal = application.refusal and _published(application.refusal, application.queue)
     if refusal is not None:
         since = application.refused_since_ns
@@ -322,7 +322,7 @@ def _waiting(application: "Application") -> tuple[Waiting, ...]:
     groups: Iterable[AskGroup] = application.groups.values()
     is_gang = application.is_gang or application.tree is not None
     if not (is_gang or application.task_groups or application.pending_placeholders):
-        groups = [group for group in groups if group.refused is not None]  # no others hold it
+        groups = [group for group in groups if group.refused is not None]  # only plugins block it
     for group in groups:
         hold = queueing.hold(application, group)
         if hold is not None:
@@ -346,7 +346,7 @@ def _waits(asks: str, refusal: Refusal, since_ns: int) -> Waiting:
 
 
 def bucket_name(shape: Shape, owner: "Owner | None") -> str:
-    """Return the key of a refusal: its shape's, and its user's where a limit refused."""
+    """Return the key of a refusal: its shape's, and its user's if a limit refused."""
     return "/".join([shape.name, *(tracker.title for tracker in owner or ())])
 
 
@@ -372,7 +372,7 @@ def ask_state(ask: Ask, owner: "Owner | None") -> AskState:
 
 
 def _log(ask: Ask) -> tuple[LogEntry, ...]:
-    """Return an ask's allocation log, the newest sentence last."""
+    """Return an ask's allocation log, newest last."""
     if not ask.log:
         return ()
     entries = (LogEntry(text, line.last_ns, line.count) for text, line in ask.log.items())
@@ -389,7 +389,7 @@ def allocation_state(
     removed: bool = False,
     stuck_since_ns: int = 0,
 ) -> AllocationState:
-    """Return an allocation's values; ``released`` is why it is to end, None while it is not."""
+    """Return an allocation's values; ``released`` is its termination type, None if it stays."""
     return AllocationState(
         allocation_key=allocation.allocation_key,
         application_id=allocation.application_id,
