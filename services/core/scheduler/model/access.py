@@ -1,4 +1,4 @@
-"""Who may submit: the access control lists of queues (docs/rules/queues.md#access)."""
+"""Access control lists of queues (docs/rules/queues.md#access)."""
 
 from dataclasses import dataclass
 
@@ -9,14 +9,14 @@ _EVERYBODY = "*"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Users and groups that an ACL names. Empty: none."""
+    """The users and groups that an ACL allows. Empty: none."""
 
     everybody: bool = False
     users: frozenset[str] = frozenset()
     groups: frozenset[str] = frozenset()
 
     def allows(self, user: str, groups: tuple[str, ...]) -> bool:
-        """Return whether the list names a user or one of the groups."""
+        """Whether the list names a user or one of the groups."""
         return self.everybody or user in self.users or any(g in self.groups for g in groups)
 
 
@@ -24,10 +24,10 @@ NOBODY = Access()
 
 
 def parse_access(text: str) -> Access:
-    """Return the ACL in a text: ``user1,user2 group1,group2``; names that do not hold are dropped.
+    """Parse an ACL: ``user1,user2 group1,group2``; invalid names are dropped.
 
-    A list of nothing but ``*`` is everybody, among other names it is none; a text that starts with
-    a space names groups only.
+    A list that is only ``*`` allows all users, ``*`` among other names none; a text that starts
+    with a space names groups only.
     """
     users, _, groups = text.rstrip().partition(" ")
     user_names = [name for name in users.split(",") if name]

@@ -1,4 +1,4 @@
-"""The shapes that no node takes, by what they need: of amounts, and of time where that is known."""
+"""The shapes that no node fits, indexed by their amounts and their run times."""
 
 from services.core.scheduler.model.needs import NeedTable
 from services.core.scheduler.model.shapes import Shape
@@ -8,7 +8,7 @@ _RUN, _EXPECTED = "run", "expected"  # how long, in ns
 
 
 class BlockedShapes(NeedTable[Shape]):
-    """A table of needs that knows beside them for how long asks of a shape run."""
+    """A table of blocked shapes that also indexes their run times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -16,7 +16,7 @@ class BlockedShapes(NeedTable[Shape]):
         self._predicted: NeedTable[Shape] = NeedTable()
 
     def add(self, key: Shape, need: ResourceView) -> None:
-        """Enter a shape at the end; one that is there stays as it is."""
+        """Add a shape at the end; a known one is unchanged."""
         super().add(key, need)
         if key.run_ns > 0:
             self._stated.add(key, {_RUN: key.run_ns})
@@ -24,12 +24,12 @@ class BlockedShapes(NeedTable[Shape]):
             self._predicted.add(key, {_EXPECTED: key.expected_ns})
 
     def discard(self, key: Shape) -> None:
-        """Take a shape out, if it is there."""
+        """Remove a shape, if it is there."""
         super().discard(key)
         self._stated.discard(key)
         self._predicted.discard(key)
 
     def in_time(self, run_ns: int, expected_ns: int) -> list[Shape]:
-        """Return the shapes that state at most so many ns, or are predicted to run for at most."""
+        """Return the shapes whose stated or predicted run time is within a limit, in ns."""
         stated = self._stated.fitting({_RUN: run_ns})
         return [*stated, *self._predicted.fitting({_EXPECTED: expected_ns})]

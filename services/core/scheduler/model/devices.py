@@ -1,15 +1,14 @@
-"""The GPU devices of one node: what each has free, and which of them a pod takes.
+"""The GPU devices of one node: the free part of each, and which of them a pod gets.
 
-Units: thousandths of a device, whole numbers. A node that announces N whole GPUs has the devices 0
-to N - 1; one with more than MAX_DEVICES has none: there GPUs are counted and no more.
+Units: thousandths of a device, whole numbers. A node with N whole GPUs has the devices 0 to N - 1;
+a node with more than MAX_DEVICES has none, and its GPUs are only counted.
 
-Rule 1: a pod takes whole devices, or the same share of one or several devices: each of those has
-        that much free. What is left of two devices is not one more place.
-Rule 2: whole devices are the lowest that are wholly free; a share goes to the fullest device that
-        still holds it, the lower one of two. Pods of other schedulers take from the end.
-Rule 3: a device has less than nothing free only by what runs there already: pods that were found
-        there, or a device that is no more. Nobody is placed on it then.
-Order: by index. Source: docs/adr/0065.
+Rule 1: a pod gets whole devices, or the same share of one or several devices, each with that much
+        free. Free parts of two devices are not added up.
+Rule 2: whole devices are the lowest wholly free ones; a share goes to the fullest device that fits
+        it, the lower of two. Foreign pods get the last devices.
+Rule 3: the free part is negative only because of running pods: found ones, or on a removed device.
+        No pod is placed there then. Order: by index. Source: docs/adr/0065.
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,11 +17,11 @@ from typing import TypeAlias
 from shared.messages.constraints import Constraints
 from shared.model.gpus import GPU, GPU_SHARE, MAX_DEVICES, WHOLE, Devices
 
-Need: TypeAlias = tuple[int, int]  # so much of each, of so many devices
+Need: TypeAlias = tuple[int, int]  # thousandths of each device, number of devices
 
 
 def need_of(resource: Mapping[str, int], constraints: Constraints) -> Need | None:
-    """Return what an amount is on devices, None where it takes none."""
+    """Return a request's need of devices, None if it needs none."""
     whole, share = resource.get(GPU, 0), resource.get(GPU_SHARE, 0)
     if whole > 0:
         return WHOLE, whole
@@ -32,7 +31,7 @@ def need_of(resource: Mapping[str, int], constraints: Constraints) -> Need | Non
 
 
 def misfit(resource: Mapping[str, int], constraints: Constraints) -> str:
-    """Return why an amount is no share of devices ("": it is one, or asks for none)."""
+    """Return why a request is no valid share of devices, "" if it is valid or requests none."""
     share, count = resource.get(GPU_SHARE, 0), constraints.gpu_devices
     if not share and count == 1:
         return ""
@@ -50,10 +49,10 @@ def misfit(resource: Mapping[str, int], constraints: Constraints) -> str:
 
 
 def choose(free: Sequence[int], need: Need) -> Devices:
-    """Return the devices for a pod, () where no set of them holds it.
+    """Return the devices for a pod, () if it does not fit.
 
-    Shares go to the devices with the least left; where fewer pods like it would have a place after
-    it by that than can have, to those that hold the most of them.
+    Shares go to the fullest devices; if that would leave places for fewer equal pods than possible,
+    to the devices with the most places.
     """
     size, count = need
     found = [at for at, left in enumerate(free) if left >= size]
@@ -75,9 +74,9 @@ def _places_after(free: Sequence[int], need: Need, taken: Sequence[int]) -> int:
 
 
 def choose_last(free: Sequence[int], need: Need) -> Devices:
-    """Return the devices that a foreign pod is assumed to have: the last that hold it.
+    """Return the devices that a foreign pod is assumed to use: the last that fit it.
 
-    It runs, so that it has some whatever is free.
+    It runs, so that it gets devices even if none is free.
     """
     size, count = need
     in_order = sorted(range(len(free)), key=lambda at: (min(free[at], size), at))
@@ -85,13 +84,13 @@ def choose_last(free: Sequence[int], need: Need) -> Devices:
 
 
 def holds(free: Sequence[int], need: Need) -> bool:
-    """Return whether a set of devices holds a pod."""
+    """Whether a pod fits on the devices."""
     size, count = need
     return sum(left >= size for left in free) >= count
 
 
 def places(free: Sequence[int], need: Need) -> int:
-    """Return how many like pods the devices hold, one beside the other."""
+    """Return how many equal pods fit on the devices together."""
     size, count = need
     times = [left // size for left in free if left >= size]
     if count == 1:
@@ -99,7 +98,7 @@ def places(free: Sequence[int], need: Need) -> int:
     if size == WHOLE:
         return len(times) // count
     least, most = 0, sum(times) // count
-    while least < most:  # no pod has two shares of one device; if so many fit, so do fewer
+    while least < most:  # binary search: no pod has two shares of one device
         tried = (least + most + 1) // 2
         if sum(min(own, tried) for own in times) >= tried * count:
             least = tried
@@ -109,7 +108,7 @@ def places(free: Sequence[int], need: Need) -> int:
 
 
 def lacking(free: Sequence[int], need: Need) -> int:
-    """Return how many whole devices, or thousandths on devices, are missing for one pod."""
+    """Return how many whole devices, or thousandths of devices, one pod lacks."""
     size, count = need
     if size == WHOLE:
         return max(0, count - list(free).count(WHOLE))
@@ -118,7 +117,7 @@ def lacking(free: Sequence[int], need: Need) -> int:
 
 
 def is_held(stated: Devices, free: Sequence[int], need: Need) -> bool:
-    """Return whether what is stated is a set of devices that a pod may be on, full or not."""
+    """Whether stated devices are a valid set for a pod, free or not."""
     size, count = need
     return (
         len(stated) == min(count, len(free)) <= MAX_DEVICES
@@ -128,17 +127,17 @@ def is_held(stated: Devices, free: Sequence[int], need: Need) -> bool:
 
 
 def change(free: list[int], held: Devices, times: int) -> None:
-    """Give back what is held (1), or take it (-1); what is of a device that is no more is not."""
+    """Free the held parts of devices (1), or occupy them (-1); removed devices are skipped."""
     for at, amount in held:
         if at < len(free):
             free[at] += times * amount
 
 
 def left_over(free: Sequence[int], kept: Mapping[str, int]) -> list[int]:
-    """Return what is free less reserved room of which the devices are not known.
+    """Return what is free without claimed capacity on unknown devices.
 
-    Of what is wholly free the last is kept for whole devices; for shares the fullest device that
-    holds all of them, or else what has most free.
+    For whole GPUs the last wholly free devices are excluded; for shares the fullest device that
+    fits all of them, else the ones with the most free.
     """
     left = list(free)
     for _ in range(min(kept.get(GPU, 0), left.count(WHOLE))):

@@ -1,12 +1,12 @@
-"""A watch over evictions: two applications that take turns at evicting each other are held.
+"""A watch over evictions: two applications that evict each other in turn are barred from it.
 
-An eviction without a winner, of a stale gang, is for a cause: the gang is not ended again for the
-same cause before it has been whole in between.
+An eviction without a preemptor, of a stale gang, has a cause: the gang is not evicted for the same
+cause again before it was whole.
 
-The rules alone keep it from happening: freed room is its preemptor's, and what was evicted
-does not get it back by the same rules. Should it happen all the same, by changing configurations
-or controllers that make pods again, it is counted, stopped for HOLD_NS, and said.
-Limit: MAX_PAIRS pairs are remembered, the oldest go.
+The rules normally prevent cycles: freed capacity is claimed for its preemptor, and a victim does
+not get it back by the same rules. If one occurs, because configurations change or controllers
+recreate pods, it is counted, blocked for HOLD_NS, and reported.
+Limit: MAX_PAIRS pairs; the oldest are dropped.
 """
 
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ MAX_PAIRS = 10_000
 
 @dataclass(slots=True)
 class EvictionWatch:
-    """Victims with their preemptors, and which pairs are held until when."""
+    """Recent victims with their preemptors, and the barred pairs with their times."""
 
     held_until_ns: dict[frozenset[str], int] = field(default_factory=dict)
     cycles: int = 0
@@ -28,26 +28,26 @@ class EvictionWatch:
     _last_ns: dict[tuple[str, str], int] = field(default_factory=dict)
 
     def may_evict(self, victim: str, by: str, now_ns: int) -> bool:
-        """Return whether an application may lose something to another now."""
+        """Whether an application may evict another now."""
         return self.held_until_ns.get(frozenset((victim, by)), 0) <= now_ns
 
     def may_end(self, application: str, cause: str) -> bool:
-        """Return whether an application may be ended for a cause: not since it was whole last."""
+        """Whether a gang may be evicted for a cause: it was whole since the last time."""
         return (application, cause) not in self._ended
 
     def ended(self, application: str, cause: str) -> None:
-        """Note that an application was ended for a cause, for no other's sake."""
+        """Record that a gang was evicted for a cause, without a preemptor."""
         self._ended[application, cause] = None
         if len(self._ended) > MAX_PAIRS:
             del self._ended[next(iter(self._ended))]
 
     def became_whole(self, application: str) -> None:
-        """Note that an application runs with all that it needs."""
+        """Record that a gang has its whole minimum."""
         for key in [key for key in self._ended if key[0] == application]:
             del self._ended[key]
 
     def spared(self, by: str, now_ns: int) -> frozenset[str]:
-        """Return the applications that may lose nothing to another now."""
+        """Return the applications that ``by`` may not evict now."""
         return frozenset(
             application
             for pair, until_ns in self.held_until_ns.items()
@@ -57,11 +57,11 @@ class EvictionWatch:
         )
 
     def held(self, now_ns: int) -> int:
-        """Return how many pairs are held."""
+        """Return how many pairs are barred."""
         return sum(until_ns > now_ns for until_ns in self.held_until_ns.values())
 
     def evicted(self, victim: str, by: str, now_ns: int) -> bool:
-        """Note an eviction; return whether it closes a cycle, and the pair is held from now on."""
+        """Record an eviction; return whether it closes a cycle, so that the pair is barred now."""
         if victim == by:
             return False
         if len(self._last_ns) >= MAX_PAIRS:

@@ -1,13 +1,13 @@
-"""What was told of when applications start, compared with when they did.
+"""Forecast starts of applications, compared with the actual ones.
 
-Rule 1: of an application that was asked about the last forecast counts. It has come when none of
-        the asks waits any more of which it was told; the error is how far that is from what was
-        told. One that goes without having started is not counted.
-Rule 2: those who come later and go first are in no draw. So the moment for nine of ten is as much
-        later as it had to be for nine of ten of the last MAX_RATIOS that were compared (conformal
-        prediction, Vovk et al. 2005), where there are LEAST_RATIOS: at most MAX_FACTOR times as
-        far away as drawn, and never sooner.
-Limit: MAX_FORECASTS are remembered; of more, the oldest is forgotten.
+Rule 1: the latest forecast of an application counts. It has started when none of the forecast asks
+        waits any more; the error is the distance from the forecast. An application that ends
+        without a start is not counted.
+Rule 2: draws do not contain later arrivals that are placed first. So the 90th percentile is scaled
+        by the factor that the last MAX_RATIOS compared forecasts would have needed (conformal
+        prediction, Vovk et al. 2005), given LEAST_RATIOS of them: at most MAX_FACTOR, and never
+        below 1.
+Limit: MAX_FORECASTS open forecasts; the oldest is dropped.
 """
 
 from collections import deque
@@ -17,13 +17,13 @@ from dataclasses import dataclass, field
 from services.core.scheduler.model.rows import Application
 from shared.model.units import seconds
 
-Observe = Callable[[str, int], None]  # an error in nanoseconds, by which moment: P50 or P90
+Observe = Callable[[str, int], None]  # P50 or P90, and its error in nanoseconds
 P50, P90 = "p50", "p90"
 _WHOLE = 1_000  # parts of a factor
 MAX_RATIOS = 30  # past forecasts that correct the next ones; the oldest is forgotten
 LEAST_RATIOS = 5
 MAX_FACTOR = 10  # factor by which a forecast is corrected; larger ones count as this
-LEAST_NS = seconds(60)  # what is nearer counts as this
+LEAST_NS = seconds(60)  # shorter times count as this
 MAX_FORECASTS = 200  # open forecasts of a partition; the oldest is forgotten
 
 
@@ -33,22 +33,22 @@ class _Remembered:
     asked_ns: int
     start_ns: int
     latest_ns: int
-    drawn_ns: int  # the latest before it was corrected
+    drawn_ns: int  # latest_ns before the correction
     keys: list[str]
 
 
 @dataclass(slots=True)
 class Forecasts:
-    """What was told, and how often it did not hold; ``observe`` hears how far off it was."""
+    """Open forecasts and their past errors; ``observe`` receives each error."""
 
     observe: Observe
     compared: int = 0
-    missed: int = 0  # started after the moment that was told for nine of ten
+    missed: int = 0  # started after the forecast 90th percentile
     ratios: deque[int] = field(default_factory=lambda: deque(maxlen=MAX_RATIOS))
     _remembered: dict[str, _Remembered] = field(default_factory=dict)
 
     def corrected_ns(self, asked_ns: int, latest_ns: int) -> int:
-        """Return the moment for nine of ten, of draws that come to ``latest_ns``; 0: none."""
+        """Return the corrected 90th percentile for a drawn one; 0 stays 0."""
         if not latest_ns or len(self.ratios) < LEAST_RATIOS:
             return latest_ns
         ordered = sorted(self.ratios)
@@ -64,9 +64,9 @@ class Forecasts:
         drawn_ns: int,
         keys: Iterable[str],
     ) -> None:
-        """Remember what was told of an application, of which these asks wait.
+        """Record the forecast of an application, with its waiting asks.
 
-        ``drawn_ns`` is the moment for nine of ten before it was corrected.
+        ``drawn_ns`` is the 90th percentile before the correction.
         """
         if not start_ns:
             return
@@ -78,7 +78,7 @@ class Forecasts:
         self._remembered[application.id] = told
 
     def compare_started(self, now_ns: int) -> None:
-        """Compare those that have started by now; to be called after a cycle."""
+        """Compare the forecasts of applications that have started; called after a cycle."""
         for name, told in [*self._remembered.items()]:
             asks, keys = told.application.group_of, told.keys
             while keys and keys[-1] not in asks:
@@ -99,11 +99,11 @@ class Forecasts:
             self.ratios.append(came * _WHOLE // drawn)
 
     def forget(self) -> None:
-        """Forget what waits for what comes: its applications are of a partition that is no more."""
+        """Drop the open forecasts, because their partition was replaced."""
         self._remembered.clear()
 
     def figures(self, name: str) -> dict[str, int | dict[str, int]]:
-        """Return them as figures of a partition."""
+        """Return their metrics for a partition."""
         return {
             "forecasts_compared_total": {name: self.compared},
             "forecast_missed_total": {name: self.missed},

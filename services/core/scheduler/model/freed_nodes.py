@@ -1,4 +1,4 @@
-"""The nodes that have improved, until what they may help has been tried."""
+"""The nodes that improved, until the blocked shapes that they may fit have been tried."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -8,10 +8,10 @@ from services.core.scheduler.model.rows import Node
 
 @dataclass(slots=True)
 class FreedNodes:
-    """``improved`` have not been compared with what waits; ``nodes`` have, and may help some of it.
+    """Improved nodes: ``improved`` not yet compared with blocked shapes, ``nodes`` compared.
 
-    ``in_vain`` shapes have been tried since the first of ``nodes`` was entered; once they are
-    ``compare_at``, the others are compared again.
+    ``in_vain`` is the number of shapes tried without success since the first of ``nodes`` was
+    added; when it reaches ``compare_at``, the remaining shapes are compared again.
     """
 
     improved: dict[Node, None] = field(default_factory=dict)
@@ -20,20 +20,20 @@ class FreedNodes:
     compare_at: int = 1
 
     def take_improved(self, known: Mapping[str, Node]) -> list[Node]:
-        """Return those that have improved and are there yet, and count them as compared."""
+        """Return the improved nodes that still exist, and clear the list."""
         improved, self.improved = self.improved, {}
         return [node for node in improved if known.get(node.node_id) is node]
 
     def keep(self, node: Node) -> None:
-        """Count a node among those that may help what waits."""
+        """Record a node that may fit a blocked shape."""
         self.nodes[node] = None
 
     def drop(self, node: Node) -> None:
-        """Count it among those no more: others have taken its room."""
+        """Remove a node: its capacity has been used."""
         del self.nodes[node]
 
     def is_to_be_compared(self) -> bool:
-        """Count a shape that was tried in vain; return whether the others are compared now."""
+        """Count a shape tried without success; return whether to compare the others now."""
         self.in_vain += 1
         is_due = self.in_vain >= self.compare_at
         if is_due:
@@ -41,5 +41,5 @@ class FreedNodes:
         return is_due
 
     def forget(self) -> None:
-        """Begin again: nothing is left that these nodes may help."""
+        """Clear the nodes: nothing is left that they may fit."""
         self.nodes, self.in_vain, self.compare_at = {}, 0, 1

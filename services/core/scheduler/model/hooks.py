@@ -1,12 +1,12 @@
-"""The hooks of the plugins in use: asked, watched, and waited for.
+"""The hooks of the registered plugins: calls, errors, and waiting lists.
 
-Rule 1: all hooks of a kind are asked, in the order of registration, until one refuses.
-Rule 2: a hook that raises, or answers what it may not, has refused, and the refusal names its
-        plugin; in an order its application comes last. Every such error is counted, the first of
-        each hook reported. A notification that failed is not repeated.
-Rule 3: what a hook refused is requeued when what the hook declares that it reads has changed; if
-        it declares nothing, at every cycle, and again at the end of one that has placed anything.
-        Answers that rest on what nodes are, and no more, are kept until that changes.
+Rule 1: all hooks of a kind are called, in the order of registration, until one refuses.
+Rule 2: a hook that raises, or returns an invalid answer, has refused, and the refusal names its
+        plugin; in an order its application comes last. Every error is counted, the first of each
+        hook reported. A failed notification is not repeated.
+Rule 3: what a hook refused is requeued when what it declares to read has changed; if it declares
+        nothing, at every cycle, and again at the end of one that placed anything. Answers that
+        depend on node properties only are cached until these change.
 Source: docs/adr/0037.
 """
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application, Node
     from services.core.scheduler.model.shapes import Shape
 
-LAST = 2**63  # the order of an application for which a hook raised
-MAX_SENTENCE = 500  # characters of what a plugin says
+LAST = 2**63  # the sort key of an application for which a hook raised
+MAX_SENTENCE = 500  # characters of a plugin's text
 KINDS = tuple(Policy.__dataclass_fields__)
 Find = Callable[[str], Register]
 Report = Callable[[str], None]
 
 
 class PluginError(ValueError):
-    """A plugin that is named cannot be used; ``why`` is a sentence."""
+    """A named plugin cannot be used; ``why`` is the reason."""
 
     def __init__(self, name: str, why: str) -> None:
         super().__init__(f"plugin {name}: {why}")
@@ -43,7 +43,7 @@ class PluginError(ValueError):
 
 @dataclass(slots=True, eq=False)
 class Hook:
-    """One hook of a plugin. ``seen`` is how things stood when it was last asked again."""
+    """One hook of a plugin. ``seen`` is the version of what it reads at the last requeue."""
 
     plugin: str
     kind: str
@@ -56,12 +56,12 @@ class Hook:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether its answer stands until a node is another."""
+        """Whether its answer depends on node properties only."""
         return self.reads is not None and self.reads in Reads.NODES
 
 
 class Hooks:
-    """All hooks that are registered, a list a kind."""
+    """All registered hooks, a list for each kind."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Hooks:
         report: Report,
         applications: "Mapping[str, Application]",
     ) -> None:
-        self.facts = 0  # counted up when a node comes, goes, or is another
-        self.moves = 0  # and when a pod does, or what is allocated changes otherwise
-        self.refused: list[str] = []  # of plugins that are named and cannot be used
+        self.facts = 0  # incremented when a node is added, removed, or changed
+        self.moves = 0  # incremented when pods or allocated amounts change
+        self.refused: list[str] = []  # texts about named plugins that cannot be used
         self._report = report
         self._applications = applications
         found: dict[str, list[Hook]] = {kind: [] for kind in KINDS}
@@ -93,10 +93,10 @@ class Hooks:
         for hooks in self._by_kind.values():
             yield from hooks
 
-    # --- asking -----------------------------------------------------------------------------------
+    # --- calls ------------------------------------------------------------------------------------
 
     def _ask(self, hook: Hook, read: Callable[[Any], Any], *about: object) -> Any:
-        """Return a hook's answer as it is to be read, None where there is none."""
+        """Return a hook's answer, converted by ``read``; None if it raised."""
         try:
             return read(hook.call(*about))
         except Exception as error:  # noqa: BLE001 - foreign code: the core goes on
@@ -107,7 +107,7 @@ class Hooks:
             return None
 
     def warnings(self) -> tuple[str, ...]:
-        """Return a sentence for every plugin that cannot be used, and every hook that raised."""
+        """Return a text for every plugin that cannot be used, and every hook that raised."""
         raised = [
             f"plugin {hook.plugin}: {hook.kind} raised {hook.error} ({hook.errors} times)"
             for hook in self._all()
@@ -116,14 +116,14 @@ class Hooks:
         return (*self.refused, *raised)
 
     def order_of(self, application: "Application") -> tuple[int, ...]:
-        """Return the keys that come before the leaf's own order."""
+        """Return the sort keys before the leaf's own order."""
         keys = (self._ask(hook, index, application) for hook in self.order)
         return tuple(LAST if key is None else key for key in keys)
 
     def no_capacity(
         self, application: "Application", amount: ResourceView
     ) -> tuple[Refusal, WaitList] | None:
-        """Return why an application may not take an amount, and where it waits; None if it may."""
+        """Return why an application may not allocate an amount, and its waiting list, or None."""
         for hook in self.capacity:
             why = self._ask(hook, _sentence, application, amount)
             if why is None:
@@ -136,16 +136,16 @@ class Hooks:
 
     @property
     def judge_victims(self) -> bool:
-        """Return whether any hook is asked of every victim."""
+        """Whether a hook filters victims."""
         return bool(self._victim)
 
     def may_take(self, action: str, victim: Allocation, preemptor: "Application") -> bool:
-        """Return whether an action may take an allocation for an application."""
+        """Whether an action may evict an allocation for an application."""
         about = (action, self._victim_of(victim), preemptor)
         return all(self._ask(hook, _truth, *about) for hook in self._victim)
 
     def agree(self, action: str, victims: Sequence[Allocation], preemptor: "Application") -> bool:
-        """Return whether all that an action would take for an application may go."""
+        """Whether an action may evict all of some allocations for an application."""
         about = (action, [self._victim_of(victim) for victim in victims], preemptor)
         return all(self._ask(hook, _truth, *about) for hook in self._scenario)
 
@@ -154,40 +154,40 @@ class Hooks:
 
     @property
     def order_moves(self) -> bool:
-        """Return whether the place of an application may change by what others do, or it has."""
+        """Whether an application's sort key may change by other applications or its usage."""
         return any(hook.reads != Reads.NOTHING for hook in self.order)
 
     @property
     def minds_each(self) -> bool:
-        """Return whether any hook has to be asked or told between two decisions."""
+        """Whether a hook must be called between two decisions."""
         return bool(self.capacity or self.are_notified or self.needs_scan or self.order_moves)
 
     @property
     def are_notified(self) -> bool:
-        """Return whether any hook is told of allocations that come to nodes or leave them."""
+        """Whether a hook is notified of allocations on nodes."""
         return bool(self._on_allocate or self._on_deallocate)
 
     # --- nodes ------------------------------------------------------------------------------------
 
     @property
     def needs_scan(self) -> bool:
-        """Return whether nodes have another order than their own, or one that no index follows."""
+        """Whether node order or filters depend on hooks that no index covers."""
         return bool(self.score or self.moving)
 
     def admits_as_it_is(self, node: "Node", shape: "Shape") -> bool:
-        """Return whether those hooks do that only look at what the node is."""
+        """Whether the filters that read node properties only accept a node."""
         return all(self._ask(hook, _truth, node, shape) for hook in self.fixed)
 
     def admits_now(self, node: "Node", shape: "Shape") -> bool:
-        """Return whether those hooks do that look at more than that."""
+        """Whether the other filters accept a node."""
         return all(self._ask(hook, _truth, node, shape) for hook in self.moving)
 
     def is_score_fixed(self, number: int) -> bool:
-        """Return whether a hook that scores nodes rests on what the node is, and no more."""
+        """Whether a score hook reads node properties only."""
         return self.score[number].is_fixed
 
     def scored(self, number: int, node: "Node", shape: "Shape") -> float:
-        """Return what a hook scores a node; infinity where it raised."""
+        """Return a hook's score of a node; infinity if it raised."""
         return self._scored(self.score[number], node, shape)
 
     def _scored(self, hook: Hook, node: "Node", shape: "Shape") -> float:
@@ -195,7 +195,7 @@ class Hooks:
         return inf if value is None else float(value)
 
     def why_closed(self, nodes: "Sequence[Node]", shape: "Shape") -> str:
-        """Return which plugins leave none of some nodes open, "" where they leave one."""
+        """Return which plugins refuse all of some nodes, "" if a node is accepted."""
         hooks = [*self.fixed, *self.moving]
         closing: dict[str, None] = {}
         for node in nodes:
@@ -220,10 +220,10 @@ class Hooks:
         for hook in self._on_deallocate:
             self._ask(hook, _anything, self._applications[allocation.application_id], allocation)
 
-    # --- asking again -----------------------------------------------------------------------------
+    # --- requeueing -------------------------------------------------------------------------------
 
     def is_due(self, hook: Hook) -> bool:
-        """Return whether a hook's answers may be others now; until something changes only once."""
+        """Whether a hook's answers may have changed since the last call of this."""
         if hook.reads is None:
             return True
         read = self.facts if Reads.NODES in hook.reads else 0
@@ -233,7 +233,7 @@ class Hooks:
         return is_other
 
     def are_due(self, hooks: Iterable[Hook]) -> bool:
-        """Return whether the answers of any of some hooks may be others now."""
+        """Whether the answers of any of some hooks may have changed."""
         return sum(map(self.is_due, hooks)) > 0
 
 
@@ -257,15 +257,15 @@ def _sentence(answer: Any) -> str:
 
 
 def _anything(_: Any) -> None:
-    """Read no answer."""
+    """Ignore the answer."""
 
 
 def registered(
     names: Sequence[str], find: Find, report: Report, applications: "Mapping[str, Application]"
 ) -> Hooks | None:
-    """Return the hooks of the plugins that are named, in their order; None if none is named.
+    """Return the hooks of the named plugins, in order; None if none is named.
 
-    In the place of a plugin that cannot be used nothing may be taken: the rule that it holds is not
+    A plugin that cannot be used is replaced by a hook that refuses everything: its rule must not be
     broken because it is missing.
     """
     if not names:

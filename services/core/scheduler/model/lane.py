@@ -1,4 +1,4 @@
-"""The head gang: the one gang of several nodes that claims nodes, and when these are free."""
+"""The state of the head gang's reservation, and when its nodes are expected to be free."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -17,19 +17,19 @@ from services.core.scheduler.model.rows import (
 )
 from services.core.scheduler.model.shapes import Shape
 
-Moments = NDArray[np.int64]  # a row a node: when it has the room for its first member, second ...
+Moments = NDArray[np.int64]  # by node and number of members: when so many fit, in ns
 
 
 @dataclass(slots=True, eq=False)
 class Lane:
-    """The head gang, since when it is, and what is expected of nodes.
+    """The head gang, with the expected times of its nodes, in ns.
 
-    ``start_ns`` is when its nodes are expected to be free (0: not known), ``told_ns`` the same if
-    no earlier gang waited as well; ``rooms``, by shape, when each node has the room for how many
-    members; ``next_end_ns``, by row, when the first of its pods is expected to end; ``gathers``, by
-    row, whether it becomes free bit by bit, at times that are not known; ``guessed``, by row,
-    whether a pod of it states no end, ``is_known`` whether none does on the claimed nodes. ``seen``
-    is how many changes of nodes are in them. ``waited_long``: it has waited for LONG_WAIT_NS.
+    ``start_ns`` is when its nodes are expected to be free (0: unknown), ``told_ns`` the same if no
+    earlier ask waits for nodes; ``rooms``, by shape, when each node fits how many members;
+    ``next_end_ns``, by row, the first expected end of a pod; ``gathers``, by row, whether the node
+    becomes free pod by pod at predicted times; ``guessed``, by row, whether a pod's end is not
+    stated; ``is_known`` whether all ends on the claimed nodes are stated. ``seen`` is the nodes'
+    version they include. ``waited_long``: the gang has waited for LONG_WAIT_NS.
     """
 
     application: Application
@@ -46,23 +46,23 @@ class Lane:
     planned_ns: int = -1  # when the nodes were chosen last
     seen: int = -1
     facts: int = -1
-    before: dict[Bucket, None] = field(default_factory=dict)  # who waited for nodes, and came first
-    has_read: bool = False  # who did so before it was the head gang
-    older: dict[Bucket, None] = field(default_factory=dict)  # the same, if they may not pass it too
+    before: dict[Bucket, None] = field(default_factory=dict)  # wait for nodes, come before the gang
+    has_read: bool = False  # whether earlier blocked buckets were read into ``before``
+    older: dict[Bucket, None] = field(default_factory=dict)  # the same without a stated run time
     has_read_older: bool = False
     waited_long: bool = False
-    tried: int = -1  # how many changes there were when it was tried last
+    tried: int = -1  # the nodes' version when it was tried last
 
     @property
     def claims(self) -> Mapping[str, Claim]:
-        """Return the claims of the gang, by their nodes' names."""
+        """Return the gang's claims, by node id."""
         return self.application.claims_for(Purpose.HEAD_GANG)
 
     @property
     def nodes(self) -> dict[Node, Members]:
-        """Return the nodes that it claims, each for how many members of which shape."""
+        """Return the claimed nodes, each with the members counted on it."""
         return {c.node: c.members for c in self.claims.values() if c.members is not None}
 
     def was_tried(self, changes: int) -> None:
-        """Record that the gang was tried, after so many changes of nodes."""
+        """Record the nodes' version at which the gang was tried."""
         self.tried = changes

@@ -6,13 +6,13 @@ from typing import Any, Generic, TypeVar
 
 Item = TypeVar("Item")
 Entry = tuple[tuple[Any, ...], int, int, Item]
-SMALL_HEAP = 64  # a heap sheds its lapsed entries when it has twice what it had then
+SMALL_HEAP = 64  # smallest size at which a heap drops its stale entries
 
 
 class LazyHeap(Generic[Item]):
-    """Items by key; an entry counts while ``stamp_of`` its item is what it was entered with.
+    """Items by key; an entry is valid while the stamp it was pushed with is its item's stamp.
 
-    Limit: it sheds what has lapsed when it has twice what it had then.
+    Limit: stale entries are dropped whenever the heap has doubled.
     """
 
     def __init__(self, stamp_of: Callable[[Item], int]) -> None:
@@ -22,7 +22,7 @@ class LazyHeap(Generic[Item]):
         self._compact_at = SMALL_HEAP
 
     def push(self, key: tuple[Any, ...], stamp: int, item: Item) -> None:
-        """Enter an item under a key."""
+        """Add an item with a key and its stamp."""
         self._pushed += 1
         heappush(self._heap, (key, self._pushed, stamp, item))
         if len(self._heap) > self._compact_at:
@@ -31,7 +31,7 @@ class LazyHeap(Generic[Item]):
             self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
     def first(self) -> tuple[tuple[Any, ...], Item] | None:
-        """Return the first item with its key, or None."""
+        """Return the first valid item with its key, or None."""
         while self._heap:
             key, _, stamp, item = self._heap[0]
             if stamp == self._stamp_of(item):
@@ -40,7 +40,7 @@ class LazyHeap(Generic[Item]):
         return None
 
     def entries(self) -> Iterator[tuple[tuple[Any, ...], Item]]:
-        """Yield the items whose entries count with their keys, in no order."""
+        """Yield the valid items with their keys, unordered."""
         for key, _, stamp, item in self._heap:
             if stamp == self._stamp_of(item):
                 yield key, item

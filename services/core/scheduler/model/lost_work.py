@@ -1,17 +1,18 @@
-"""What an eviction loses, and what service applications have had: device-time of their pods.
+"""Lost work of an eviction, and attained service of applications: device-time of their pods.
 
-Rule 1: a pod that states ``muster.io/checkpoint-seconds`` has one every so often since it was
-        placed; one that states none has its start. What it has done since is lost, but no more than
-        AT_MOST is counted: who says nothing is as dear as an hour, and not dearer.
-Rule 2: ``muster.io/restart-seconds`` is added: for how long it starts before it works again.
-Rule 3: seconds count by device, in thousandths of a GPU; of a pod without one by its vcores.
-Rule 4: attained service is the device-time of all pods of an application, those that ended with
-        those that run; of one without devices its vcore-time. What ended before a recovery is not
-        in it. Its level is how many of its leaf's ``attained.service.levels`` that comes to.
-Rule 5: the service of an evicted application outlives it: the next one of the same job begins with
-        it, until one has ended of which a pod ended well. Of one job are those of one leaf and user
-        that state the same ``muster.io/job``, or else have the same ID.
-Limit: MAX_JOBS jobs that may come again are remembered; of more, the first is forgotten.
+Rule 1: a pod with ``muster.io/checkpoint-seconds`` has a checkpoint at that interval since its
+        allocation, a pod without it only its start. Its work since then is lost, counted up to
+        AT_MOST_S.
+Rule 2: ``muster.io/restart-seconds``, the time until a restarted pod works again, is added.
+Rule 3: seconds are multiplied by the pod's devices, in thousandths of a GPU; without devices by its
+        vcores.
+Rule 4: attained service is the device-time of all pods of an application, ended and running;
+        without devices its vcore-time. What ended before a recovery is not included. Its level is
+        the number of its leaf's ``attained.service.levels`` that it has reached.
+Rule 5: the service of an evicted application is kept: the next application of the same job starts
+        with it, until one has ended with a succeeded pod. A job is identified by leaf, user, and
+        ``muster.io/job``, else the application ID.
+Limit: MAX_JOBS evicted jobs; the oldest is dropped.
 Source: Gu et al. 2019, Tiresias (two-dimensional least attained service, discretized).
 """
 
@@ -25,7 +26,7 @@ from shared.model.names import CHECKPOINT_SECONDS, JOB, RESTART_SECONDS
 from shared.model.numbers import parse_uint64
 from shared.model.units import NANOS_PER_SECOND
 
-AT_MOST_S = 3_600  # of lost work that counts, of each pod
+AT_MOST_S = 3_600  # largest lost work counted for a pod
 WHOLE_DEVICE = 1_000
 MAX_JOBS = 10_000  # evicted jobs whose service is remembered; the first is forgotten
 MAX_READ = 10_000  # parsed texts of annotations; the oldest is forgotten
@@ -33,7 +34,7 @@ _read = lru_cache(MAX_READ)(parse_uint64)
 
 
 def lost_s(allocation: Allocation, placed_ns: int, now_ns: int) -> int:
-    """Return how many seconds of a pod are lost if it is evicted now."""
+    """Return how many seconds of a pod's work are lost if it is evicted now."""
     ran_s = max(0, now_ns - placed_ns) // NANOS_PER_SECOND
     tags = allocation.allocation_tags
     interval_s = _read(tags.get(CHECKPOINT_SECONDS, ""))
@@ -43,7 +44,7 @@ def lost_s(allocation: Allocation, placed_ns: int, now_ns: int) -> int:
 
 
 def weight_of(allocation: Allocation) -> tuple[int, int]:
-    """Return the thousandths of GPUs of a pod, or, without any, its milli-vcores."""
+    """Return a pod's thousandths of GPUs, or, without GPUs, its milli-vcores, as a pair."""
     resource = allocation.resource_per_alloc
     devices = resource.get(GPU, 0) * WHOLE_DEVICE + resource.get(GPU_SHARE, 0)
     return (devices, 0) if devices else (0, resource.get("vcore", 0))
@@ -52,7 +53,7 @@ def weight_of(allocation: Allocation) -> tuple[int, int]:
 def lost_with(application: Application, allocation: Allocation, now_ns: int) -> tuple[int, int]:
     """Return the device-seconds and vcore-seconds that a pod would lose, in thousandths.
 
-    Of one of the two it has none.
+    One of the two is 0.
     """
     placed_ns = application.placed_ns.get(allocation.allocation_key, now_ns)
     seconds = lost_s(allocation, placed_ns, now_ns)
@@ -61,14 +62,14 @@ def lost_with(application: Application, allocation: Allocation, now_ns: int) -> 
 
 
 def lost_of(application: Application, now_ns: int) -> Iterator[tuple[int, int]]:
-    """Yield that of each pod of an application that is not being released."""
+    """Yield the same for each pod of an application that is not being released."""
     for key, allocation in application.allocations.items():
         if key not in application.released:
             yield lost_with(application, allocation, now_ns)
 
 
 def served(application: Application, now_ns: int) -> tuple[int, int]:
-    """Return the device-ns and vcore-ns that an application has had, in thousandths."""
+    """Return the device-ns and vcore-ns of an application's service, in thousandths."""
     devices_ns, vcore_ns = application.served
     for key, allocation in application.allocations.items():
         ran_ns = now_ns - application.placed_ns.get(key, now_ns)
@@ -78,7 +79,7 @@ def served(application: Application, now_ns: int) -> tuple[int, int]:
 
 
 def service_level(application: Application, now_ns: int) -> int:
-    """Return the level of an application in its leaf; 0 where there are none."""
+    """Return an application's service level, 0 if its leaf has none."""
     levels = application.queue.settings.service_levels_ns
     if not levels:
         return 0
@@ -88,17 +89,17 @@ def service_level(application: Application, now_ns: int) -> int:
 
 
 class JobsEvicted:
-    """What service jobs have had that were evicted and may come again."""
+    """The service of evicted jobs that may be submitted again."""
 
     def __init__(self) -> None:
         self._served: dict[tuple[str, str, str], tuple[int, int]] = {}
 
     def had(self, application: Application) -> tuple[int, int]:
-        """Return the device-ns and vcore-ns with which an application begins, in thousandths."""
+        """Return the device-ns and vcore-ns that a new application starts with, in thousandths."""
         return self._served.get(_job_of(application), (0, 0))
 
     def evicted(self, application: Application) -> None:
-        """Remember what an application has had of which a pod was evicted, and has ended."""
+        """Record the service of an application after an evicted pod ended."""
         job = _job_of(application)
         self._served.pop(job, None)
         if len(self._served) >= MAX_JOBS:
@@ -106,7 +107,7 @@ class JobsEvicted:
         self._served[job] = application.served
 
     def ended(self, application: Application) -> None:
-        """Forget a job of which a pod has ended well: the next application begins at nothing."""
+        """Drop a job of which a pod succeeded: its next application starts at 0."""
         if application.succeeded:
             self._served.pop(_job_of(application), None)
 

@@ -1,9 +1,8 @@
-"""Needs side by side: which of many amounts fit a room is one comparison of a matrix with a row.
+"""An index of needs: which of many amounts fit a capacity is one numpy comparison.
 
-A table holds keys and what each needs, in the order in which they came. It answers which of them
-fit a room; it knows nothing of what keys or rooms are. Amounts beyond int64 count as the number
-nearest to them, which can only name a key too many: who asks compares the few that are named by
-the ledgers. ``Waiters`` adds those without a known need.
+A table has keys and their needs, in order of arrival. Amounts beyond int64 are saturated, which may
+only return a key too many: the caller checks the few results by the ledgers. ``Waiters`` adds keys
+without a known need.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,20 +18,20 @@ from shared.model.resources import ResourceView
 
 K = TypeVar("K")
 _IS_KEY: Callable[[object], bool] = partial(is_not, None)
-_SMALL = 32  # rows; a table is made again when more than half of its rows, and so many, are empty
+_SMALL = 32  # rows; a table is compacted when more than half of them, and so many, are empty
 
 
 class NeedTable(Generic[K]):
-    """Keys by what they need. Cost: O(1) a change on average; a question is O(rows) in numpy."""
+    """Keys by their needs. Cost: O(1) amortised for a change, O(rows) in numpy for a query."""
 
     def __init__(self) -> None:
-        self.rows: dict[K, int] = {}  # in order: a key that comes later has a later row
+        self.rows: dict[K, int] = {}  # in order of arrival
         self._keys: list[K | None] = []
         self._columns: dict[str, int] = {}
         self._needs: NDArray[np.int64] = np.full((_SMALL, 4), INT64_MIN, dtype=np.int64)
 
     def add(self, key: K, need: ResourceView) -> None:
-        """Enter a key at the end; one that is there stays as it is."""
+        """Add a key at the end; a known one is unchanged."""
         if key in self.rows:
             return
         row = len(self._keys)
@@ -46,7 +45,7 @@ class NeedTable(Generic[K]):
         self._keys.append(key)
 
     def discard(self, key: K) -> None:
-        """Take a key out, if it is there."""
+        """Remove a key, if it is there."""
         row = self.rows.pop(key, None)
         if row is None:
             return
@@ -56,9 +55,9 @@ class NeedTable(Generic[K]):
             self._close_ranks()
 
     def fitting(self, room: ResourceView, unnamed: int = 0) -> list[K]:
-        """Return the keys whose need is within a room, in the order in which they came.
+        """Return the keys whose need fits a capacity, in order of arrival.
 
-        ``unnamed`` is what there is of a type that the room does not name.
+        ``unnamed`` is the capacity of types that ``room`` does not name.
         """
         if not self.rows:
             return []
@@ -68,7 +67,7 @@ class NeedTable(Generic[K]):
         needs = self._needs[: len(self._keys), : len(self._columns)]
         rows = np.flatnonzero((needs <= least).all(axis=1))
         found = filter(_IS_KEY, map(self._keys.__getitem__, rows.tolist()))
-        return cast(list[K], [*found])  # without the rows of those that were taken out
+        return cast(list[K], [*found])  # without removed keys
 
     def __contains__(self, key: object) -> bool:
         return key in self.rows
@@ -98,14 +97,14 @@ class NeedTable(Generic[K]):
 
 
 class Waiters(Generic[K]):
-    """One waiting list: those with a known need of room, and others."""
+    """The entries of a waiting list, with or without a known need."""
 
     def __init__(self) -> None:
         self._by_need: NeedTable[K] = NeedTable()
         self._others: dict[K, None] = {}
 
     def add(self, key: K, need: ResourceView | None) -> None:
-        """Let one wait for so much room; None: for any."""
+        """Add an entry with its need; None: it is always tried."""
         self.discard(key)
         if need is None:
             self._others[key] = None
@@ -113,14 +112,14 @@ class Waiters(Generic[K]):
             self._by_need.add(key, need)
 
     def discard(self, key: K) -> None:
-        """Let one wait no more, if it does."""
+        """Remove an entry, if it is there."""
         self._by_need.discard(key)
         self._others.pop(key, None)
 
     def to_try(self, room: ResourceView, unnamed: int = INT64_MAX) -> list[K]:
-        """Return those that a room might hold; a type that it does not name is unlimited.
+        """Return the entries that may fit a capacity.
 
-        ``unnamed`` is another amount of those types.
+        ``unnamed`` is the capacity of types that ``room`` does not name.
         """
         return [*self._others, *self._by_need.fitting(room, unnamed=unnamed)]
 
@@ -132,5 +131,5 @@ class Waiters(Generic[K]):
         return len(self._others) + len(self._by_need)
 
     def __bool__(self) -> bool:
-        """Return whether any waits: it is asked at every release."""
+        """Whether there are any entries; called at every release, so it is fast."""
         return bool(self._others or self._by_need.rows)

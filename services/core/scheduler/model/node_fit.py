@@ -1,4 +1,4 @@
-"""Which nodes could hold a shape, whatever is on them now."""
+"""Which nodes could fit a shape if they were empty."""
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
@@ -8,14 +8,14 @@ from shared.model.resources import fits_room
 
 
 def matches(constraints: Constraints, node: Node) -> bool:
-    """Return whether a node is one that the constraints select, with no taint in the way."""
+    """Whether a node is selected by the constraints, and its taints are tolerated."""
     return selects(constraints, node.node_id, node.labels) and is_tolerated(
         constraints, node.taints
     )
 
 
 def could_hold(node: Node, shape: Shape) -> bool:
-    """Return whether a node may be used for a shape and would have the room if it were empty."""
+    """Whether a node is schedulable, matches a shape, and would fit it if it were empty."""
     return (
         node.schedulable
         and fits_room(node.capacity, shape.resource)

@@ -1,4 +1,4 @@
-"""Placement rules as they are configured; how they are followed is in ``queues``.
+"""Configured placement rules; ``queues/placement.py`` evaluates them.
 
 Source: docs/rules/placement.md#rules.
 """
@@ -14,10 +14,9 @@ RULE_NAMES = (PROVIDED, USER, FIXED, TAG)
 
 @dataclass(frozen=True, slots=True)
 class RuleFilter:
-    """The users and groups of a rule: names, or one pattern each; ``allows`` False inverts it.
+    """A rule's filter of users and groups, by names or patterns; ``allows`` False inverts it.
 
-    Without names it matches all users, and inverted none
-    (docs/rules/placement.md#rules).
+    An empty filter matches all users, and inverted none (docs/rules/placement.md#rules).
     """
 
     allows: bool = True
@@ -28,11 +27,11 @@ class RuleFilter:
 
     @property
     def is_empty(self) -> bool:
-        """Return whether the filter has no names."""
+        """Whether the filter has no names."""
         return not (self.users or self.groups or self.user_pattern or self.group_pattern)
 
     def lets_through(self, user: str, groups: tuple[str, ...]) -> bool:
-        """Return whether the rule is for a user."""
+        """Whether the rule applies to a user."""
         if self.is_empty:
             return self.allows
         is_named = _is_named(user, self.users, self.user_pattern) or any(
@@ -47,7 +46,7 @@ def _is_named(name: str, names: tuple[str, ...], pattern: Pattern | None) -> boo
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A rule and, in ``parent``, the rule that names the queue above."""
+    """A rule; ``parent`` is the rule that names the queue above."""
 
     name: str
     create: bool = False
@@ -58,17 +57,17 @@ class Rule:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRules:
-    """The rules of a partition, ``recovery`` not among them."""
+    """The rules of a partition, without ``recovery``."""
 
     rules: tuple[Rule, ...] = (Rule(PROVIDED),)
 
     def all(self) -> tuple[Rule, ...]:
-        """Return the rules in the order in which they are asked."""
+        """Return the rules in the order of evaluation, with ``recovery``."""
         return (*self.rules, Rule(RECOVERY, create=True))
 
 
 def chain(rule: Rule) -> Iterator[Rule]:
-    """Yield a rule and those above it."""
+    """Yield a rule and its parents."""
     current: Rule | None = rule
     while current is not None:
         yield current

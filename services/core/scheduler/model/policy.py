@@ -1,10 +1,9 @@
-"""What a plugin registers: the hooks of a policy, which live decisions ask.
+"""The interface for plugins: the hooks that a plugin registers for live decisions.
 
 A plugin is ``def register(policy: Policy) -> None``, found by the entry point group
-``muster.plugins``. It is called once for every model of the cluster, so also at every recovery:
-what its hooks remember belongs into that call. All hooks of a kind are asked, in the order of
-registration; a "no" of any is a no. They judge and watch; they never change what they are shown.
-docs/plugins.md has an example.
+``muster.plugins``. It is called once for every model of the cluster, so also at every recovery: the
+hooks' state belongs into that call. All hooks of a kind are called, in the order of registration;
+one refusal is enough. Hooks must not change their arguments. docs/plugins.md has an example.
 """
 
 from collections.abc import Callable, Sequence
@@ -32,23 +31,23 @@ _R = TypeVar("_R")
 
 
 class Victim(NamedTuple):
-    """An allocation that may be taken for another application, and whose it is."""
+    """A potential victim and its application."""
 
     application: "Application"
     allocation: Allocation
 
 
 class Reads(Flag):
-    """What a hook checks beside what an ask or an application says of itself."""
+    """What a hook reads, apart from the ask or application itself."""
 
     NOTHING = 0
-    NODES = auto()  # what a node is: its name, labels, taints, attributes and capacity
-    PODS = auto()  # what is on the nodes
-    LEDGERS = auto()  # what queues, users and applications have allocated
+    NODES = auto()  # a node's properties: name, labels, taints, attributes and capacity
+    PODS = auto()  # the pods on the nodes
+    LEDGERS = auto()  # the allocated amounts of queues, users and applications
 
 
 def reads(what: Reads) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
-    """Say what a hook reads: only when that has changed is it asked again about what it refused."""
+    """Declare what a hook reads: it is called again for what it refused only when that changed."""
 
     def mark(hook: Callable[_P, _R]) -> Callable[_P, _R]:
         marked = partial(hook)  # a method has no attributes of its own
@@ -62,16 +61,14 @@ def reads(what: Reads) -> Callable[[Callable[_P, _R]], Callable[_P, _R]]:
 class Policy:
     """The hooks that one plugin registers.
 
-    ``order``: keys that come before the leaf queue's own order of applications, the smaller first.
-    ``feasible``: whether a node may take asks of a shape. ``score``: keys that come before the
-    node's own score, ``node.score``, the smaller first. ``capacity``: why an application may not
-    take an amount now, "" if it may; for a gang it is asked about the whole, then about each.
-    ``victim``: whether an action may take a victim for an application; ``scenario``: whether
-    all that it would take may go. ``on_allocate`` and ``on_deallocate`` are called for every
-    allocation that comes to a node or leaves it, those of a trial and of its end like any other.
-
-    Of a shape hooks read the ``resource`` and the ``constraints``: asks that agree in these are
-    answered alike.
+    ``order``: sort keys before the leaf queue's own order of applications, smallest first.
+    ``feasible``: whether a node may be used for asks of a shape. ``score``: sort keys before the
+    node's own score, ``node.score``, smallest first. ``capacity``: why an application may not
+    allocate an amount now, "" if it may; for a gang it is called for the whole, then for each
+    member. ``victim``: whether an action may evict a victim for an application; ``scenario``:
+    whether it may evict all of its victims. ``on_allocate`` and ``on_deallocate`` are called for
+    every allocation added to or removed from a node, including those of a trial and its undo. Of a
+    shape hooks may read ``resource`` and ``constraints``: asks equal in these get the same answer.
     """
 
     order: list[OrderKey] = field(default_factory=list)

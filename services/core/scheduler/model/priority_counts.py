@@ -1,7 +1,6 @@
-"""How many of each priority there are, and which is the highest.
+"""Counts by priority, and the highest one.
 
-Cost: O(log n) a priority that comes or goes, among n of them; a count that changes, the only
-priority and the highest cost nothing that grows.
+Cost: O(log n) if a priority is added or removed, among n; other changes are O(1).
 """
 
 from collections.abc import Iterator
@@ -15,17 +14,17 @@ NO_PRIORITY = -(2**31)
 
 @dataclass(slots=True, repr=False)
 class PriorityCounts:
-    """Counts by priority; what is counted down to nothing is forgotten.
+    """Counts by priority, without zeros.
 
-    ``highest`` is the highest of which there is any, NO_PRIORITY where there is none.
+    ``highest`` is the highest priority with a count, NO_PRIORITY if there is none.
     """
 
     counts: dict[int, int] = field(default_factory=dict)
     highest: int = NO_PRIORITY
-    _lower: list[int] = field(default_factory=list, compare=False)  # negative; may name those gone
+    _lower: list[int] = field(default_factory=list, compare=False)  # negated; may be stale
 
     def change(self, priority: int, by: int) -> None:
-        """Count so many of a priority in, or out."""
+        """Change the count of a priority."""
         counts = self.counts
         count = counts.get(priority)
         if count is None:
@@ -44,7 +43,7 @@ class PriorityCounts:
                 self._leave()
 
     def _enter(self, priority: int) -> None:
-        """Enter the lower one of the highest and a priority that there was none of."""
+        """Add a new priority."""
         heappush(self._lower, -min(priority, self.highest))
         self.highest = max(priority, self.highest)
         if len(self._lower) > SMALL_HEAP + 2 * len(self.counts):
@@ -52,7 +51,7 @@ class PriorityCounts:
             heapify(self._lower)
 
     def _leave(self) -> None:
-        """Find the highest of the lower ones: of the highest there is none any more."""
+        """Find the highest after the former highest was removed."""
         while -self._lower[0] not in self.counts:
             heappop(self._lower)
         self.highest = -heappop(self._lower)

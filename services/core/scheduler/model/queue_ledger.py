@@ -2,11 +2,12 @@
 
 Rule 1: ``allocated`` of a parent is the sum of its children's; a leaf's is the sum of its
         applications', placeholders included.
-Rule 2: an ask fits a queue when it fits every queue on the path to the root. A type that a
-        queue's max lacks is unlimited there; the root's max is the cluster, and must have it.
-Rule 3: ``current_priority`` is what a queue shows to its siblings: the highest priority that
-        waits in it, with its offset added, or its offset alone behind a fence. It is kept right
-        on the way up when an application's highest priority changes, and costs the depth.
+Rule 2: an ask fits a queue if it fits every queue on the path to the root. A type that a queue's
+        max lacks is unlimited there; the root's max is the cluster, and a type that it lacks has
+        none.
+Rule 3: ``current_priority`` is the priority that a queue shows to its siblings: the highest waiting
+        in it plus its offset, or the offset alone with a fence. It is updated on the path when an
+        application's highest priority changes.
 Source: docs/rules/scheduling.md and docs/rules/quotas.md.
 """
 
@@ -34,52 +35,52 @@ Q = TypeVar("Q")
 HIGHEST_PRIORITY = 2**31 - 1
 ACTIVE = "Active"
 DRAINING = "Draining"
-MANY = 2**31  # of what nothing limits there is headroom for so many
+MANY = 2**31  # the number that fits if nothing is limited
 OrderKey = tuple[Any, ...]
 
 
 @dataclass(slots=True)
 class Tree:
-    """What all queues of a tree share: how often what they are promised has changed."""
+    """What all queues of a tree share; ``version`` counts changes of their order's inputs."""
 
     version: int = 0
-    promised: int = 0  # how often that was for what they are promised
-    keys: "Keys | None" = None  # a policy's own, which it works out when they are asked for
-    usage: UsageClock | None = None  # of usage over time; None: nobody asks for it
+    promised: int = 0  # version of maxima, guarantees and settings
+    keys: "Keys | None" = None  # a policy's own order, computed on demand
+    usage: UsageClock | None = None  # of usage over time; None: not counted
 
 
 class Keys(Protocol):
     """A policy's own order of queues."""
 
     def renew(self) -> bool:
-        """Work the order out again where that is due; return whether it was."""
+        """Recompute the order if due; return whether it was."""
 
     def key(self, queue: Any) -> OrderKey:
-        """Return the key by which a queue is served."""
+        """Return a queue's sort key."""
 
     def begin_run(self, leaf: Any, next_group: Callable[[], Any]) -> None:
-        """Ask ``next_group`` for the next group of a leaf, until the run ends."""
+        """Read the next group of a leaf from ``next_group`` until the run ends."""
 
     def end_run(self, leaf: Any) -> None:
-        """Ask the leaf again."""
+        """Read the next group from the leaf again."""
 
 
 @dataclass(slots=True)
 class Turns(Generic[Q]):
-    """The order of a queue's active children, as far as it has been worked out.
+    """The order of a queue's active children, as far as it is computed.
 
-    ``heap`` has an entry for every child with a ``turn``, and lapsed ones: a key, a number that
-    breaks ties, the child. ``unordered`` are those that have changed since.
+    ``heap`` has an entry for every child with a ``turn``, and stale ones: key, tie breaker, child.
+    ``unordered`` are the children that changed since.
     """
 
     heap: list[tuple[OrderKey, int, Q]] = field(default_factory=list)
     unordered: dict[Q, None] = field(default_factory=dict)
     made: int = 0
-    version: int = -1  # of the tree, for which it was worked out
+    version: int = -1  # of the tree at the last full sort
 
 
 class Division(NamedTuple):
-    """What a queue was entitled to, and by which millionths of its level it weighed."""
+    """A queue's fair share, and its weight in its level in millionths."""
 
     entitled: Resource
     weight_ppm: Resource
@@ -87,7 +88,7 @@ class Division(NamedTuple):
 
 @dataclass(slots=True, eq=False, repr=False)
 class QueueLedger:
-    """What a queue may use and uses. ``max_resource`` is its own; the root's is all nodes' sum."""
+    """A queue's limits and usage. ``max_resource`` is its own, the root's the sum of the nodes."""
 
     name: str
     parent: Self | None = None
@@ -107,15 +108,15 @@ class QueueLedger:
     children: dict[str, Self] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
     pending: Resource = field(default_factory=dict)
-    promised: Resource = field(default_factory=dict)  # to admitted gangs, not allocated yet
-    preempting: Resource = field(default_factory=dict)  # released to make room, not gone yet
-    kept: Resource = field(default_factory=dict)  # for asks that have preempted, and wait
-    fixed: Resource = field(default_factory=dict)  # of both, under kai: what is not preemptible
-    quota: Resource = field(default_factory=dict)  # what it is owed, by ordering/quotas.py
-    quota_version: int = -1  # of the tree, for which that was worked out
-    used: Usage | None = None  # over time, once the tree's clock has asked
-    division: Division | None = None  # under kai, the last one with usage over time
-    ranked_until_ns: int = 0  # until when its applications need no other ranks by that
+    promised: Resource = field(default_factory=dict)  # admitted gangs' outstanding members
+    preempting: Resource = field(default_factory=dict)  # of victims that have not ended yet
+    kept: Resource = field(default_factory=dict)  # claimed for asks that have preempted
+    fixed: Resource = field(default_factory=dict)  # under kai: non-preemptible usage and claims
+    quota: Resource = field(default_factory=dict)  # KAI's quota, by ordering/quotas.py
+    quota_version: int = -1  # of the tree when the quota was computed
+    used: Usage | None = None  # usage over time, once counted
+    division: Division | None = None  # under kai: the last reported fair share
+    ranked_until_ns: int = 0  # when its applications are ranked by usage again
     running_apps: int = 0
     allocating_accepted: dict[str, None] = field(default_factory=dict)
     current_priority: int = NO_PRIORITY
@@ -123,10 +124,10 @@ class QueueLedger:
     active_children: dict[str, Self] = field(default_factory=dict)
     tree: Tree = field(init=False)
     turns: Turns[Self] = field(default_factory=Turns)
-    turn: OrderKey | None = None  # its own among its siblings, None while that is not known
-    promised_by_type: Resource = field(default_factory=dict)  # of which its share is taken
-    quota_since_ns: int = 0  # since when more than its max is used, and to be given back
-    quota_due_ns: int = 0  # when it is made to; 0: never
+    turn: OrderKey | None = None  # its sort key among its siblings, None if unknown
+    promised_by_type: Resource = field(default_factory=dict)  # reference of its fair share
+    quota_since_ns: int = 0  # since when its usage has exceeded its max
+    quota_due_ns: int = 0  # when the excess is evicted; 0: never
     path: str = ""
     _lineage: tuple[Self, ...] = ()  # a queue never moves
 
@@ -137,18 +138,18 @@ class QueueLedger:
         self.forget_turns()
 
     def lineage(self) -> tuple[Self, ...]:
-        """Return this queue and every one above it, the root last."""
+        """Return this queue and every queue above it, the root last."""
         return self._lineage
 
     @property
     def root(self) -> Self:
-        """Return the queue above all."""
+        """Return the root."""
         return self._lineage[-1]
 
     # --- limits and ledgers ---------------------------------------------------------------------
 
     def effective_max(self) -> Resource | None:
-        """Return the tightest limit on the path to the root, type by type; None is no limit."""
+        """Return the tightest max on the path to the root, type by type; None: no limit."""
         result: Resource | None = None
         for queue in self.lineage():
             if queue.max_resource is not None:
@@ -156,9 +157,9 @@ class QueueLedger:
         return result
 
     def configured_max(self) -> Resource:
-        """Return the tightest limit that is set on the path, type by type.
+        """Return the tightest configured max on the path, type by type.
 
-        The root's is not among them: it is the size of the cluster, which may grow.
+        Without the root's: it is the size of the cluster, which may grow.
         """
         result: Resource = {}
         for queue in self.lineage():
@@ -167,7 +168,7 @@ class QueueLedger:
         return result
 
     def headroom(self) -> Resource:
-        """Return what may still be allocated here, for the types with a limit on the path."""
+        """Return what may still be allocated, for the types with a max on the path."""
         room: Resource = {}
         for queue in self.lineage():
             limit = queue.max_resource or {}
@@ -178,10 +179,10 @@ class QueueLedger:
     def first_without_room(
         self, amount: ResourceView, *, count_kept: bool = True, own: ResourceView | None = None
     ) -> tuple[Self, Shortage] | None:
-        """Return the nearest queue on the path that cannot take an amount, with the numbers.
+        """Return the nearest queue on the path that an amount does not fit, with the numbers.
 
-        ``count_kept`` counts what is kept for those who have preempted as allocated, less what is
-        kept for who asks, its ``own``.
+        With ``count_kept`` claims for asks that have preempted count as allocated, less ``own``,
+        the claims of the asking application.
         """
         for queue in self.lineage():
             if queue.max_resource is None:
@@ -196,7 +197,7 @@ class QueueLedger:
         return None
 
     def room_for(self, amount: ResourceView) -> int:
-        """Return how many times an amount there is headroom for, what is kept counted as used."""
+        """Return how many times an amount fits the headroom; claims count as used."""
         room = MANY
         for queue in self._lineage:
             limit = queue.max_resource
@@ -215,12 +216,11 @@ class QueueLedger:
     def first_without_quota(
         self, amount: ResourceView, *, if_promised: bool = False, own: ResourceView | None = None
     ) -> tuple[Self, Shortage] | None:
-        """Return the nearest queue whose configured max has no room for a whole gang.
+        """Return the nearest queue whose configured max a whole gang exceeds, with the numbers.
 
-        What admitted gangs have yet to allocate, and what is kept for those who have preempted,
-        counts as allocated. The root has no quota: its max is what the nodes have today.
-        ``if_promised``: only types count that admitted gangs have yet to get there. ``own`` is kept
-        for the gang itself, and does not count.
+        Outstanding members of admitted gangs, and claims for asks that have preempted, count as
+        allocated. The root's max is not a quota. ``if_promised``: only types with outstanding
+        members there count. ``own`` is claimed for the gang itself and does not count.
         """
         for queue in self.lineage():
             if queue.parent is None:
@@ -235,9 +235,9 @@ class QueueLedger:
         return None
 
     def own_room(self, *, for_gangs: bool = False) -> Resource:
-        """Return what this queue's own max leaves, at most, for the types that it names.
+        """Return what this queue's own max leaves, for the types that it names.
 
-        ``for_gangs`` takes off what is promised and what is kept.
+        ``for_gangs`` subtracts outstanding members and claims too.
         """
         room = dict(self.max_resource or {})
         for used in (self.allocated, self.promised, self.kept) if for_gangs else (self.allocated,):
@@ -246,7 +246,7 @@ class QueueLedger:
         return room
 
     def _shortage(self, used: ResourceView, amount: ResourceView) -> Shortage | None:
-        """Return of which type the queue's own max has too little, or None."""
+        """Return the first type of an amount that exceeds the queue's own max, or None."""
         limit = self.max_resource
         if limit is None:
             return None
@@ -262,7 +262,7 @@ class QueueLedger:
         return None
 
     def first_over_applications(self, application_id: str) -> Self | None:
-        """Return the nearest queue on the path that may not run one more application."""
+        """Return the nearest queue on the path that may not run one more application, or None."""
         for queue in self.lineage():
             if application_id in queue.allocating_accepted:
                 continue
@@ -272,14 +272,14 @@ class QueueLedger:
         return None
 
     def allocate(self, amount: ResourceView) -> None:
-        """Add to the ledgers from here to the root."""
+        """Add usage from here to the root."""
         self._advance_path()
         for queue in self._lineage:
             add_into(queue.allocated, amount)
             queue.moved()
 
     def place(self, amount: list[tuple[str, int]]) -> None:
-        """Count what waited as allocated, here and not above; ``amount`` has no zeros."""
+        """Move an amount from pending to allocated, in this queue only; ``amount`` has no zeros."""
         if self.tree.usage is not None:
             self.advance_usage()
         allocated, pending = self.allocated, self.pending
@@ -297,74 +297,74 @@ class QueueLedger:
         self.moved()
 
     def release(self, amount: ResourceView) -> None:
-        """Subtract from the ledgers from here to the root."""
+        """Subtract usage from here to the root."""
         self._advance_path()
         for queue in self.lineage():
             subtract_into(queue.allocated, amount)
             queue.moved()
 
     def _advance_path(self) -> None:
-        """Count what each queue from here to the root has held, where usage over time is asked."""
+        """Update usage over time from here to the root, if it is counted."""
         if self.tree.usage is not None:
             for queue in self._lineage:
                 queue.advance_usage()
 
     def advance_usage(self) -> None:
-        """Count what it has held until now into its usage over time, before that changes."""
+        """Update usage over time before the usage changes, if it is counted."""
         clock = self.tree.usage
         if clock is not None:
             self.used = self.used or clock.row_of(self.path)
             clock.advance(self.used, self.allocated)
 
     def change_promise(self, before: ResourceView, after: ResourceView) -> None:
-        """Change what an admitted gang has yet to allocate, from here to the root."""
+        """Change an admitted gang's outstanding members, from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.promised, before)
             add_into(queue.promised, after)
 
     def change_preempting(self, before: ResourceView, after: ResourceView) -> None:
-        """Change what is being released to make room, from here to the root."""
+        """Change the amount of victims that have not ended, from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.preempting, before)
             add_into(queue.preempting, after)
 
     def change_fixed(self, before: ResourceView, after: ResourceView) -> None:
-        """Change what is used by what may not be preempted, from here to the root."""
+        """Change the non-preemptible usage, from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.fixed, before)
             add_into(queue.fixed, after)
 
     def claim(self, amount: ResourceView) -> None:
-        """Keep room for an ask that has preempted, from here to the root."""
+        """Claim an amount for an ask that has preempted, from here to the root."""
         for queue in self.lineage():
             add_into(queue.kept, amount)
 
     def release_claim(self, amount: ResourceView) -> None:
-        """Give kept room back, from here to the root."""
+        """End a claim of an amount, from here to the root."""
         for queue in self.lineage():
             subtract_into(queue.kept, amount)
 
     def add_pending(self, amount: ResourceView) -> None:
-        """Add to what waits, from here to the root."""
+        """Add to the pending amount, from here to the root."""
         for queue in self._lineage:
             add_into(queue.pending, amount)
             queue.moved()
 
     def remove_pending(self, amount: ResourceView) -> None:
-        """Take from what waits, from here to the root."""
+        """Subtract from the pending amount, from here to the root."""
         for queue in self._lineage:
             subtract_into(queue.pending, amount)
             queue.moved()
 
     def set_max(self, limit: Resource | None) -> None:
-        """Change the queue's own limit."""
+        """Set the queue's own max."""
         self.max_resource = limit
         self.forget_turns()
 
     # --- priority -------------------------------------------------------------------------------
 
     def change_priority(self: Self, before: int, after: int) -> None:
-        """Count an application, or a child, from one priority to another (NO_PRIORITY: none)."""
+        """Move an application, or a child, from one priority to another (NO_PRIORITY: none)."""
         queue: Self | None = self
         while queue is not None and before != after:
             queue._count(before, after)
@@ -380,12 +380,12 @@ class QueueLedger:
             self.priorities.change(before, -1)
 
     def published(self) -> int:
-        """Return what the queue shows to its siblings; nothing waiting stays NO_PRIORITY."""
+        """Return the priority shown to siblings; NO_PRIORITY if nothing waits."""
         highest = self.priorities.highest
         return NO_PRIORITY if highest == NO_PRIORITY else self.shown(highest)
 
     def shown(self, priority: int) -> int:
-        """Return as what a priority inside the queue shows outside of it.
+        """Return how a priority inside the queue appears outside of it.
 
         Source: docs/rules/scheduling.md#priority.
         """
@@ -395,7 +395,7 @@ class QueueLedger:
         return max(NO_PRIORITY, min(HIGHEST_PRIORITY, priority + offset))
 
     def configure(self, settings: QueueSettings) -> None:
-        """Take settings over; what the queue shows to its siblings may change with them."""
+        """Set the settings; the priority shown to siblings may change."""
         self.settings = settings
         self.forget_turns()
         before, after = self.current_priority, self.published()
@@ -406,17 +406,17 @@ class QueueLedger:
     # --- order ----------------------------------------------------------------------------------
 
     def moved(self: Self) -> None:
-        """Say that the queue may have another place among its siblings now."""
+        """Record that the queue's sort key among its siblings may have changed."""
         if self.parent is not None:
             self.parent.turns.unordered[self] = None
 
     def forget_turns(self) -> None:
-        """Say that what queues are promised has changed, by a max, a guarantee or a setting."""
+        """Record that a max, a guarantee or a setting changed."""
         self.tree.version += 1
         self.tree.promised += 1
 
     def rank_of_user(self, user: str) -> int:
-        """Return what orders a user's applications in a leaf that goes by usage over time."""
+        """Return a user's rank in a leaf ordered by usage over time."""
         clock = self.tree.usage
         if clock is None or self.settings.sort_policy != USAGE:
             return 0

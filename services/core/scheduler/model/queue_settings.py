@@ -1,6 +1,6 @@
-"""What a queues.yaml says of a queue: amounts, access, limits, and its properties made sense of.
+"""A queue's configuration: amounts, access, limits, and its parsed properties.
 
-Properties are text; a value that does not hold is the default, never an error
+Properties are text; an invalid value is the default, never an error
 (docs/rules/queues.md#properties).
 """
 
@@ -38,15 +38,15 @@ DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
 
 @dataclass(frozen=True, slots=True)
 class QueueSettings:
-    """A queue's properties. ``backoff_asks`` 0 is no backoff; delays are in nanoseconds.
+    """A queue's properties. ``backoff_asks`` 0: no backoff; delays are in nanoseconds.
 
-    The last ones are the policy ``kai``'s: what is left over the guarantees goes to the highest
-    ``division_priority`` first, by ``over_quota_weight``, or for some types by
-    ``over_quota_weights``; ``deserved`` is what the queue is owed of a type in place of its
-    guarantee (UNLIMITED: all there is); for how long a job keeps its minimum once it has begun,
-    None where a queue does not say and those above it may; ``reclaim_by_queue``: what the victim's
-    own queue says of that counts, not the queue's where the two part; at which device-time that an
-    application has had it comes to the next level of its leaf (``lost_work.py``).
+    From ``division_priority`` on for the policy ``kai``: what exceeds the quotas is divided by
+    ``division_priority``, highest first, then by ``over_quota_weight``, or ``over_quota_weights``
+    by type; ``deserved`` is the quota of a type in place of the guarantee (UNLIMITED: no limit);
+    the minimum runtimes protect a job's minimum from its start, None if queues above decide; with
+    ``reclaim_by_queue`` the victim's own queue decides instead of the one below the common
+    ancestor; ``service_levels_ns`` is the device-time at which an application reaches each level
+    (``lost_work.py``).
     """
 
     sort_policy: str = FIFO
@@ -70,12 +70,12 @@ class QueueSettings:
 
     @property
     def goes_by_arrival(self) -> bool:
-        """Return whether applications go by their age, priorities aside, and by no share."""
+        """Whether applications are ordered by age, priorities aside."""
         return self.sort_policy == FIFO
 
 
 def settings_of(properties: dict[str, str]) -> QueueSettings:
-    """Return what a queue's properties mean."""
+    """Parse a queue's properties."""
     policy = properties.get("application.sort.policy", FIFO).lower()
     preemption = properties.get("preemption.policy", "default").lower()
     return QueueSettings(
@@ -106,14 +106,14 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
 
 @lru_cache(maxsize=MAX_SETTINGS)
 def settings_as_stated(stated: tuple[tuple[str, str], ...]) -> QueueSettings:
-    """Return what properties mean that many queues state alike: they are read once."""
+    """Parse properties, cached, because many queues have the same."""
     return settings_of(dict(stated))
 
 
 def settings_of_root(properties: dict[str, str]) -> QueueSettings:
-    """Return what the root's properties mean: offset and fences are between siblings, it has none.
+    """Parse the root's properties: it has no siblings, so no offset and no fences.
 
-    ``preemption.policy: disabled`` and all else come down to the queues below as ever.
+    ``preemption.policy: disabled`` and everything else is inherited by the queues below as usual.
     """
     settings = settings_of(properties)
     policy = settings.preemption_policy
@@ -126,7 +126,7 @@ def settings_of_root(properties: dict[str, str]) -> QueueSettings:
 
 
 def inheritable(properties: dict[str, str]) -> dict[str, str]:
-    """Return a parent's properties as a child starts with them.
+    """Return a parent's properties as a child inherits them.
 
     Source: docs/rules/queues.md#properties.
     """
@@ -142,7 +142,7 @@ def inheritable(properties: dict[str, str]) -> dict[str, str]:
 
 
 def _weight(text: str) -> Fraction:
-    """Return a weight; below nothing it is nothing, and 1 where it is none."""
+    """Parse a weight; negative ones are 0, invalid ones 1."""
     if (parse_int32(text) or 0) < 0:
         return Fraction(0)
     found = parse_weight(text)
@@ -152,7 +152,7 @@ def _weight(text: str) -> Fraction:
 def _by_type(
     stated: Iterable[tuple[str, str]], read: Callable[[str, str], Value | None]
 ) -> dict[str, Value]:
-    """Return what is stated of each type, but for what does not hold."""
+    """Parse the values of each type, without invalid ones."""
     found = ((kind, read(kind, text)) for kind, text in stated)
     return {kind: value for kind, value in found if value is not None}
 
@@ -169,7 +169,7 @@ def _delay(properties: dict[str, str], name: str, default_ns: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Limit:
-    """What one user, one group, or each of them by a wildcard may have in a queue.
+    """The limit of one user, one group, or each of them by a wildcard, in a queue.
 
     ``max_resource`` None and ``max_applications`` 0 are no limit.
     """
@@ -180,7 +180,7 @@ class Limit:
 
 @dataclass(frozen=True, slots=True)
 class Template:
-    """What a dynamic leaf starts with."""
+    """The settings of a new dynamic leaf."""
 
     max_resource: Resource | None = None
     guaranteed_resource: Resource | None = None
@@ -190,7 +190,7 @@ class Template:
 
 @dataclass(frozen=True, slots=True)
 class QueueConfig:
-    """What a queues.yaml says of one queue; None is "not set". ``children`` are in file order."""
+    """One queue in a queues.yaml; None is "not set". ``children`` are in file order."""
 
     name: str
     parent: bool = False

@@ -1,4 +1,4 @@
-"""Which nodes are reserved. Who gets one is in ``actions/reservations.py``."""
+"""The reserved nodes, and the rank of asks for them (``actions/reservations.py``)."""
 
 from bisect import bisect_left, insort
 from dataclasses import dataclass, field
@@ -9,26 +9,26 @@ from services.core.scheduler.model.shapes import Ask, Shape
 
 @dataclass(slots=True)
 class ReservedNodes:
-    """Which nodes are reserved, those of asks that require theirs apart."""
+    """The reservations by rank and by shape; those of required nodes are not counted."""
 
-    by_age: list[tuple[Rank, Claim]] = field(default_factory=list)  # in the order of ranks
+    by_age: list[tuple[Rank, Claim]] = field(default_factory=list)  # sorted by rank
     by_shape: dict[Shape, dict[Claim, None]] = field(default_factory=dict)
-    after_preemption: dict[str, int] = field(default_factory=dict)  # node -> reservations there
+    after_preemption: dict[str, int] = field(default_factory=dict)  # node -> preemptors there
 
     def __len__(self) -> int:
         return len(self.by_age) + len(self.after_preemption)
 
     @property
     def last(self) -> Claim | None:
-        """Return the first that would have to make way: of the lowest priority, the youngest."""
+        """Return the reservation that would be replaced first: lowest priority, youngest."""
         return self.by_age[-1][1] if self.by_age else None
 
     def of_shape(self, shape: Shape) -> list[Claim]:
-        """Return the reservations of asks of a shape, the oldest first."""
+        """Return the reservations of a shape's asks, oldest first."""
         return list(self.by_shape.get(shape, ()))
 
     def add(self, reservation: Claim) -> None:
-        """Count a reservation in."""
+        """Add a reservation."""
         self.by_shape.setdefault(reservation.ask.shape, {})[reservation] = None
         if reservation.is_ordinary:
             insort(self.by_age, (reservation.rank, reservation))
@@ -37,7 +37,7 @@ class ReservedNodes:
             self.after_preemption[name] = self.after_preemption.get(name, 0) + 1
 
     def remove(self, reservation: Claim) -> None:
-        """Count a reservation out."""
+        """Remove a reservation."""
         shape = reservation.ask.shape
         del self.by_shape[shape][reservation]
         if not self.by_shape[shape]:
@@ -54,12 +54,12 @@ class ReservedNodes:
 
 
 def rank_of(leaf: Queue, ask: Ask) -> Rank:
-    """Return an ask's rank. Its priority is what the queues below the root make of it (6.4)."""
+    """Return an ask's rank: its priority as shown at the root, creation, arrival."""
     return (-priority_of(leaf, ask.request.priority), ask.created_ns, ask.sequence)
 
 
 def priority_of(leaf: Queue, priority: int) -> int:
-    """Return what the queues from a leaf to below the root make of a priority."""
+    """Return how a priority in a leaf appears at the root."""
     for queue in leaf.lineage():
         if queue.parent is not None:
             priority = queue.shown(priority)
@@ -67,7 +67,7 @@ def priority_of(leaf: Queue, priority: int) -> int:
 
 
 def rank_of_gang(application: Application) -> Rank:
-    """Return the rank of the first of a gang's asks, of any; one waits at least."""
+    """Return the best rank of a gang's waiting asks; there is at least one."""
     if len(application.ask_priorities) > 1:
         return min(rank_of(application.queue, ask) for ask in application.asks())
     heads = (group.head() for group in application.groups.values())

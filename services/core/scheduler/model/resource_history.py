@@ -1,9 +1,9 @@
-"""What an application has used so far: amount times seconds of every allocation that has ended.
+"""Resource usage of an application: amount times seconds of every ended allocation.
 
-Rule 1: an allocation counts once, when it goes, for the whole seconds since it was placed: as
-        preempted if that is why it went, else as a placeholder's or as used.
-Rule 2: by the type of its node, UNKNOWN where the node does not say one. Sums stop at what 64 bits
-        hold. They start again with a core that recovers.
+Rule 1: an allocation counts once, when it ends, with its whole seconds since its allocation: as
+        preempted, as a placeholder's, or as used.
+Rule 2: by the instance type of its node, UNKNOWN without one. Sums are saturated at 64 bits, and
+        start at 0 after a recovery.
 Source: docs/rules/rest.md#fields and docs/rules/pods.md#what-a-pod-asks-for; case X-01.
 """
 
@@ -14,13 +14,13 @@ from shared.model.units import NANOS_PER_SECOND
 
 USED, PREEMPTED, PLACEHOLDER = "resourceUsage", "preemptedResource", "placeholderResource"
 INSTANCE_TYPE, UNKNOWN = "si/instance-type", "UNKNOWN"
-History = dict[tuple[str, str], Resource]  # by kind and type of node
+History = dict[tuple[str, str], Resource]  # by kind of usage and instance type
 
 
 def count(
     history: History, allocation: Allocation, instance_type: str, time_ns: int, *, preempted: bool
 ) -> None:
-    """Count an allocation that went after a time."""
+    """Add an ended allocation that existed for ``time_ns``."""
     seconds = time_ns // NANOS_PER_SECOND
     if seconds <= 0:
         return

@@ -1,19 +1,17 @@
-"""The rows that know one another: nodes, queues, users, applications, and what waits in them.
+"""The rows of the model that refer to each other: nodes, queues, users, applications, buckets.
 
-In a leaf queue the asks of one shape share a Bucket: whatever refuses one of them (a quota on the
-path, no node with the room) refuses them all, so it is found out once, and kept until something
-that could change it happens. That is why a decision does not cost more when more applications
-wait. Where limits of users or groups apply, those of one owner share a bucket. Inside an
-application the asks of one shape, priority and task group are an AskGroup, in order of creation. A
-bucket orders the heads of its groups by their applications.
+In a leaf the asks of one shape share a Bucket: a refusal of one (a quota on the path, no node that
+fits) applies to all, so it is computed once, and kept until something that could change it happens.
+So a decision costs no more when more applications wait. If limits of users or groups apply, a
+bucket is of one owner. In an application the asks of one shape, priority and task group are an
+AskGroup, in order of creation. A bucket orders the first asks of its groups by their applications.
 
-Rule 1: the state changes by ``fire`` alone, along the rows of the table in ``shared.model.states``.
+Rule 1: the state changes only by ``fire``, along the table in ``shared.model.states``.
 Rule 2: ``allocated`` is the sum of the real allocations, ``allocated_placeholder`` that of the
         placeholders, ``pending`` that of the asks in ``groups``. An ask whose placeholder is being
-        released for it is in ``replacing``, in none of the sums.
+        released for it is in ``replacing``, and in none of the sums.
 Source: docs/rules/applications.md#states, docs/rules/gangs.md#the-course and
-docs/rules/scheduling.md#order-of-applications. Who waits, and is requeued:
-``ordering/queueing.py``.
+docs/rules/scheduling.md#order-of-applications. Waiting and requeueing: ``ordering/queueing.py``.
 """
 
 from collections import deque
@@ -61,25 +59,25 @@ from shared.model.resources import (
 from shared.model.states import ApplicationEvent, ApplicationState, next_state
 from shared.model.units import NANOS_PER_MILLI, seconds, timeout_ms
 
-# From the old pod's end on: longer than a controller backs off before its first two retries.
+# Counted from the old pod's end: longer than a controller's backoff before its first two retries.
 WAIT_NS = seconds(60)
-AHEAD_NS = seconds(10 * 60)  # for how long a place is kept for a pod whose node drains
-GroupKey = tuple[Shape, int, str, bool, bool]  # with priority, task group, kind of its asks
-# What orders asks in a leaf: the application's key, then the ask's.
+AHEAD_NS = seconds(10 * 60)  # how long a place is claimed for a pod on a draining node
+GroupKey = tuple[Shape, int, str, bool, bool]  # shape, priority, task group, placeholder, covered
+# Sort key of asks in a leaf: the application's key, then the ask's.
 EntryKey = tuple[Any, ...]
-# What orders those who want a node: priority at the root, creation, arrival. No two are alike.
+# Sort key of asks for nodes: priority at the root, creation, arrival (unique).
 Rank = tuple[int, int, int]
-DeviceHolder = tuple[bool, str]  # whether another scheduler placed it, and the allocation's key
-Members = tuple[Shape, int]  # of a gang, on one node
-BY_ASK, BY_HEAD_GANG, NOT_CLOSED = 2, 1, 4  # by what a node is reserved; the last closes nothing
+DeviceHolder = tuple[bool, str]  # whether it is a foreign pod, and its key
+Members = tuple[Shape, int]  # of the head gang, on one node
+BY_ASK, BY_HEAD_GANG, NOT_CLOSED = 2, 1, 4  # flags: what claims a node; the last does not close it
 CLOSED = BY_ASK | BY_HEAD_GANG
-ENTRY_TAIL = 5  # of an entry's key: submission, sequence, and the three of the ask
+ENTRY_TAIL = 5  # last parts of an entry's key: submission, sequence, and three of the ask
 
 
 def in_heap_order(heap: list[Any]) -> Iterator[Any]:
-    """Yield a heap's entries, the smallest first, and leave the heap as it is.
+    """Yield a heap's entries, smallest first, without changing it.
 
-    The first k cost O(k log k), however many there are. The heap must not change meanwhile.
+    The first k cost O(k log k), whatever the size. The heap must not change meanwhile.
     """
     frontier = [(heap[0], 0)] if heap else []
     while frontier:
@@ -106,51 +104,51 @@ class Node:
     allocations: dict[str, Allocation] = field(default_factory=dict)
     foreign: dict[str, Allocation] = field(default_factory=dict)
     reservations: dict[str, "Claim"] = field(default_factory=dict)  # by ask, oldest first
-    kept: Resource = field(default_factory=dict)  # by claims that take of its free room
-    expected: Resource = field(default_factory=dict)  # by the open statement: coming, less taken
+    kept: Resource = field(default_factory=dict)  # reserved by claims
+    expected: Resource = field(default_factory=dict)  # open statement: released, less nominated
     head_claim: "Claim | None" = None  # of the head gang
-    claimed: int = 0  # the sum of BY_ASK, BY_HEAD_GANG and NOT_CLOSED, as its reservations are
-    devices: list[int] = field(default_factory=list)  # GPUs: what each has free, in thousandths
+    claimed: int = 0  # the flags BY_ASK, BY_HEAD_GANG and NOT_CLOSED of its reservations
+    devices: list[int] = field(default_factory=list)  # free part of each GPU, in thousandths
     held_devices: dict[DeviceHolder, Devices] = field(default_factory=dict)
     assumed_devices: dict[DeviceHolder, None] = field(default_factory=dict)  # assumed, not stated
-    score: float = 0.0  # its place in the order: smaller is better
-    changed: int = -1  # when its row changed last, by the index's log
-    volume_limits: dict[str, int] = field(default_factory=dict)  # by driver; of others any number
-    domain: tuple[str, ...] = ()  # its path in the cluster's topology; (): it is in none
+    score: float = 0.0  # its sort key: smaller is better
+    changed: int = -1  # version of its last change, in the index's log
+    volume_limits: dict[str, int] = field(default_factory=dict)  # by driver; others are unlimited
+    domain: tuple[str, ...] = ()  # its path in the cluster's topology; (): none
 
     @property
     def is_held(self) -> bool:
-        """Return whether the head gang has a claim on it."""
+        """Whether the head gang has a claim on it."""
         return self.head_claim is not None
 
     @property
     def is_closed(self) -> bool:
-        """Return whether an ask or the head gang has a claim on all of it."""
+        """Whether an ask or the head gang claims all of it."""
         return self.claimed & CLOSED != 0
 
 
 class Purpose(StrEnum):
-    """What a claim is for."""
+    """The purpose of a claim."""
 
-    AGED = "aged"  # an ask that has waited long; it closes its node to others
-    REQUIRED = "required"  # an ask that requires its node; so does it
-    PREEMPTOR = "preemptor"  # an ask for which victims go; so does it
-    SHARE = "share"  # an ask that waits for a part of a shared GPU; it closes nothing
-    MOVED = "moved"  # the pod that replaces one which is moved
-    PLACEHOLDERS = "placeholders"  # an ask for which several placeholders go
-    HEAD_GANG = "head gang"  # some members of the head gang; it closes its node to others
-    GANG = "gang"  # the members that an admitted gang lacks, on any node; gangs alone count it
+    AGED = "aged"  # an ask that has waited long; closes its node to others
+    REQUIRED = "required"  # an ask that requires its node; closes it
+    PREEMPTOR = "preemptor"  # an ask whose victims are being released; closes its node
+    SHARE = "share"  # an ask that waits for a part of a shared GPU; does not close its node
+    MOVED = "moved"  # the replacement of a moved pod
+    PLACEHOLDERS = "placeholders"  # an ask that replaces several placeholders
+    HEAD_GANG = "head gang"  # members of the head gang; closes its node to others
+    GANG = "gang"  # what an admitted gang lacks, on any node; counted by other gangs only
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Claim:
-    """Room that is kept for an ask or a gang: on a node, and in the queues on its path.
+    """Capacity reserved for an ask or a gang: on a node, and in the queues on its path.
 
-    ``key`` is the ask's, that of the pod that is moved, the head gang's node, or WHOLE_GANG;
-    ``wanted`` is all that is needed there. Of it
-    ``on_node`` is taken from the node's free room, and ``in_queues`` from the headroom of queues
-    and, for placeholders, of user limits. What pods hold that go for it, ``awaited``, is in neither
-    until they have gone; ``freed`` is their sum, ``freed_here`` that of those on the node.
+    ``key`` is the ask's, the moved pod's, the head gang's node, or WHOLE_GANG; ``wanted`` is the
+    full amount. ``on_node`` of it is reserved of the node's free capacity, ``in_queues`` of the
+    headroom of queues and, for placeholders, of user limits. What pods being released for it,
+    ``awaited``, still occupy is in neither; ``freed`` is their sum, ``freed_here`` that of those on
+    the node.
     """
 
     purpose: Purpose
@@ -158,66 +156,66 @@ class Claim:
     key: str
     node: Node
     wanted: ResourceView
-    claimant: Ask | None = None  # who has come for the room, if it is known
-    pod: Allocation | None = None  # that is moved
+    claimant: Ask | None = None  # its ask, if there is one yet
+    pod: Allocation | None = None  # the moved pod
     on_node: Resource = field(default_factory=dict)
     in_queues: Resource = field(default_factory=dict)
-    awaited: dict[str, ResourceView] = field(default_factory=dict)  # by pod, what it holds
+    awaited: dict[str, ResourceView] = field(default_factory=dict)  # pods being released for it
     freed: Resource = field(default_factory=dict)
     freed_here: Resource = field(default_factory=dict)
     members: Members | None = None  # of the head gang
-    leaves: Resource = field(default_factory=dict)  # what those leave of what is free now
-    until_ns: int = 0  # when it lapses, from when the moved pod has gone on; 0: it does not
+    leaves: Resource = field(default_factory=dict)  # what those leave of the free capacity
+    until_ns: int = 0  # when it expires, set when the moved pod has ended; 0: not set
     since_ns: int = 0
-    is_ahead: bool = False  # of a pod that runs yet, on a node that drains
-    is_for_restart: bool = False  # of a member that ended; it lapses, who comes for it or not
+    is_ahead: bool = False  # for a pod that still runs on a draining node
+    is_for_restart: bool = False  # for an ended gang member; it expires even with an ask
     has_preempted: bool = False
     rank: Rank = (0, 0, 0)  # the ask's, when it was made
-    expected_ns: int = 0  # when the node was expected to have the room; 0: not known
-    reported_ns: int = 0  # when its event said that no victim was found
-    waits_at: "WaitList | None" = None  # the waiting list of what refused it last
-    to_try: "dict[Claim, None]" = field(default_factory=dict)  # those that the next cycle tries
+    expected_ns: int = 0  # when its capacity is expected; 0: unknown
+    reported_ns: int = 0  # time of its event that no victim was found
+    waits_at: "WaitList | None" = None  # the waiting list that blocks it
+    to_try: "dict[Claim, None]" = field(default_factory=dict)  # the next cycle's reserved asks
 
     @property
     def ask(self) -> Ask:
-        """Return the ask that it is for; there is one, but for a moved pod that has gone."""
+        """Return its ask; it has one unless it is for a moved pod without one yet."""
         assert self.claimant is not None
         return self.claimant
 
     @property
     def closes_node(self) -> bool:
-        """Return whether it closes the node to all but its ask, however much of it is claimed."""
+        """Whether it closes the node to all other asks, however little it needs."""
         return self.purpose in (Purpose.AGED, Purpose.REQUIRED, Purpose.PREEMPTOR)
 
     @property
     def is_reservation(self) -> bool:
-        """Return whether its ask is tried on the node before all that are not reserved."""
+        """Whether its ask is tried on the node before all others."""
         return self.closes_node or self.purpose is Purpose.SHARE
 
     @property
     def counts_for_users(self) -> bool:
-        """Return whether what the queues keep is kept under the limits of its user too."""
+        """Whether its amount in the queues counts for user limits too."""
         return self.purpose in (Purpose.PLACEHOLDERS, Purpose.GANG)
 
     @property
     def is_required(self) -> bool:
-        """Return whether its ask requires the node."""
+        """Whether its ask requires the node."""
         return self.purpose is Purpose.REQUIRED
 
     @property
     def is_ordinary(self) -> bool:
-        """Return whether it was made for age alone: not by need of the node, nor by preemption."""
+        """Whether it was made for age, and not for a required node or by preemption."""
         return self.purpose is Purpose.AGED
 
     @property
     def lapses_ns(self) -> int:
-        """Return when it ends by itself; 0: it does not."""
+        """Return when it expires; 0: never."""
         if self.until_ns or not self.is_ahead:
             return self.until_ns
         return self.since_ns + AHEAD_NS
 
     def is_like(self, ask: Ask) -> bool:
-        """Return whether an ask may take the place of the pod that is moved, and none has."""
+        """Whether an ask equals the moved pod, and the claim has no ask yet."""
         old, new = self.pod, ask.request
         return (
             old is not None
@@ -230,7 +228,7 @@ class Claim:
         )
 
     def await_pod(self, pod: Allocation, amount: ResourceView | None) -> None:
-        """Count a pod that goes for it with what it holds, or (None) no more."""
+        """Record the amount of a pod being released for it, or (None) that it has ended."""
         before = self.awaited.pop(pod.allocation_key, {})
         if amount is not None:
             self.awaited[pod.allocation_key] = amount
@@ -240,7 +238,7 @@ class Claim:
             add_into(ledger, amount or {})
 
     def expect(self, at_ns: int) -> None:
-        """Record when the node is expected to have the room."""
+        """Record when the capacity is expected."""
         self.expected_ns = at_ns
 
     def wait_at(self, wait_list: "WaitList") -> None:
@@ -249,7 +247,7 @@ class Claim:
         wait_list.reservations[self] = None
 
     def retry(self) -> None:
-        """Have its ask tried in the next cycle; it waits in no list any more."""
+        """Let the next cycle try its ask, and leave its waiting list."""
         if self.waits_at is not None:
             self.waits_at.reservations.pop(self, None)
             self.waits_at = None
@@ -257,34 +255,34 @@ class Claim:
 
 
 _NONE: Mapping[str, Claim] = {}
-NO_NODE: Any = None  # of a claim on any
+NO_NODE: Any = None  # the node of a claim on any node
 WHOLE_GANG = ""  # the key of a gang's claim
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class AskGroup:
-    """The asks of one application that differ in nothing but their identity.
+    """The asks of one application that are equal except for their identity.
 
-    ``asks`` is the truth; ``_heap`` holds their order and may name asks that have gone.
+    ``asks`` is authoritative; ``_heap`` has their order and may contain ended asks.
     """
 
     application: "Application"
     bucket: "Bucket"
     task_group_name: str
     placeholder: bool
-    is_covered: bool  # each by placeholders that go for it
+    is_covered: bool  # several placeholders are being released for each
     key: "GroupKey"
     asks: dict[str, Ask] = field(default_factory=dict)
     version: int = 0
     unplaced: Refusal | None = None  # why its head could not replace a placeholder
-    refused: "tuple[Refusal, PluginWaitList] | None" = None  # by a plugin's capacity hook
-    unmarked: deque[str] = field(default_factory=deque)  # may name asks that have gone
-    marked: int = 0  # asks that wait and are marked Unschedulable
-    preemptors: Preemptors | None = None  # from the first look for victims on
+    refused: "tuple[Refusal, PluginWaitList] | None" = None  # by a capacity hook
+    unmarked: deque[str] = field(default_factory=deque)  # may contain ended asks
+    marked: int = 0  # waiting asks that are marked unschedulable
+    preemptors: Preemptors | None = None  # from the first search for victims on
     _heap: list[tuple[tuple[int, int, int], str]] = field(default_factory=list)
 
     def add(self, ask: Ask) -> None:
-        """Put an ask in its place."""
+        """Add an ask in order."""
         self.asks[ask.key] = ask
         if self.preemptors is not None:
             self.preemptors.fresh.append(ask)
@@ -297,7 +295,7 @@ class AskGroup:
         heappush(self._heap, (ask.order, ask.key))
 
     def remove(self, key: str) -> Ask | None:
-        """Take an ask out, or return None when it is not here."""
+        """Remove an ask; None if it is not here."""
         ask = self.asks.pop(key, None)
         if ask is not None:
             self.marked -= ask.is_marked
@@ -305,7 +303,7 @@ class AskGroup:
         return ask
 
     def take_head(self, head: Ask) -> None:
-        """Take the first ask out, which ``head`` has found."""
+        """Remove the first ask, which ``head`` returned."""
         del self.asks[head.key]
         heappop(self._heap)
         if head.is_marked:
@@ -313,7 +311,7 @@ class AskGroup:
             self.bucket.marked -= 1
 
     def next_unmarked(self) -> Ask | None:
-        """Return an ask that waits and is not marked, which is not returned again; or None."""
+        """Return a waiting ask that is not marked, each once; or None."""
         while self.unmarked:
             ask = self.asks.get(self.unmarked.popleft())
             if ask is not None and not ask.is_marked:
@@ -322,7 +320,7 @@ class AskGroup:
         return None
 
     def mark(self, ask: Ask) -> None:
-        """Count an ask among those that are marked Unschedulable."""
+        """Mark an ask as unschedulable."""
         ask.is_marked = True
         self.marked += 1
         self.bucket.marked += 1
@@ -338,7 +336,7 @@ class AskGroup:
         return None
 
     def in_order(self) -> Iterator[Ask]:
-        """Yield the asks, the first first; no ask may come or go meanwhile."""
+        """Yield the asks in order; they must not change meanwhile."""
         for order, key in in_heap_order(self._heap):
             ask = self.asks.get(key)
             if ask is not None and ask.order == order:
@@ -347,9 +345,9 @@ class AskGroup:
 
 @dataclass(slots=True, eq=False, repr=False)
 class _OwnGroups:
-    """The groups of one application in a bucket, in the order of their first asks.
+    """The groups of one application in a bucket, by their first asks.
 
-    ``order`` is the application's, as it is entered with in the bucket; None: it is not.
+    ``order`` is the application's sort key in the bucket's heap; None: it has no entry.
     """
 
     application: "Application"
@@ -358,7 +356,7 @@ class _OwnGroups:
     _compact_at: int = SMALL_HEAP
 
     def push(self, head: Ask, pushed: int, group: AskGroup) -> None:
-        """Enter a group under its first ask."""
+        """Add a group with its first ask's key."""
         heappush(self.heap, (head.order, pushed, group.version, group))
         if len(self.heap) > self._compact_at:
             self.heap = [entry for entry in self.heap if entry[2] == entry[3].version]
@@ -366,7 +364,7 @@ class _OwnGroups:
             self._compact_at = max(SMALL_HEAP, 2 * len(self.heap))
 
     def first(self) -> AskGroup | None:
-        """Return the first group, whose entry is the first of the heap, or None."""
+        """Return the first group, whose entry is then the first of the heap, or None."""
         heap = self.heap
         while heap:
             _, _, version, group = heap[0]
@@ -376,13 +374,13 @@ class _OwnGroups:
         return None
 
     def entries(self) -> Iterator[tuple[tuple[int, int, int], AskGroup]]:
-        """Yield the groups that may be scheduled, in no order."""
+        """Yield the queued groups, unordered."""
         for order, _, version, group in self.heap:
             if version == group.version:
                 yield order, group
 
     def in_order(self) -> Iterator[AskGroup]:
-        """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
+        """Yield the queued groups in order; they must not change meanwhile."""
         for _, _, version, group in in_heap_order(self.heap):
             if version == group.version:
                 yield group
@@ -390,12 +388,12 @@ class _OwnGroups:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Bucket:
-    """The ask groups of one shape, and one owner, in one leaf queue, ordered by application.
+    """The ask groups of one shape, and one owner, in one leaf, ordered by application.
 
     ``refusal`` is why none of them can be allocated now; ``blocked_at`` the waiting list that
-    refused, None when it is the nodes that have no room. ``queued`` is the bucket's key in its
-    leaf's heap, None when it is not there. Applications are in order, and of each its
-    groups: one that comes later than when it was entered is moved back when it is the first.
+    blocks them, None if no node fits. ``queued`` is the bucket's key in its leaf's heap, None if it
+    has no entry. Applications are in order, and in each its groups: one that comes later than its
+    entry says is moved when it is first.
     """
 
     leaf: "Queue"
@@ -405,15 +403,15 @@ class Bucket:
     blocked_at: "WaitList | None" = None
     groups: dict[AskGroup, None] = field(default_factory=dict)
     unmarked: dict[AskGroup, None] = field(default_factory=dict)  # with asks to mark
-    marked: int = 0  # asks that wait and are marked Unschedulable
+    marked: int = 0  # waiting asks that are marked unschedulable
     queued: EntryKey | None = None
-    waking: EntryKey | None = None  # the same among the blocked ones that may fit
+    waking: EntryKey | None = None  # its key in the leaf's heap of blocked buckets that may fit
     stamp: int = 0
     _heap: list[tuple[tuple[object, ...], int, _OwnGroups]] = field(default_factory=list)
     _own: "dict[Application, _OwnGroups]" = field(default_factory=dict)
-    _pushed: int = 0  # breaks ties of one key
+    _pushed: int = 0  # breaks ties of equal keys
     _compact_at: int = SMALL_HEAP
-    _by_run_time: "LazyHeap[AskGroup] | None" = None  # from when it is asked for
+    _by_run_time: "LazyHeap[AskGroup] | None" = None  # created on first use
 
     @property
     def shape(self) -> Shape:
@@ -422,34 +420,34 @@ class Bucket:
 
     @property
     def is_blocked_by_nodes(self) -> bool:
-        """Return whether it is the nodes that have no room."""
+        """Whether it is blocked because no node fits."""
         return self.refusal is not None and self.blocked_at is None
 
     @property
     def waits_for_nodes(self) -> bool:
-        """Return whether room on the nodes is lacking: the root's max is the sum of that."""
+        """Whether node capacity is lacking; the root's max is its sum."""
         at = self.blocked_at
         return self.refusal is not None and (at is None or at is self.leaf.root.wait_list)
 
     @property
     def owner(self) -> "Owner":
-        """Return the user and group of the asks, where a limit concerns them."""
+        """Return the user and group of the asks if a limit applies to them."""
         return self.key[1] or ()
 
     @property
     def is_blocked_by_user(self) -> bool:
-        """Return whether it is a limit of a user or group that refuses."""
+        """Whether a limit of its user or group blocks it."""
         wait_list = self.blocked_at
         return wait_list is not None and any(
             tracker.wait_list is wait_list for tracker in self.owner
         )
 
     def mark_last(self, group: AskGroup) -> None:
-        """Let a group with asks to mark have its turn after the others."""
+        """Move a group with unmarked asks to the end."""
         self.unmarked[group] = self.unmarked.pop(group)
 
     def push(self, group: AskGroup) -> None:
-        """Enter a group, or renew its entry after its order changed; without asks it leaves."""
+        """Queue a group, or update its entry after its order changed; without asks it leaves."""
         group.version += 1
         head = group.head()
         if head is not None:
@@ -466,7 +464,7 @@ class Bucket:
                 self._by_run_time.push(_of_gang(key, group), group.version, group)
 
     def _enter(self, own: _OwnGroups) -> None:
-        """Give an application the place that it has now."""
+        """Add an application with its present sort key."""
         self._pushed += 1
         own.order = own.application.order
         heappush(self._heap, (own.order, self._pushed, own))
@@ -478,18 +476,18 @@ class Bucket:
             self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
     def _forget(self, own: _OwnGroups) -> None:
-        """Let the entry of an application lapse that has no groups here, and forget it."""
+        """Remove an application without groups; its entry becomes stale."""
         own.order = None
         del self._own[own.application]
 
     def left_by(self, application: "Application") -> None:
-        """Forget an application that has gone, or has another bucket; one with groups stays."""
+        """Remove an application that ended or changed its bucket, if it has no groups here."""
         own = self._own.get(application)
         if own is not None and own.first() is None:
             self._forget(own)
 
     def unblock(self) -> None:
-        """Forget the refusal: something has changed that it stood on."""
+        """Clear the refusal: its cause may have changed."""
         if self.refusal is None:
             return
         self.refusal = None
@@ -501,7 +499,7 @@ class Bucket:
             self.blocked_at = None
 
     def withdraw(self, group: AskGroup) -> None:
-        """Let a group's entry lapse: it is held back until it is pushed again."""
+        """Make a group's entry stale: it is blocked until it is pushed again."""
         group.version += 1
 
     def clear(self) -> None:
@@ -518,7 +516,7 @@ class Bucket:
             order, _, own = self._heap[0]
             if own.order is order:
                 group = own.first()
-                if group is None:  # it mostly comes back
+                if group is None:  # kept in _own, it usually gets groups again
                     own.order = None
                 elif own.application.order is order:
                     return order + own.heap[0][0], group
@@ -530,11 +528,11 @@ class Bucket:
 
     @property
     def is_by_run_time(self) -> bool:
-        """Return whether its groups are ordered by run time, too."""
+        """Whether its groups are ordered by run time too."""
         return self._by_run_time is not None
 
     def shortest(self) -> tuple[EntryKey, AskGroup] | None:
-        """Return the group of the application that is expected to run shortest, with that key."""
+        """Return the group of the application with the shortest expected run time, with its key."""
         if self._by_run_time is None:
             self._by_run_time = LazyHeap(lambda group: group.version)
             for key, group in self.entries():
@@ -542,20 +540,20 @@ class Bucket:
         return self._by_run_time.first()
 
     def entries(self) -> Iterator[tuple[EntryKey, AskGroup]]:
-        """Yield the groups that may be scheduled with their keys, in no order."""
+        """Yield the queued groups with their keys, unordered."""
         for application, own in self._own.items():
             for order, group in own.entries():
                 yield application.order + order, group
 
     def entries_by_run_time(self) -> Iterator[tuple[EntryKey, EntryKey]]:
-        """Yield the key by run time of every group that has one, and what it would be now."""
+        """Yield every group's stored key by run time, and its present one; for checks."""
         for key, group in self._by_run_time.entries() if self._by_run_time is not None else ():
             head = group.head()
             if head is not None:
                 yield key, _of_gang(group.application.order + head.order, group)
 
     def in_order(self) -> Iterator[AskGroup]:
-        """Yield the groups that may be scheduled, the first first; none may change meanwhile."""
+        """Yield the queued groups in order; they must not change meanwhile."""
         for own in [each for each in self._own.values() if each.first() is not None]:
             if own.order is not own.application.order:
                 self._enter(own)
@@ -565,13 +563,13 @@ class Bucket:
 
 
 BucketKey = tuple[Shape, "Owner | None"]
-ANY_SHAPE: BucketKey = (Shape("any", {}, NO_CONSTRAINTS), None)  # of a bucket that orders, no more
+ANY_SHAPE: BucketKey = (Shape("any", {}, NO_CONSTRAINTS), None)  # of buckets for any shape
 
 
 class BucketHeap:
-    """The open buckets of a leaf, ordered by their first groups: the next is found in O(log n).
+    """The open buckets of a leaf by their first groups: the next is found in O(log n).
 
-    Blocked ones that may fit are among them as soon as none comes before them.
+    Blocked buckets that may fit freed nodes are added when none comes before them.
     """
 
     def __init__(self) -> None:
@@ -579,10 +577,10 @@ class BucketHeap:
         self._waking: list[tuple[EntryKey, int, Bucket]] = []  # a heap of blocked ones
         self._pushed = 0
         self._compact_at = SMALL_HEAP
-        self._by_run_time: LazyHeap[Bucket] | None = None  # from when it is asked for
+        self._by_run_time: LazyHeap[Bucket] | None = None  # created on first use
 
     def push(self, bucket: Bucket) -> None:
-        """Enter a bucket, or move it forward because its first group comes earlier now."""
+        """Add a bucket, or move it forward because its first group comes earlier now."""
         self._enter(bucket, bucket.first())
 
     def _enter(self, bucket: Bucket, entry: tuple[EntryKey, AskGroup] | None) -> None:
@@ -600,18 +598,18 @@ class BucketHeap:
             self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
     def withdraw(self, bucket: Bucket) -> None:
-        """Let a bucket's entry lapse."""
+        """Make a bucket's entry stale."""
         bucket.stamp += 1
         bucket.queued = None
 
     def entries(self) -> Iterator[tuple[EntryKey, Bucket]]:
-        """Yield the buckets that are entered with their keys, in no order."""
+        """Yield the queued buckets with their keys, unordered."""
         for key, _, stamp, bucket in self._heap:
             if stamp == bucket.stamp:
                 yield key, bucket
 
     def first(self) -> tuple[EntryKey, AskGroup] | None:
-        """Return the first group of all, with its key, or None."""
+        """Return the first group of all buckets with its key, or None."""
         while self._heap:
             key, _, stamp, bucket = self._heap[0]
             if stamp == bucket.stamp:
@@ -626,7 +624,7 @@ class BucketHeap:
         return self._first_waking(None) if self._waking else None
 
     def wake(self, bucket: Bucket) -> None:
-        """Let a blocked bucket whose shape may fit have its turn."""
+        """Give a blocked bucket whose shape may fit its turn."""
         entry = bucket.first()
         if entry is not None and (bucket.waking is None or entry[0] < bucket.waking):
             self._pushed += 1
@@ -636,14 +634,14 @@ class BucketHeap:
     def _first_waking(
         self, first: tuple[EntryKey, AskGroup] | None
     ) -> tuple[EntryKey, AskGroup] | None:
-        """Enter the blocked buckets that come before the first of the others; return the first."""
+        """Add the blocked buckets that come before the first of the others; return the first."""
         waking = self._waking
         may_fit = waking[0][2].leaf.root.may_fit
         while waking and (first is None or waking[0][0] <= first[0]):
             key, number, bucket = waking[0]
             is_blocked = bucket.refusal is not None and bucket.blocked_at is None
             entry = bucket.first() if is_blocked and bucket.key[0] in may_fit else None
-            if entry is not None and entry[0] > key:  # it comes later by now
+            if entry is not None and entry[0] > key:  # it comes later now
                 bucket.waking = entry[0]
                 heapreplace(waking, (entry[0], number, bucket))
                 continue
@@ -655,9 +653,9 @@ class BucketHeap:
         return first
 
     def shortest(self) -> tuple[EntryKey, AskGroup] | None:
-        """Return the group of the shape that is expected to run shortest, with that key, or None.
+        """Return the group of the shape with the shortest expected run time, with its key, or None.
 
-        What orders groups of several shapes has no run time, and comes last.
+        Buckets for several shapes have no run time, and come last.
         """
         if self._by_run_time is None:
             self._by_run_time = LazyHeap(lambda bucket: bucket.stamp)
@@ -690,9 +688,9 @@ def _of_bucket(bucket: Bucket, entry: tuple[EntryKey, AskGroup]) -> EntryKey:
 
 
 def run_time_key(key: EntryKey, group: AskGroup, expected_ns: int) -> EntryKey:
-    """Return the key of an entry with the run time where its order says when it was submitted.
+    """Return an entry's key with the run time inserted before the submission time.
 
-    What counts for more than that counts for more than the run time; what is not known is last.
+    Keys before that still take precedence; an unknown run time sorts last.
     """
     by_priority = group.application.queue.settings.priority_sorting
     at = -ENTRY_TAIL if by_priority else -ENTRY_TAIL - 1
@@ -700,44 +698,44 @@ def run_time_key(key: EntryKey, group: AskGroup, expected_ns: int) -> EntryKey:
 
 
 class GangList(Protocol):
-    """Where gangs wait for places on the nodes."""
+    """The list of gangs that wait for places on the nodes."""
 
     def class_of(self, application: "Application", refusal: "Refusal") -> "EquivalenceClass | None":
         """Return the class of gangs that lack the same places; None if no node can help."""
 
     def remove(self, application: "Application") -> None:
-        """Forget a gang; one that does not wait is no error."""
+        """Remove a gang; an unknown one is no error."""
 
 
 class Home(Protocol):
-    """Where a class waits."""
+    """The list in which a class waits."""
 
     def forget(self, waiting: "EquivalenceClass") -> None:
         """Remove an empty class."""
 
     def was_tried(self, waiting: "EquivalenceClass") -> None:
-        """Note that the representative of a class has been tried, or is another one."""
+        """Record that the representative of a class has been tried, or changed."""
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class EquivalenceClass:
-    """Applications of one leaf that are refused alike, in its order.
+    """Applications of one leaf that are refused alike, in the leaf's order.
 
-    ``tried`` is the one that is to be considered for all of them; it is not in ``members``.
+    ``tried`` is the representative that is being tried for all; it is not in ``members``.
     """
 
     home: Home
     key: Hashable
     leaf: "Queue"
-    members: dict["Application", int] = field(default_factory=dict)  # -> its entry that counts
+    members: dict["Application", int] = field(default_factory=dict)  # -> its valid entry
     tried: "Application | None" = None
-    tried_since_ns: int = 0  # since when it has been refused
+    tried_since_ns: int = 0  # since when ``tried`` has been refused
     _heap: list[tuple[tuple[object, ...], int, "Application"]] = field(default_factory=list)
     _pushed: int = 0
     _compact_at: int = SMALL_HEAP
 
     def add(self, application: "Application") -> None:
-        """Let an application wait, or find its place again after its order changed."""
+        """Add an application, or update its position after its order changed."""
         self._pushed += 1
         self.members[application] = self._pushed
         heappush(self._heap, (application.order, self._pushed, application))
@@ -747,12 +745,12 @@ class EquivalenceClass:
             self._compact_at = max(SMALL_HEAP, 2 * len(self._heap))
 
     def remove(self, application: "Application") -> None:
-        """Let an application wait no more."""
+        """Remove an application."""
         self.members.pop(application, None)
         self.forget_if_over()
 
     def head(self) -> "Application | None":
-        """Return the first of those who wait, or None."""
+        """Return the first member, or None."""
         while self._heap:
             if self._is_valid(self._heap[0]):
                 return self._heap[0][2]
@@ -760,7 +758,7 @@ class EquivalenceClass:
         return None
 
     def entries(self) -> Iterator[tuple[tuple[object, ...], "Application"]]:
-        """Yield those who wait with their keys, in no order."""
+        """Yield the members with their keys, unordered."""
         for entry in self._heap:
             if self._is_valid(entry):
                 yield entry[0], entry[2]
@@ -776,9 +774,10 @@ class EquivalenceClass:
 
 @dataclass(slots=True, eq=False, repr=False)
 class WaitList:
-    """Who waits for more room: buckets, classes of applications, reservations.
+    """A waiting list: buckets, classes of applications, reservations.
 
-    ``queue`` is whose room it is, where a need can be compared with it: not a user's.
+    ``queue`` is the queue whose headroom they lack, if needs can be compared with it: not for
+    users.
     """
 
     queue: "Queue | None" = None
@@ -788,11 +787,11 @@ class WaitList:
     by_key: dict[Hashable, EquivalenceClass] = field(default_factory=dict)
 
     def block(self, bucket: "Bucket", *, by_need: bool) -> None:
-        """Let a bucket wait; ``by_need``: until its shape fits, not for every chance."""
+        """Add a bucket; ``by_need``: it is skipped until its shape fits."""
         self.buckets.add(bucket, bucket.shape.resource if by_need and self.queue else None)
 
     def try_always(self, waiting: EquivalenceClass) -> None:
-        """Have a class tried at every chance: others wait for one of it, if it is room it lacks."""
+        """Try a class at every requeue: others wait behind one of its gangs."""
         self.classes.add(waiting, None)
 
     def forget(self, waiting: EquivalenceClass) -> None:
@@ -806,12 +805,12 @@ class WaitList:
 
 @dataclass(slots=True, eq=False, repr=False)
 class PluginWaitList(WaitList):
-    """Who waits for one hook to accept; of an application's asks only those that it refused."""
+    """The waiting list of one hook; of an application only the groups that it refused."""
 
     groups: dict["AskGroup", None] = field(default_factory=dict)
 
     def hold(self, group: "AskGroup", refusal: "Refusal") -> None:
-        """Set a group aside."""
+        """Block a group."""
         group.refused = (refusal, self)
         group.bucket.withdraw(group)
         self.groups[group] = None
@@ -821,33 +820,33 @@ class PluginWaitList(WaitList):
 class Queue(QueueLedger):
     """One queue: its ledger, and what waits in it.
 
-    Rule: what a queue refused is on its waiting list, and is tried again only when that queue has
-    more room than before.
+    Rule: what a queue refused is in its waiting list, and is requeued only when that queue has more
+    headroom than before.
     """
 
     applications: dict[str, "Application"] = field(default_factory=dict)
     buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
     active_buckets: BucketHeap = field(default_factory=BucketHeap)
-    to_admit: Bucket = field(init=False)  # of all shapes: the gangs that wait for their admission
-    behind: Bucket = field(init=False)  # of all shapes: who may not start before ``overdue_gang``
+    to_admit: Bucket = field(init=False)  # gangs that wait for admission, of all shapes
+    behind: Bucket = field(init=False)  # applications behind ``overdue_gang``, of all shapes
     overdue_gang: "Application | None" = None
     promised_gangs: dict["Application", None] = field(default_factory=dict)  # of this leaf
     wait_list: WaitList = field(default_factory=WaitList)
-    # Of what may not be preempted:
+    # Of non-preemptible asks:
     quota_wait_list: PluginWaitList = field(default_factory=PluginWaitList)
-    # At the root, of all queues:
-    blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by no node
-    may_fit: dict[Shape, None] = field(default_factory=dict)  # of those: on nodes that were freed
+    # Used at the root only, for all queues:
+    blocked_buckets: dict[Shape, dict[Bucket, None]] = field(default_factory=dict)  # by nodes
+    may_fit: dict[Shape, None] = field(default_factory=dict)  # of these: may fit freed nodes
     trying: dict[EquivalenceClass, None] = field(default_factory=dict)
-    asking: dict["Application", None] = field(default_factory=dict)  # those with groups
-    requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # whose refusal was
-    # withdrawn, which is not in the journal yet
-    changed_buckets: dict[Bucket, None] = field(default_factory=dict)  # what is published of them
-    blocked_lately: dict[Bucket, None] = field(default_factory=dict)  # by the nodes or the root, or
-    # with other asks since then
-    to_watch: dict["Application", None] = field(default_factory=dict)  # gangs that were let start,
-    # hold nothing and have changed
-    starter: "Application | None" = None  # the one that is let start, where one at a time is
+    asking: dict["Application", None] = field(default_factory=dict)  # with waiting asks
+    requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # refusal withdrawn,
+    # not yet in the journal
+    changed_buckets: dict[Bucket, None] = field(default_factory=dict)  # with a changed refusal
+    blocked_lately: dict[Bucket, None] = field(default_factory=dict)  # blocked by nodes or root, or
+    # with new asks, since the last ``take_blocked_lately``
+    to_watch: dict["Application", None] = field(default_factory=dict)  # admitted gangs without
+    # allocations that have changed
+    starter: "Application | None" = None  # the starting application of a stateaware leaf
 
     def __post_init__(self) -> None:
         QueueLedger.__post_init__(self)
@@ -858,7 +857,7 @@ class Queue(QueueLedger):
     # --- buckets --------------------------------------------------------------------------------
 
     def bucket(self, key: BucketKey) -> Bucket:
-        """Return this leaf's bucket of a shape and, where limits apply to them, of an owner."""
+        """Return this leaf's bucket of a shape and, if limits apply, of an owner."""
         bucket = self.buckets.get(key)
         if bucket is None:
             bucket = self.buckets[key] = Bucket(self, key)
@@ -873,7 +872,7 @@ class Queue(QueueLedger):
         self.active_buckets.clear()
 
     def activate(self) -> None:
-        """Say that this leaf may have something to schedule."""
+        """Record that this leaf may have something to schedule."""
         queue = self
         while queue.parent is not None:
             if queue.name in queue.parent.active_children:
@@ -883,7 +882,7 @@ class Queue(QueueLedger):
             queue = queue.parent
 
     def deactivate(self) -> None:
-        """Say that this leaf has nothing to schedule now."""
+        """Record that this leaf has nothing to schedule now."""
         queue = self
         while queue.parent is not None:
             queue.parent.active_children.pop(queue.name, None)
@@ -894,11 +893,11 @@ class Queue(QueueLedger):
             queue = queue.parent
 
     def first_group(self) -> tuple[EntryKey, AskGroup] | None:
-        """Return the group whose head ask is this leaf's next, or None."""
+        """Return the group with this leaf's next ask, or None."""
         return self.active_buckets.first()
 
     def shortest_group(self) -> AskGroup | None:
-        """Return the group that is expected to run shortest, of those of one priority, or None."""
+        """Return the group with the shortest expected run time, priority first, or None."""
         first_two = self.active_buckets.shortest(), self.to_admit.shortest()
         found = [entry for entry in first_two if entry is not None]
         return min(found, key=itemgetter(0))[1] if found else None
@@ -912,9 +911,9 @@ class Queue(QueueLedger):
         *,
         by_need: bool = False,
     ) -> None:
-        """Set a bucket aside: a waiting list refuses it, or (None) no node has the room.
+        """Block a bucket: by a waiting list, or (None) because no node fits.
 
-        ``by_need`` leaves it aside until its shape fits what the waiting list's queue has left.
+        With ``by_need`` it is skipped until its shape fits the waiting list's queue.
         """
         self.active_buckets.withdraw(bucket)
         bucket.refusal = refusal
@@ -929,31 +928,31 @@ class Queue(QueueLedger):
             self.root.blocked_buckets.setdefault(bucket.shape, {})[bucket] = None
 
     def wake(self, shape: Shape) -> None:
-        """Let, at the root, the buckets of a shape that may fit by now have their turn."""
+        """At the root: give the blocked buckets of a shape that may fit their turn."""
         self.may_fit[shape] = None
         for bucket in self.blocked_buckets.get(shape, ()):
             bucket.leaf.active_buckets.wake(bucket)
             bucket.leaf.activate()
 
     def pass_over(self, shapes: Iterable[Shape]) -> None:
-        """Let, at the root, buckets of shapes that may fit wait on: they have no turn."""
+        """At the root: leave the buckets of shapes blocked."""
         for shape in shapes:
             del self.may_fit[shape]
 
     def take_blocked_lately(self) -> list[Bucket]:
-        """Return, at the root, who has begun to wait for nodes since this was asked last."""
+        """At the root: return the buckets blocked by nodes since the last call."""
         found, self.blocked_lately = list(self.blocked_lately), {}
         return found
 
     def drop(self, bucket: Bucket) -> None:
-        """Forget a bucket whose last group has gone."""
+        """Remove a bucket without groups."""
         bucket.unblock()
         self.active_buckets.withdraw(bucket)
         self.buckets.pop(bucket.key, None)
         self.root.changed_buckets[bucket] = None
 
     def no_longer_blocked(self, bucket: Bucket) -> None:
-        """Take a bucket off those that no node has the room for."""
+        """Remove a bucket from those blocked by nodes."""
         blocked = self.root.blocked_buckets[bucket.shape]
         del blocked[bucket]
         if not blocked:
@@ -969,7 +968,7 @@ def depth_first(root: Queue) -> Iterator[Queue]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Tracker(UserLedger):
-    """One user or one group: its ledger, and who waits for room under its limits."""
+    """One user or one group: its ledger, and the waiting list of its limits."""
 
     wait_list: WaitList = field(default_factory=WaitList)
 
@@ -977,7 +976,7 @@ class Tracker(UserLedger):
 Owner = tuple[Tracker, ...]
 
 
-MAX_NOTES = 8  # sentences about an application; more say nothing new
+MAX_NOTES = 8  # notes on an application; further ones are dropped
 CREATION_TIME_TAG = "yunikorn.apache.org/creationTime"
 _SCHEDULING_STATES = (
     ApplicationState.ACCEPTED,
@@ -985,11 +984,11 @@ _SCHEDULING_STATES = (
     ApplicationState.COMPLETING,
 )
 _RESERVING_STATES = (ApplicationState.NEW, ApplicationState.ACCEPTED)
-_BEHIND_ALL_BITS = 64  # a submission in ns has fewer: a turn times 2 to the power of it is later
+_BEHIND_ALL_BITS = 64  # more than a time in ns has: a turn shifted by it sorts after any time
 
 
 def group_key(ask: Ask) -> GroupKey:
-    """Return what makes asks of one application one group."""
+    """Key of the group that an ask belongs to."""
     request = ask.request
     group = request.task_group_name
     return ask.shape, request.priority, group, request.placeholder, ask.is_covered
@@ -1005,7 +1004,7 @@ class Application:
     submission_time_ns: int
     state: ApplicationState = ApplicationState.NEW
     state_log: list[tuple[int, str]] = field(default_factory=list)
-    state_messages: list[str] = field(default_factory=list)  # beside each of ``state_log``
+    state_messages: list[str] = field(default_factory=list)  # one for each of ``state_log``
     start_time_ns: int = 0
     finished_time_ns: int = 0
     message: str = ""
@@ -1013,19 +1012,19 @@ class Application:
     groups: dict[GroupKey, AskGroup] = field(default_factory=dict)
     group_of: dict[str, AskGroup] = field(default_factory=dict)
     allocations: dict[str, Allocation] = field(default_factory=dict)
-    placeholder_used: dict[str, int] = field(default_factory=dict)  # when the placeholder was made
-    placed_ns: dict[str, int] = field(default_factory=dict)  # since when allocations run, by key
-    began_ns: int = 0  # when the first of them did, of those since it had none
-    evicted_ns: int = 0  # when a pod of it was made to go last; 0: never
-    history: History = field(default_factory=dict)  # of what it has used, when that ended
-    notes: dict[tuple[str, str], None] = field(default_factory=dict)  # (reason, sentence)
-    released: dict[str, str] = field(default_factory=dict)  # key -> why, until confirmed
-    stuck: dict[str, int] = field(default_factory=dict)  # key -> since when; it does not go
+    placeholder_used: dict[str, int] = field(default_factory=dict)  # placeholder's creation, by key
+    placed_ns: dict[str, int] = field(default_factory=dict)  # allocation times, by key
+    began_ns: int = 0  # first allocation since it had none
+    evicted_ns: int = 0  # its last eviction; 0: never
+    history: History = field(default_factory=dict)  # usage of ended allocations
+    notes: dict[tuple[str, str], None] = field(default_factory=dict)  # (reason, text)
+    released: dict[str, str] = field(default_factory=dict)  # key -> type, until confirmed
+    stuck: dict[str, int] = field(default_factory=dict)  # key -> release time of stuck victims
     replacing: dict[str, Replacement] = field(default_factory=dict)  # by placeholder key
-    positions: dict[str, int] = field(default_factory=dict)  # of allocations, when they were asks
+    positions: dict[str, int] = field(default_factory=dict)  # allocations' sequence as asks
     replacing_ask: dict[str, str] = field(default_factory=dict)  # ask key -> placeholder key
     claims: dict[Purpose, dict[str, Claim]] = field(default_factory=dict)  # by key; none empty
-    covering: dict[str, Claim] = field(default_factory=dict)  # by placeholder that goes for one
+    covering: dict[str, Claim] = field(default_factory=dict)  # claims by placeholder in a set
     task_groups: dict[str, TaskGroupCount] = field(default_factory=dict)
     allocated: Resource = field(default_factory=dict)
     allocated_placeholder: Resource = field(default_factory=dict)
@@ -1033,44 +1032,44 @@ class Application:
     pending: Resource = field(default_factory=dict)
     pending_placeholders: int = 0
     ask_priorities: PriorityCounts = field(default_factory=PriorityCounts)
-    starts_in_part: bool = False  # the whole gang need not fit for its placeholders to start
-    starts_placed: bool = False  # every one of them must have a place on the nodes
-    enforces_minimum: bool = False  # a gang that has fallen below it starts again as a whole
-    tree: GangTree | None = None  # of a gang that starts without placeholders
-    passed_over: frozenset[str] = frozenset()  # task groups without a place, while others are tried
-    layout: GangTree | None = None  # of one of which pods are to be in one domain of the nodes
-    is_kai: bool = False  # under the policy kai: it grows within its quota
-    takes_turns: bool = False  # a gang that grows behind what has less for its minimum
-    is_fixed: bool = False  # it is, and of its pods one may not be preempted
-    fixed: Resource = field(default_factory=dict)  # what its queues count of it as such
-    going: Resource = field(default_factory=dict)  # under kai: what is being released of it
-    refused_needs: dict[Shape, int] | None = None  # what had no places, while it waits for them
+    starts_in_part: bool = False  # placeholders may start before the whole gang fits
+    starts_placed: bool = False  # every member must have a place on the nodes first
+    enforces_minimum: bool = False  # a gang below its minimum restarts as a whole
+    tree: GangTree | None = None  # tree of a gang that starts without placeholders
+    passed_over: frozenset[str] = frozenset()  # task groups left out while others are tried
+    layout: GangTree | None = None  # tree of a gang with topology constraints
+    is_kai: bool = False  # under the policy kai
+    takes_turns: bool = False  # grows after applications with a lower ratio to their minimum
+    is_fixed: bool = False  # under kai: one of its pods is not preemptible
+    fixed: Resource = field(default_factory=dict)  # its non-preemptible usage in its queues
+    going: Resource = field(default_factory=dict)  # under kai: amount being released
+    refused_needs: dict[Shape, int] | None = None  # members without places, while it waits
     waiting_among: GangList | None = None
-    is_gang_over: bool = False  # given up: it goes on without
-    is_placeholder_wait_over: bool = False  # real asks have waited long enough for the first one
+    is_gang_over: bool = False  # the gang gave up: it continues without
+    is_placeholder_wait_over: bool = False  # real asks wait for placeholders no longer
     gang_admitted: bool = False
     trackers: Owner = ()  # of its user and, where a limit names one, its group
-    owner: Owner | None = None  # the same, where any limit concerns them
+    owner: Owner | None = None  # the same if any limit applies to them
     reservations: dict[str, Claim] = field(default_factory=dict)  # those on closed nodes, by ask
     refusal: Refusal | None = None
     refused_since_ns: int = 0
-    waits_in: EquivalenceClass | None = None  # with those who are refused alike
+    waits_in: EquivalenceClass | None = None  # its class while it is blocked
     trying_for: EquivalenceClass | None = None  # the class that it is tried for
-    patience_due_ns: int = 0  # when it will have waited too long, if that is being watched
+    patience_due_ns: int = 0  # when it becomes starved; 0: not watched
     backoff_until_ns: int = 0
-    cannot_run: tuple[str, ...] = ()  # whose limits its event named, that it may not start yet
-    succeeded: int = 0  # pods that ran to their end, and well
-    stale_since_ns: dict[str, int] = field(default_factory=dict)  # since when parts of a gang that
-    # ran are below their minimum, by name; "" is the gang itself
+    cannot_run: tuple[str, ...] = ()  # limits reported as blocking its start
+    succeeded: int = 0  # succeeded pods
+    stale_since_ns: dict[str, int] = field(default_factory=dict)  # since when parts of a running
+    # gang are below their minimum, by name; "" is the gang itself
     reservation_start_ns: int = 0
-    execution_start_ns: int = 0  # when it ran first, in whichever core; 0: not yet
+    execution_start_ns: int = 0  # its first Running, in any core; 0: not yet
     timers: dict[str, tuple[str, int]] = field(default_factory=dict)  # id -> generation, due
     order: tuple[object, ...] = ()
-    keys_before: "Callable[[Application], tuple[int, ...]] | None" = None  # those of plugins
+    keys_before: "Callable[[Application], tuple[int, ...]] | None" = None  # plugins' sort keys
     keys_follow_use: bool = False
     served: tuple[int, int] = (0, 0)  # device-ns and vcore-ns of pods that ended, in thousandths
-    service_level: int = 0  # of its leaf, by what it has had; judged when a pod ends
-    usage_rank: int = 0  # its user's in its leaf, and of what the user's others before it ask for
+    service_level: int = 0  # its service level; updated when a pod ends
+    usage_rank: int = 0  # by usage over time of its user, with the user's earlier applications
 
     def __post_init__(self) -> None:
         if self.request.gang.subgroups and not self.is_gang:
@@ -1082,14 +1081,14 @@ class Application:
         self.order = self.order_at(self.in_use())
 
     def _plant(self) -> None:
-        """Take over the tree of a gang that starts without placeholders, and its minimums."""
+        """Set the tree and the minimums of a gang that starts without placeholders."""
         tree = self.tree = tree_of(self.request.gang)
         assert tree is not None
         for name, least in tree.minima().items():
             self.task_groups[name] = TaskGroupCount(count=least, replaced=least)
 
     def replant(self, request: AddApplicationRequest) -> None:
-        """Have other minimums, and perhaps more parts, as a request has them."""
+        """Apply other minimums, and possibly more parts, from a request."""
         self.request = request
         tree = self.tree = tree_of(request.gang)
         assert tree is not None
@@ -1101,7 +1100,7 @@ class Application:
             self.layout = tree
 
     def _lay_out(self) -> None:
-        """Know the tree of a gang with parts that are to be near each other: it starts whole."""
+        """Set the layout of a gang with topology constraints: it starts as a whole."""
         tree = self.tree or layout_of(self.request.gang)
         if tree is None or not tree.has_topology:
             return
@@ -1110,7 +1109,7 @@ class Application:
 
     @property
     def has_topology(self) -> bool:
-        """Return whether pods of its gang are to be in one domain of the nodes."""
+        """Whether its gang has topology constraints."""
         return self.layout is not None
 
     @cached_property
@@ -1120,27 +1119,27 @@ class Application:
 
     @cached_property
     def is_hard(self) -> bool:
-        """Return whether a placeholder timeout fails the application; unknown styles are Soft."""
+        """Whether a placeholder timeout fails the application; unknown styles are Soft."""
         return self.request.gang_scheduling_style == GangSchedulingStyle.HARD
 
     @cached_property
     def is_gang(self) -> bool:
-        """Return whether the application reserves all its members before it starts."""
+        """Whether the application reserves all its members before it starts."""
         return not is_zero(self.request.placeholder_ask)
 
     @property
     def max_priority(self) -> int:
-        """Return the highest priority of the asks that wait; NO_PRIORITY when none does."""
+        """Return the highest priority of the waiting asks; NO_PRIORITY without any."""
         return self.ask_priorities.highest
 
     @property
     def may_schedule(self) -> bool:
-        """Return whether the application's asks may be allocated in its present state."""
+        """Whether the application's asks may be allocated in its present state."""
         return self.state in _SCHEDULING_STATES and self.refusal is None
 
     @property
     def awaits_admission(self) -> bool:
-        """Return whether members are asked for that wait for the gang's admission."""
+        """Whether its waiting members need the gang's admission."""
         is_first = not self.gang_admitted and self.pending_placeholders > 0 and self.is_gang
         return is_first or (self.enforces_minimum and bool(self.groups) and self._awaits_others)
 
@@ -1148,8 +1147,8 @@ class Application:
     def missing(self) -> dict[str, int]:
         """Return how many real pods each task group lacks of the gang's minimum.
 
-        None are missing before every placeholder was replaced or has gone, once the gang was given
-        up, and of one that is finishing: a pod of it has succeeded.
+        Empty before every placeholder was replaced or has ended, after the gang gave up, and after
+        a pod has succeeded.
         """
         counts = self.task_groups
         if not self.enforces_minimum or self.is_gang_over or self.succeeded:
@@ -1166,7 +1165,7 @@ class Application:
 
     @property
     def is_below_minimum(self) -> bool:
-        """Return whether a gang runs with less than its minimum; what is leaving counts yet."""
+        """Whether a running gang is below its minimum; pods being released still count."""
         if self.tree is not None and self.missing:
             held = self.real_pods(with_released=True)
             return any(held.values()) and not self.tree.is_satisfied(held)
@@ -1180,9 +1179,9 @@ class Application:
         return any(lacking > 0 for lacking in missing.values())
 
     def parts_below_minimum(self) -> tuple[str, ...]:
-        """Return which parts of a gang run with less than their minimum; ("",): the gang itself.
+        """Return the parts of a running gang below their minimum; ("",): the gang itself.
 
-        A part of which enough others run is so by itself alone.
+        A part is listed alone if the gang does not need it.
         """
         if self.is_below_minimum:
             return ("",)
@@ -1192,14 +1191,14 @@ class Application:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether a gang has every member that it needs, none by a placeholder."""
+        """Whether a gang has every member that it needs as a real pod."""
         if self.tree is not None:
             return self.tree.is_satisfied(self.real_pods())
         groups = self.task_groups.values()
         return all(count.is_used_up and count.real >= count.members for count in groups)
 
     def real_pods(self, *, with_released: bool = False) -> dict[str, int]:
-        """Return how many real pods of each task group run, or have yet to go."""
+        """Return the number of running real pods of each task group."""
         found = {name: counts.real for name, counts in self.task_groups.items()}
         for key in self.released if with_released else ():
             allocation = self.allocations[key]
@@ -1208,7 +1207,7 @@ class Application:
         return found
 
     def waiting_pods(self) -> dict[str, int]:
-        """Return how many real pods of each task group wait, but for those passed over."""
+        """Return the number of waiting real pods of each task group that is not left out."""
         found: dict[str, int] = {}
         for group in self.groups.values():
             name = group.task_group_name
@@ -1217,19 +1216,19 @@ class Application:
         return found
 
     def next_pods(self) -> dict[str, int]:
-        """Return which pods of a gang start next, together: what it lacks, or one more."""
+        """Return the pods of a gang that start together next: what it lacks, or one more."""
         if self.tree is None or self.succeeded or self.is_gang_over:
             return self.missing
         return self.tree.next(self.real_pods(), self.waiting_pods())
 
     @property
     def is_restarting(self) -> bool:
-        """Return whether several members of a gang that ran must start at once, or none."""
+        """Whether several members of a gang that ran must start together."""
         return self.enforces_minimum and self._start_together(self.next_pods())
 
     @property
     def _awaits_others(self) -> bool:
-        """Return whether a member waits that must start at once with others, or not at all."""
+        """Whether a waiting member must start together with others."""
         following = self.next_pods()
         return self._start_together(following) and any(
             group.task_group_name in following for group in self.groups.values()
@@ -1239,28 +1238,28 @@ class Application:
         return sum(pods.values()) > (0 if self.has_topology else 1)
 
     def pass_over(self, task_group: str) -> bool:
-        """Leave a task group out of what starts next; return whether other parts would do."""
+        """Leave a task group out of the next start; return whether other parts are sufficient."""
         if self.tree is None or task_group in self.passed_over:
             return False
         self.passed_over |= {task_group}
         return self._start_together(self.tree.startable(self.real_pods(), self.waiting_pods()))
 
     def let_start(self, task_group: str) -> None:
-        """Let a task group that was passed over be of what starts next again."""
+        """Include a left out task group again."""
         self.passed_over -= {task_group}
 
     @property
     def keeps_minimum(self) -> bool:
-        """Return whether a search takes no more of its gang than it has above its minimum.
+        """Whether searches evict only its gang's surplus above the minimum.
 
-        Under kai a search takes that first, and then the gang as a whole.
+        Under kai a search evicts the surplus first, and then the gang as a whole.
         """
         return self.enforces_minimum and not self.is_kai
 
     def surplus(self, task_group: str) -> int:
-        """Return how many pods of a task group may go: those above its minimum.
+        """Return how many pods of a task group are above its minimum, and may be evicted.
 
-        None of one that goes only together with others.
+        0 if it can be evicted only together with others.
         """
         counts = self.task_groups.get(task_group)
         if counts is None or self.is_gang_over or self.succeeded:
@@ -1270,14 +1269,14 @@ class Application:
         return max(0, counts.real - counts.members)
 
     def pass_over_none(self) -> None:
-        """Let every task group be what starts next again."""
+        """Include every task group in the next start again."""
         self.passed_over = frozenset()
 
     @property
     def awaits_placeholders(self) -> bool:
-        """Return whether a gang was announced of which no placeholder has been asked for yet.
+        """Whether an announced gang has not asked for any placeholder yet.
 
-        Real asks wait for the first, but those of a gang that starts in part.
+        Real asks wait for the first one, except those of a gang that starts in part.
         """
         return (
             self.is_gang
@@ -1288,39 +1287,39 @@ class Application:
 
     @property
     def holds_real_back(self) -> bool:
-        """Return whether real asks wait until no placeholder is pending.
+        """Whether real asks wait until no placeholder is pending.
 
-        YuniKorn's core never holds them back, its shim does: a gang that starts in part follows it
+        In YuniKorn the shim does this, not the core; a gang that starts in part follows the core
         (docs/rules/gangs.md#the-course).
         """
         return self.pending_placeholders > 0 and not self.starts_in_part
 
     @property
     def is_reserving(self) -> bool:
-        """Return whether it has not run yet, nor has its gang been given up."""
+        """Whether it has neither run nor given up its gang."""
         return not self.is_gang_over and self.state in _RESERVING_STATES
 
     @property
     def needs_places(self) -> bool:
-        """Return whether all members that wait must have a place before any is allocated."""
+        """Whether all waiting members need a place before any is allocated."""
         return self.awaits_admission and (
             (self.starts_placed and self.is_reserving) or self.is_restarting
         )
 
     @property
     def waits_as_a_whole(self) -> bool:
-        """Return whether its queue or the nodes lack room for the whole gang: no user's limit."""
+        """Whether queues or nodes lack capacity for the whole gang; not for a user's limit."""
         return self.waits_for_its_queue or self.is_refused_for(Reason.GANG_PLACES)
 
     @property
     def waits_at(self) -> WaitList | None:
-        """Return the waiting list at which the whole application waits, or None."""
+        """Return the waiting list of the whole application, or None."""
         home = self.waits_in.home if self.waits_in is not None else None
         return home if isinstance(home, WaitList) else None
 
     @property
     def waits_for_its_queue(self) -> bool:
-        """Return whether a queue has not enough room for the whole gang: the limit of no user."""
+        """Whether a queue lacks headroom for the whole gang; not for a user's limit."""
         refusal = self.refusal
         return (
             refusal is not None
@@ -1330,7 +1329,7 @@ class Application:
 
     @property
     def is_starting(self) -> bool:
-        """Return whether it waits for its first allocation, and no room was freed for it."""
+        """Whether it waits for its first allocation, and no capacity was freed for it."""
         return (
             self.state is ApplicationState.ACCEPTED
             and not self.allocations
@@ -1341,12 +1340,12 @@ class Application:
 
     @property
     def is_admitted(self) -> bool:
-        """Return whether its gang was let start and has not been given up."""
+        """Whether its gang was admitted and has not given up."""
         return self.gang_admitted and not self.is_gang_over
 
     @property
     def waits_for_first_member(self) -> bool:
-        """Return whether its gang was let start and holds nothing yet: no limit keeps it whole."""
+        """Whether its gang is admitted without any allocation yet."""
         return (
             self.is_admitted
             and self.pending_placeholders > 0
@@ -1356,7 +1355,7 @@ class Application:
 
     @property
     def is_behind_starved_gang(self) -> bool:
-        """Return whether it may not start before a gang of its leaf that has waited too long."""
+        """Whether it must wait behind a starved gang of its leaf."""
         gang = self.queue.overdue_gang
         return (
             gang is not None and gang is not self and self.order > gang.order and self.is_starting
@@ -1364,15 +1363,15 @@ class Application:
 
     @property
     def has_nothing(self) -> bool:
-        """Return whether no real allocation and no ask is left, nor one being swapped in."""
+        """Whether no real allocation, ask or replacement is left."""
         return is_zero(self.allocated) and is_zero(self.pending) and not self.replacing
 
     def placeholder_timeout_ms(self, now_ns: int) -> int:
-        """Return how long the placeholders may be held, from now on.
+        """Return how long placeholders may exist, from now on.
 
-        What is no timeout, as one that overflows, is the default of fifteen minutes. A creation
-        time in the tags (docs/rules/gangs.md#the-course) has the time since then taken off, so that
-        a resource manager without a better memory does not start the clock again.
+        Invalid timeouts, also those that overflow, are the default of fifteen minutes. With a
+        creation time in the tags (docs/rules/gangs.md#the-course) the time since then is
+        subtracted, so that a restarted resource manager does not restart the timeout.
         """
         request = self.request
         timeout = (
@@ -1388,9 +1387,9 @@ class Application:
 
     @property
     def execution_timeout_ms(self) -> int:
-        """Return how long the application may run from its first start on; 0: for ever.
+        """Return how long the application may run from its first start; 0: no limit.
 
-        Without a placeholder timeout of its own what is said is that one
+        Without a placeholder timeout the stated value is the placeholder timeout instead
         (docs/rules/gangs.md#the-course).
         """
         request = self.request
@@ -1398,9 +1397,9 @@ class Application:
         return max(0, request.execution_timeout_milli_seconds) if is_own else 0
 
     def note(self, reason: str, message: str) -> bool:
-        """Keep a sentence for the application's users; return whether it is a new one.
+        """Add a note for the application's users; return whether it is new.
 
-        The first MAX_NOTES stay; what the application waits for goes with its state.
+        The first MAX_NOTES are kept; notes on its ending are removed with the next state.
         """
         key = (reason, message)
         if key in self.notes or len(self.notes) >= MAX_NOTES:
@@ -1427,19 +1426,19 @@ class Application:
     # --- asks -----------------------------------------------------------------------------------
 
     def join(self, group: AskGroup, ask: Ask) -> None:
-        """Put an ask into a group; ``count_waiting`` is the caller's to call."""
+        """Add an ask to a group; the caller calls ``count_waiting``."""
         group.add(ask)
         self.group_of[ask.key] = group
         self.pending_placeholders += group.placeholder
 
     def found(self, group: AskGroup) -> None:
-        """Begin a group, which has yet to get its first ask."""
+        """Add a new group, which has no asks yet."""
         self.groups[group.key] = group
         group.bucket.groups[group] = None
         self.queue.root.asking[self] = None
 
     def drop(self, group: AskGroup) -> None:
-        """Forget a group that has no asks any more."""
+        """Remove a group without asks."""
         group.bucket.withdraw(group)
         if group.refused is not None:
             group.refused[1].groups.pop(group, None)
@@ -1449,7 +1448,7 @@ class Application:
         self.leave(group)
 
     def leave(self, group: AskGroup) -> None:
-        """Take a group out of its bucket."""
+        """Remove a group from its bucket."""
         bucket = group.bucket
         bucket.groups.pop(group)
         bucket.left_by(self)
@@ -1459,17 +1458,17 @@ class Application:
             self.queue.drop(bucket)
 
     def asks(self) -> Iterator[Ask]:
-        """Yield every ask that waits."""
+        """Yield every waiting ask."""
         for group in self.groups.values():
             yield from group.asks.values()
 
     # --- order and entry ------------------------------------------------------------------------
 
     def order_at(self, used: ResourceView) -> tuple[object, ...]:
-        """Return what its place among those of its leaf would be if it used so much.
+        """Return its sort key in its leaf for a given usage.
 
-        By shares a gang that is getting its members is where it was before it had the first: else
-        several would have a part each.
+        In a fair leaf a gang with pending placeholders stays where it was before the first,
+        otherwise several gangs would get a part each.
         """
         priority, settings = -self.max_priority, self.queue.settings
         if settings.sort_policy == FAIR:
@@ -1496,9 +1495,9 @@ class Application:
         return (*first, self.sequence)
 
     def _with_turn(self, first: tuple[object, ...]) -> tuple[object, ...]:
-        """Return the keys with what comes before age under kai: below the minimum, at it, above it.
+        """Insert what precedes age under kai: below the minimum, at it, above it.
 
-        A pod that is of no gang is a gang of one that has not started.
+        A pod without a gang counts as below its minimum.
         """
         turn = self.turn if self.takes_turns else -1
         if self.queue.settings.priority_sorting:
@@ -1506,15 +1505,15 @@ class Application:
         return (turn, *first)
 
     def _later_ns(self) -> int:
-        """Return its submission, moved behind every other where it has its minimum."""
+        """Return its submission time, shifted behind all others if it has its minimum."""
         moved = 0 if self.is_kai else self.turn + 1
         return self.submission_time_ns + (moved << _BEHIND_ALL_BITS)
 
     @property
     def turn(self) -> int:
-        """Return what orders gangs that grow (``gang_tree.turn_of``); -1 where it has no minimum.
+        """Return the sort key of growing gangs (``gang_tree.turn_of``), -1 below the minimum.
 
-        That is so of one that was given up, or is getting its first members.
+        -1 also after the gang gave up.
         """
         if self.is_gang_over:
             return -1
@@ -1528,16 +1527,16 @@ class Application:
 
     @property
     def expected_ns(self) -> int:
-        """Return for how long its gang is expected to run, its longest member; 0: not known."""
+        """Return its gang's longest expected run time; 0: unknown."""
         members = [g.bucket.shape.expected_ns for g in self.groups.values() if g.placeholder]
         return max(members) if members and all(members) else 0
 
     def in_use(self) -> Resource:
-        """Return what all allocations hold, placeholders included."""
+        """Return the sum of all allocations, placeholders included."""
         return add(self.allocated, self.allocated_placeholder)
 
     def _usage_shares(self, used: ResourceView) -> tuple[float, ...]:
-        """Return usage over the queue's guaranteed, largest first; raw where there is none."""
+        """Return usage divided by the queue's guarantee, largest first; undivided without one."""
         guaranteed = self.queue.guaranteed_resource or {}
         shares = (
             value / guaranteed[name] if guaranteed.get(name, 0) > 0 else float(value)
@@ -1547,11 +1546,11 @@ class Application:
 
     @property
     def is_refused_as_a_whole(self) -> bool:
-        """Return whether it waits for headroom for all of it, or for a plugin."""
+        """Whether headroom or a plugin blocks it as a whole."""
         return self.is_refused_for(Reason.GANG_HEADROOM) or self.is_refused_for(Reason.PLUGIN)
 
     def needs_of_the_whole(self) -> Hashable:
-        """Return all that decides over the gang's admission, in the order in which it is tried."""
+        """Key of everything that decides the gang's admission."""
         announced = tuple(sorted(self.outstanding().items()))
         if not (self.starts_placed or self.starts_in_part or self.is_restarting):
             return announced
@@ -1559,14 +1558,13 @@ class Application:
         return announced, self.needs_places, groups
 
     def lacks_the_same_places(self) -> bool:
-        """Return whether a gang that the nodes have refused still asks for what they refused."""
+        """Whether a gang that nodes refused still needs the refused places."""
         return self.needs_places and self.placeholder_needs() == self.refused_needs
 
     def to_start(self) -> "list[tuple[AskGroup, int]]":
-        """Return the groups whose first asks start together, and how many of each.
+        """Return the groups whose first asks start together, with their numbers.
 
-        They are the placeholders that wait; of a gang that starts again its real pods, so many as
-        it lacks.
+        These are the waiting placeholders; for a restarting gang the real pods that it lacks.
         """
         if not self.is_restarting:
             return [(g, len(g.asks)) for g in self.groups.values() if g.placeholder and g.asks]
@@ -1580,7 +1578,7 @@ class Application:
         return found
 
     def placeholder_needs(self) -> dict[Shape, int]:
-        """Return how many members of each shape wait to start together."""
+        """Return how many waiting members of each shape start together."""
         wanted: dict[Shape, int] = {}
         for group, count in self.to_start():
             shape = group.bucket.shape
@@ -1588,24 +1586,24 @@ class Application:
         return wanted
 
     def is_refused_for(self, reason: Reason) -> bool:
-        """Return whether a reason keeps the whole application out of its buckets."""
+        """Whether a reason blocks the whole application."""
         return self.refusal is not None and self.refusal.reason is reason
 
     # --- claims of the gang ---------------------------------------------------------------------
 
     @property
     def promise(self) -> ResourceView:
-        """Return what its queues keep for the members that an admitted gang lacks."""
+        """Return what its queues reserve for an admitted gang's outstanding members."""
         claim = self.claims_for(Purpose.GANG).get(WHOLE_GANG)
         return claim.in_queues if claim is not None else {}
 
     @property
     def holds_whole_gang(self) -> bool:
-        """Return whether its placeholders are all that was announced; a type of 0 is none."""
+        """Whether its placeholders are the whole announced gang; types of 0 are ignored."""
         return self.allocated_placeholder == without_zeros(self.request.placeholder_ask)
 
     def claimed_room(self) -> Resource:
-        """Return what its queues keep for its asks by claims on closed nodes."""
+        """Return the amount claimed in its queues by reservations."""
         total: Resource = {}
         for key, claim in self.reservations.items():
             if key not in self.claims_for(Purpose.PLACEHOLDERS):
@@ -1613,14 +1611,14 @@ class Application:
         return total
 
     def fixed_use(self) -> Resource:
-        """Return what it takes of the quotas of its queues, as far as it may not be preempted."""
+        """Return its non-preemptible usage, which counts for the quotas of its queues."""
         if not self.is_fixed:
             return self._minimum_use()
         used = add(self.in_use(), self.claimed_room())
         return subtract(used, self.going) if self.going else used
 
     def _minimum_use(self) -> Resource:
-        """Return what its minimum takes; of a task group all pods count as the last that came."""
+        """Return its minimum's usage; all pods of a task group count as the latest one."""
         used: Resource = {}
         assert self.tree is not None
         for name, count in self.tree.core(self.real_pods()).items():
@@ -1629,24 +1627,24 @@ class Application:
 
     @property
     def keeps_minimum_in_quota(self) -> bool:
-        """Return whether its minimum may not be preempted, and what it has above it may be."""
+        """Whether only its minimum is non-preemptible (semi-preemptible)."""
         is_semi = self.is_kai and self.request.gang.keeps_minimum
         return is_semi and self.tree is not None and not self.is_fixed
 
     @property
     def asks_within_quota(self) -> bool:
-        """Return whether what starts next of it may not be preempted, so that quotas bound it."""
+        """Whether its next pods are non-preemptible, so that quotas limit them."""
         return self.is_fixed or (self.keeps_minimum_in_quota and bool(self.missing))
 
     def has_claimed_room(self, ask: Ask) -> bool:
-        """Return whether its queues count what an ask needs: others have gone for it."""
+        """Whether an ask's amount is claimed in the queues because victims made room for it."""
         claim = self.reservations.get(ask.key)
         return claim is not None and bool(claim.in_queues)
 
     def outstanding(self) -> Resource:
-        """Return what the gang was announced with, less the placeholders it holds.
+        """Return the announced gang's amount less its placeholders.
 
-        Of one that starts again it is what its members ask for.
+        For a restarting gang it is the amount of its starting members.
         """
         if self.enforces_minimum and self.is_restarting:
             total: Resource = {}
@@ -1661,7 +1659,7 @@ class Application:
         }
 
     def wait_lists(self) -> Iterator[WaitList]:
-        """Yield every waiting list at which the application's asks may wait."""
+        """Yield every waiting list that may block the application's asks."""
         for queue in self.queue.lineage():
             yield queue.wait_list
             if self.is_fixed or self.keeps_minimum_in_quota:
@@ -1672,10 +1670,9 @@ class Application:
     # --- allocations ----------------------------------------------------------------------------
 
     def hold_allocation(self, allocation: Allocation, now_ns: int) -> None:
-        """Hold an allocation; its amounts are counted in by ``application_ledger``.
+        """Add an allocation; ``application_ledger`` adds its amounts.
 
-        The application began with the first; growing begins nothing. What exists already, and is
-        older, shows that it began before.
+        ``began_ns`` is set by the first one; an older existing one moves it back.
         """
         key = allocation.allocation_key
         since_ns = self.placed_ns[key] = allocation.allocated_ns or now_ns
@@ -1688,7 +1685,7 @@ class Application:
             self.count_real(allocation, 1)
 
     def count_real(self, allocation: Allocation, change: int) -> None:
-        """Count a real pod into its task group, or out of it when it goes."""
+        """Count a real pod in its task group (1), or remove it (-1)."""
         counts = self.task_groups.get(allocation.task_group_name)
         if counts is not None and not allocation.placeholder:
             counts.real += change
@@ -1696,21 +1693,21 @@ class Application:
                 counts.of_one = dict(allocation.resource_per_alloc)
 
     def count_going(self, allocation: Allocation, change: int, amount: ResourceView) -> None:
-        """Count what a real pod holds as being released, or no more so; under kai alone."""
+        """Count a real pod's amount as being released (1), or not (-1); under kai only."""
         if self.is_kai and not allocation.placeholder:
             (add_into if change > 0 else subtract_into)(self.going, amount)
 
     def moved(self, key: str) -> Claim | None:
-        """Return the claim for what replaces a pod that is moved, until it has gone."""
+        """Return the claim of a moved pod that has not ended."""
         claim = self.claims_for(Purpose.MOVED).get(key)
         return claim if claim is not None and not claim.until_ns else None
 
     def claims_for(self, purpose: Purpose) -> Mapping[str, Claim]:
-        """Return the claims of a purpose, by their keys."""
+        """Return the claims of a purpose, by key."""
         return self.claims.get(purpose, _NONE)
 
     def mark_released(self, key: str, why: str) -> None:
-        """Write down that a release was decided, so that it is decided once."""
+        """Record that an allocation is being released."""
         allocation = self.allocations[key]
         if key not in self.released:
             self.count_real(allocation, -1)
@@ -1723,7 +1720,7 @@ class Application:
                 counts.unclaimed[key] = None
 
     def mark_kept(self, key: str) -> str:
-        """Forget that an allocation is being released; return what it was released for."""
+        """Undo ``mark_released``; return the type of the release."""
         allocation = self.allocations[key]
         self.count_real(allocation, 1)
         self.count_going(allocation, -1, allocation.resource_per_alloc)
@@ -1746,17 +1743,16 @@ class Application:
         return counts
 
     def count_dropped(self, task_group_name: str) -> None:
-        """Count a placeholder that was asked for and will never be allocated as timed out."""
+        """Count a requested placeholder that will never be allocated as timed out."""
         self.task_groups[task_group_name].timedout += 1
 
     def count_placeholder(
         self, task_group_name: str, resource: ResourceView, *, exists: bool = False
     ) -> None:
-        """Count a placeholder that is asked for, or that ``exists`` already.
+        """Count a requested placeholder, or one that ``exists``.
 
-        While its gang reserves one that is asked for takes the place of one of its group that was
-        lost, if any was: the group has no more members for that. One that exists was lost with its
-        node, and is back with it.
+        While the gang reserves, a requested one replaces a lost one of its group, if there is any:
+        the group does not grow. An existing one was lost with its node, and is back with it.
         """
         counts = self._counts_in(task_group_name)
         if counts.timedout and (exists or self.is_reserving):

@@ -1,20 +1,20 @@
-"""For how long pods run: what they state, and what is predicted of those that state nothing.
+"""Run times of pods: stated ones, and predictions for pods that state none.
 
-Rule 1: a pod ends when its time is up, counted from when it was placed: what it states itself
-        (``muster.io/run-seconds``, ``activeDeadlineSeconds``), or its own or its application's
-        execution timeout, the first of these.
-Rule 2: what states nothing is predicted to run for the mean of the last two of the same queue, user
-        and size: of a gang the size is all of it (Tsafrir, Etsion, Feitelson 2007). Predictions are
-        rounded up to a quarter of a power of two, so that there are few of them.
-        Where nodes are held for a gang, what is of a kind that nobody has run yet is guessed: as
-        the last two of the same queue and user, else of the queue, else of all.
-Rule 3: what has outlived what was stated or predicted ends at now + max(60 s, its age).
-Rule 4: a forecast draws how long pods run: one of the last KEPT of the kind that ran longer than
-        the pod has. Of what states a run time it is the share of it that others used, and never
-        more than is stated. Little is known of a kind of which few have run: n of one weigh n to
-        PRIOR against the next wider one, and the widest against what is stated. Of a user's pods
-        half run as the draw has it for the user, as their errors go together.
-Limit: MAX_KEYS kinds are remembered; of more, the one that ended longest ago is forgotten.
+Rule 1: a pod ends at its run time after its allocation: its own stated one
+        (``muster.io/run-seconds``, ``activeDeadlineSeconds``), or the execution timeout of itself
+        or its application, the earliest of these.
+Rule 2: without a stated time the prediction is the mean of the last two of the same queue, user and
+        size; for a gang the size is the whole gang's (Tsafrir, Etsion, Feitelson 2007). Predictions
+        are rounded up to a quarter of a power of two, so that there are few of them. If nodes are
+        claimed for a gang, pods of a new kind are guessed by the last two of the same queue and
+        user, else of the queue, else of all.
+Rule 3: a pod that outlives its stated or predicted time ends at now + max(60 s, its age).
+Rule 4: a forecast draws run times: one of the last KEPT of the kind that ran longer than the pod
+        has. For a stated time it draws the used part of it, and never more than stated. Kinds with
+        few runs are mixed with wider ones: n runs weigh n to PRIOR against the next wider kind, and
+        the widest against the stated time. Half of a user's pods use the user's draw, because their
+        errors are correlated.
+Limit: MAX_KEYS kinds; the one whose last end is oldest is dropped.
 """
 
 from bisect import bisect_right
@@ -31,22 +31,22 @@ from shared.model.units import MAX_DURATION_NS, NANOS_PER_SECOND, milliseconds, 
 
 MAX_KEYS = 10_000  # kinds of pods with remembered run times; the oldest is forgotten
 LEAST_NS = seconds(60)
-NEVER_NS = 2**62  # an end of which nothing is known
-KEPT = 16  # of each kind the last so many run times are remembered
-PRIOR = 16  # as many of a kind weigh as much as all wider kinds
-_WHOLE = 1_000_000  # parts of a stated run time; numbers that are drawn are below it
-STRATA = 15  # draws that are spread over all there is, for each pod in an order of its own
-_STRIDES = (1, 2, 4, 7, 8, 11, 13, 14)  # that have no factor in common with STRATA
+NEVER_NS = 2**62  # an unknown end
+KEPT = 16  # run times remembered for each kind
+PRIOR = 16  # so many run times of a kind weigh as much as all wider kinds
+_WHOLE = 1_000_000  # unit of parts of a stated run time; drawn numbers are below it
+STRATA = 15  # strata of the draws, in a different order for each pod
+_STRIDES = (1, 2, 4, 7, 8, 11, 13, 14)  # coprime to STRATA
 _MIXES = 0x9E3779B1  # an odd number that spreads a checksum over all its bits
 Key = tuple[object, ...]
-_Mixed = tuple[tuple[int, ...], tuple[int, ...]]  # values in order, and the weights up to each
-_said = lru_cache(MAX_KEYS)(parse_uint64)  # read again of every pod on a node whenever one ends
+_Mixed = tuple[tuple[int, ...], tuple[int, ...]]  # sorted values, cumulative weights
+_said = lru_cache(MAX_KEYS)(parse_uint64)  # parsed for every pod on a node whenever one ends
 
 
 def stated_ns(
     application: Application, tags: Mapping[str, str], exec_timeout_ms: int, since_ns: int
 ) -> int:
-    """Return for how long a pod that was, or would be, placed at a moment runs; 0: not said."""
+    """Return a pod's stated run time in ns, from its allocation at ``since_ns``; 0: none."""
     said = _said(tags.get(RUN_SECONDS, "")) if tags else None
     own_ms = application.execution_timeout_ms
     ends = [seconds(said)] if said else []
@@ -59,20 +59,20 @@ def stated_ns(
 
 
 class RunTimes:
-    """How long the last of every kind ran, and which share of what they stated."""
+    """The last run times of every kind, and the used parts of their stated times."""
 
     def __init__(self) -> None:
         self._last: dict[Key, tuple[tuple[str, int], ...]] = {}
         self._shares: dict[Key, tuple[tuple[str, int], ...]] = {}
-        self._mixed: dict[tuple[bool, tuple[Key, ...]], _Mixed] = {}  # until another has ended
-        self.learns = True  # not while pods only end in a forecast
+        self._mixed: dict[tuple[bool, tuple[Key, ...]], _Mixed] = {}  # cache until the next end
+        self.learns = True  # False in a forecast
 
     def ended(
         self, application: Application, pod: Mapping[str, int], run_ns: int, stated: int = 0
     ) -> None:
-        """Take in that a pod has run to its end; of one application its longest counts.
+        """Record an ended pod's run time in ns; for an application its longest counts.
 
-        ``stated`` is for how long it said that it would run, in nanoseconds; 0: nothing.
+        ``stated`` is its stated run time in ns; 0: none.
         """
         if self.learns:
             self._mixed.clear()
@@ -89,11 +89,10 @@ class RunTimes:
         stated: int,
         chance: int,
     ) -> int:
-        """Return for how long a pod runs that has run for a time, by chance; 0: nothing is known.
+        """Draw the run time in ns of a pod that has run for ``ran_ns``; 0: unknown.
 
-        ``chance`` is from 0 to below a million: the same chance, the same answer. Of those that ran
-        for no longer than it has nothing follows: then it runs on for as long as it did, at the
-        median.
+        ``chance`` is in [0, 1 million) and determines the result. If no recorded pod ran longer,
+        the pod is drawn to run as long again, at the median.
         """
         keys, unit = _keys(application, pod), stated or _WHOLE
         mixed = self._mixed.get((bool(stated), keys))
@@ -103,7 +102,7 @@ class RunTimes:
             mixed = _mixture(self._shares if stated else self._last, keys, is_share=bool(stated))
             self._mixed[bool(stated), keys] = mixed
         values, weights = mixed
-        if len(values) <= bool(stated):  # nobody of any kind has run
+        if len(values) <= bool(stated):  # no pod of any kind has run
             return stated
         first = bisect_right(values, ran_ns * _WHOLE // unit)
         before = weights[first - 1] if first else 0
@@ -115,11 +114,11 @@ class RunTimes:
         return min(drawn, stated) if stated > ran_ns else drawn
 
     def predicted_ns(self, application: Application, pod: Mapping[str, int]) -> int:
-        """Return for how long a pod would run, by what is known of others; 0: nothing is."""
+        """Return a pod's run time in ns predicted from its own kind; 0: unknown."""
         return self._mean_ns(_keys(application, pod)[0])
 
     def guessed_ns(self, application: Application, pod: Mapping[str, int]) -> int:
-        """Return the same, or what is known of others the most like it; 0: nobody has run."""
+        """Return the same from the narrowest known kind; 0: no pod has run."""
         return next(filter(None, map(self._mean_ns, _keys(application, pod))), 0)
 
     def _mean_ns(self, key: Key) -> int:
@@ -144,7 +143,7 @@ def _remember(
 def _mixture(
     table: Mapping[Key, tuple[tuple[str, int], ...]], keys: tuple[Key, ...], *, is_share: bool
 ) -> _Mixed:
-    """Return what has run of all kinds, weighed (rule 4); with shares, the whole of it as well."""
+    """Return the weighed run times of all kinds (rule 4); for parts, with the whole."""
     found: list[tuple[int, int]] = []
     left = _WHOLE * _WHOLE
     for key in keys:
@@ -160,10 +159,10 @@ def _mixture(
 
 
 def chance_of(application: Application, key: str, draw: int) -> int:
-    """Return a number from 0 to below a million, drawn for a pod: the same for the same draw.
+    """Return a pod's number in [0, 1 million) for a draw; deterministic.
 
-    The pods of a gang have the same; half of a user's applications have the user's (rule 4). Of
-    STRATA draws in a row each falls into another part of what there is (a Latin hypercube).
+    The pods of a gang have the same; half of a user's applications have the user's (rule 4). STRATA
+    consecutive draws fall into different strata (a Latin hypercube).
     """
     name = application.id if application.is_gang else key
     mixed = _mixed_bits(name)
@@ -181,7 +180,7 @@ def _mixed_bits(name: str) -> int:
 
 
 def _keys(application: Application, pod: Mapping[str, int]) -> tuple[Key, ...]:
-    """Return the kinds that a pod is of, the narrowest first."""
+    """Return a pod's kinds, narrowest first."""
     size = application.request.placeholder_ask or pod
     path, user = application.queue.path, application.request.ugi.user
     return (path, user, tuple(sorted(size.items()))), (path, user), (path,), ()
@@ -201,9 +200,9 @@ def end_ns(
     *,
     guesses: bool = False,
 ) -> int:
-    """Return when an allocation is expected to end, after now; NEVER_NS: nothing is known.
+    """Return an allocation's expected end, after now; NEVER_NS: unknown.
 
-    With ``guesses`` little is not known: the last of the queue, or of all, are looked at too.
+    With ``guesses`` wider kinds are used too.
     """
     since_ns = application.placed_ns.get(allocation.allocation_key, now_ns)
     predicted = times.guessed_ns if guesses else times.predicted_ns

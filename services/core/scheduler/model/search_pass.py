@@ -1,21 +1,21 @@
-"""How far the searches for victims have come that run one after another.
+"""The progress of a pass of searches for victims.
 
-A pass stops between two jobs when enough has been tried in one go, and goes on with the next batch;
-what was decided by then is carried out, and other messages are heard in between.
+A pass stops between two jobs after a limit of work, and continues with the next batch; what is
+decided by then is carried out, and other messages are handled in between.
 """
 
 from dataclasses import dataclass, field
 
-MAX_WORK = 300  # moves tried and jobs checked in one piece of a pass; then the next piece
-MAX_PIECES = 10_000  # pieces of one pass; new work is left to the next pass
+MAX_WORK = 300  # operations and jobs tried in one piece of a pass
+MAX_PIECES = 10_000  # pieces of one pass; the rest is left to the next pass
 
 
 @dataclass(slots=True)
 class SearchPass:
-    """A pass over the actions, those of a law together; ``at`` is the first that is not done.
+    """A pass over the actions, in groups by policy; ``at`` is the first action not done.
 
-    ``looked_at`` are the applications for which that one was tried, ``as_of`` the changes that had
-    been counted when its group began. ``is_asked_for``: another pass is, when this one is over.
+    ``looked_at`` are the applications for which it was tried, ``as_of`` the count of changes when
+    its group began. ``is_asked_for``: another pass follows.
     """
 
     group: int = 0
@@ -29,11 +29,11 @@ class SearchPass:
 
     @property
     def has_begun(self) -> bool:
-        """Return whether something of its group has been done."""
+        """Whether anything of its group has been done."""
         return bool(self.at or self.looked_at)
 
     def next_group(self) -> None:
-        """Begin with the next group of actions."""
+        """Begin the next group of actions."""
         self.group += 1
         self.at = 0
         self.looked_at = {}

@@ -1,4 +1,4 @@
-"""Muster's own scheduler settings, beside queues.yaml."""
+"""Muster's own scheduler settings, which are not part of queues.yaml."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +38,7 @@ PARTIAL_GANG = "partial"
 _GANG_ADMISSIONS = (QUEUE_GANG, CLUSTER_GANG, PARTIAL_GANG)
 TURNS, AGE = "turns", "age"
 YOUNGEST, LEAST_LOST = "youngest", "leastLost"
-VICTIM_ORDERS = (YOUNGEST, LEAST_LOST)  # of victims of a queue that are alike otherwise
+VICTIM_ORDERS = (YOUNGEST, LEAST_LOST)  # of otherwise equal victims of a queue
 GROWTHS = (AGE, TURNS)  # of gangs
 YUNIKORN, KAI = "yunikorn", "kai"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
@@ -52,19 +52,19 @@ UNLESS_NAMED = {
 }
 RESERVATION_DELAY_NS = seconds(2)
 RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT = 4, 5
-IDLE_PERCENT = 2  # of the cluster in a day, for the head gang
+IDLE_PERCENT = 2  # idle capacity allowed for the head gang, of the cluster in a day
 RESERVED_FOR_HEADS_PERCENT = 2  # one node at least
 _COUNT_OR_SHARE = re.compile(r"([0-9]{1,9})(%?)")
 CONSOLIDATION_VICTIMS = 16  # as in KAI
 STALENESS_GRACE_NS = seconds(60)
 STUCK_AFTER_NS = seconds(2 * 60)
 RESTART_ROOM_NS = seconds(30)
-NODE_SCORE_WINDOW = 1_000  # of the mix that node scores look at
-MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
-_SHOWN = 60  # characters of what was found
+NODE_SCORE_WINDOW = 1_000  # recent asks that node scores use
+MAX_NODE_SCORE_WINDOW = 10_000  # largest accepted window
+_SHOWN = 60  # characters of an invalid value in a text
 MAX_NAMES = 100  # names of actions or plugins in a setting; more are an unknown name
 MAX_NAMES_CHARACTERS = 10_000  # characters of these names; more are an unknown name
-MAX_REFUSED = 50  # sentences about invalid settings; the others are counted
+MAX_REFUSED = 50  # texts about invalid settings; the others are counted
 LEAST_USAGE_NS = seconds(60)  # of a half-life or a window of usage; shorter ones are refused
 _SPARES = re.compile(r"([^=,\s]{1,100})=([0-9]{1,4})")
 _WINDOW = re.compile(r"[0-9]{1,6}")
@@ -105,7 +105,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "backfill": _one_of(*BACKFILLS),
     "preset": _one_of(*PRESETS),
     "policy": _one_of(*MAY_BE_NAMED),
-    "actions": (  # each name is judged by itself
+    "actions": (  # each name is checked separately
         _is_list,
         f"at most {MAX_NAMES} names with commas, of {MAX_NAMES_CHARACTERS} characters in all",
     ),
@@ -121,7 +121,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         "a number of applications, or -1 for any",
     ),
     "kValue": (lambda text: parse_weight(text) is not None, "a number of 0 or more, like 0.5"),
-    "plugins": (lambda _: True, "names with commas"),  # what is none is said, and nothing starts
+    "plugins": (lambda _: True, "names with commas"),  # unknown ones are reported by ``hooks.py``
     "stuckInReleasing": (
         lambda text: text.startswith("-") or _is_duration(text),
         "a duration like 2m, or -1 for never",
@@ -131,63 +131,61 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
         "a duration like 90s, or -1 for ever",
     ),
 }
-_RETIRED_RULES: dict[str, tuple[Callable[[str], bool], str]] = {  # still read, listed nowhere
+_RETIRED_RULES: dict[str, tuple[Callable[[str], bool], str]] = {  # still read, not documented
     FAIR_LEAF_GANGS: _one_of(ENABLED, DISABLED),
     STATE_AWARE: _one_of("fifo", "filtered"),
     SCORE_WINDOW: (
         lambda text: _window(text) is not None,
         f"a number of asks from 1 to {MAX_NODE_SCORE_WINDOW}",
     ),
-    REMAKE_PLACEHOLDERS: _one_of(ENABLED, DISABLED),  # which the resource manager obeys
+    REMAKE_PLACEHOLDERS: _one_of(ENABLED, DISABLED),  # used by the resource manager
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """The settings; their defaults are YuniKorn's ways, but for ``gang_admission``.
+    """The scheduler settings (docs/settings.md).
 
-    ``gang_admission``: a gang starts its placeholders when the whole of it fits the maxima of its
-    queues (``queue``), when every member has a place on the nodes as well (``cluster``), or as far
-    as they fit (``partial``, as YuniKorn does; case G-23).
-    ``grows_by_turns``: a gang that has its minimum gets its next pods after what has not, and after
-    gangs that have less for theirs.
-    ``starvation_guard_ns``: for how long a gang that waits as a whole may be passed by those behind
-    it in its queue; 0 is never.
-    ``reservations``: what gets nodes reserved when no node has the room for it: the head of each
-    queue and shape (``heads``), each ask (``asks``, YuniKorn's rule, and everybody's on up to
-    ``RESERVED_NODES_LEAST`` nodes), the oldest waiting gang of several nodes (``gang``, which needs
-    ``gang_admission`` to be ``cluster``; ``lane.py``), or nothing (``none``).
-    ``reservation_delay_ns``: at which age an ask gets a node. ``reserved_nodes_least`` and
-    ``reserved_nodes_percent``: of how many nodes, the larger of the two, where that is stated; else
-    for heads ``RESERVED_FOR_HEADS_PERCENT``, one at least. ``backfill``: small asks may use a
-    reserved node where that takes nothing the reservation lacks, and short ones those that the head
-    gang has: by what they state, or with ``passes_predicted`` by what is predicted as well.
-    ``shortest_first``: of those that come after the head gang the shortest is tried first
-    (``lane.py``).
-    ``fair_leaf_gangs``: leaves sorted ``fair`` take gangs, which YuniKorn rejects.
-    ``node_score_window``: of how many asks the mix is that node scores look at.
-    ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time,
-    instead of being plain fifo.
-    ``policy`` says by whose laws room is taken from others, ``yunikorn``'s or ``kai``'s, never a
-    mixture; ``actions`` which are tried, in their order. Consolidation and stale gang eviction take
-    nothing from a queue and may be named under either; reclaim is ``kai``'s. ``plugins`` are asked
-    under either, in their order; one that is installed and not named does nothing.
-    ``stuck_after_ns``: a victim that has not gone by then is not waited for, and another may be
-    taken for it (negative: never).
-    ``staleness_grace_ns`` is how long a gang may run below its minimum; negative is for ever.
-    ``restart_room_ns`` is how long the room of members that have ended is kept for those that their
-    gang's controller makes in their place; 0 is not at all.
-    ``spares``: of each domain of a level so many nodes are kept free for gangs that lose a member.
-    ``topology_levels`` are the levels of the cluster's domains, the widest first: each by its name
-    and the label of the nodes that makes it.
-    ``usage_half_life_ns``: with what half-life usage over time is counted, ``usage_window_ns``: how
-    long a window is, at whose end it is forgotten; 0 is none, and where both are 0 nothing is
-    counted. ``k_value``: how much it counts under ``kai`` when what is over the quotas is divided.
-    ``spares_work``: of victims of a queue that are alike otherwise those go first whose eviction
-    loses the least work, not the youngest. ``consolidation_victims``: how many applications a
-    search for moves may take into account; 0: none, so nothing moves; -1: without a bound.
-    ``refused`` says which names and values do not hold, ``renamed`` which names are old ones, a
-    sentence each.
+    The defaults are YuniKorn's behaviour, except ``gang_admission``.
+
+    ``gang_admission``: a gang starts its placeholders when the whole gang fits the maxima of its
+        queues (``queue``), when every member also has a place on the nodes (``cluster``), or as far
+        as they fit (``partial``, as in YuniKorn; case G-23).
+    ``grows_by_turns``: a gang that has its minimum gets its next pods after applications below
+        theirs, and after gangs with a lower ratio to theirs.
+    ``starvation_guard_ns``: how long a gang that waits as a whole may be overtaken in its queue; 0:
+        not at all.
+    ``reservations``: which asks get nodes reserved if no node fits them: the first of each queue
+        and shape (``heads``), each ask (``asks``, YuniKorn's rule, and always up to
+        RESERVED_NODES_LEAST nodes), the oldest waiting gang of several nodes (``gang``, needs
+        ``gang_admission`` ``cluster``; ``lane.py``), or none (``none``).
+    ``reservation_delay_ns``: the age at which an ask gets a node. ``reserved_nodes_least`` and
+        ``reserved_nodes_percent``: the limit of reserved nodes is the larger of the two, if stated;
+        else for heads RESERVED_FOR_HEADS_PERCENT, at least one.
+    ``backfill``: asks may use a reserved node if that leaves enough for the reservation, and short
+        ones the head gang's nodes: by stated run times, or with ``passes_predicted`` by predicted
+        ones too. ``shortest_first``: asks behind the head gang are tried by run time (``lane.py``).
+    ``fair_leaf_gangs``: leaves sorted ``fair`` accept gangs, which YuniKorn rejects.
+    ``node_score_window``: the number of recent asks that node scores use.
+    ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time; else
+        it is plain fifo.
+    ``policy``: the preemption rules, ``yunikorn`` or ``kai``; ``actions``: the actions in order.
+        Consolidation and stale gang eviction are available under both, reclaim under ``kai`` only.
+        ``plugins``: the plugins in use, in order.
+    ``stuck_after_ns``: after that time a victim that has not ended is not waited for (negative:
+        never).
+    ``staleness_grace_ns``: how long a gang may stay below its minimum; negative: unlimited.
+    ``restart_room_ns``: how long the capacity of ended members is reserved for their replacements;
+        0: not.
+    ``spares``: a level and the number of spare nodes in each of its domains.
+    ``topology_levels``: the levels of domains, widest first, each with its name and node label.
+    ``usage_half_life_ns``, ``usage_window_ns``: half-life and window of usage over time; 0: none;
+        it is not counted if both are 0. ``k_value``: its weight under ``kai`` in the division over
+        the quotas.
+    ``spares_work``: otherwise equal victims of a queue are ordered by lost work, not by age.
+    ``consolidation_victims``: the number of applications that a search for moves may involve; 0: no
+        moves; -1: no limit.
+    ``refused``: a text for each invalid name or value, ``renamed`` for each old name.
     """
 
     gang_admission: str = QUEUE_GANG
@@ -222,32 +220,32 @@ class Settings:
 
     @property
     def reserves_for_asks(self) -> bool:
-        """Return whether an ask gets a node of its own at some age."""
+        """Whether asks get reservations at some age."""
         return self.reservations in (HEADS, ASKS)
 
     @property
     def reserves_for_gang(self) -> bool:
-        """Return whether the oldest waiting gang of several nodes gets nodes reserved."""
+        """Whether nodes are reserved for the head gang."""
         return self.reservations == GANG
 
     @property
     def counts_usage(self) -> bool:
-        """Return whether usage over time is counted."""
+        """Whether usage over time is counted."""
         return bool(self.usage_half_life_ns or self.usage_window_ns)
 
     @property
     def enforces_minimum(self) -> bool:
-        """Return whether a gang below its minimum starts again as a whole only."""
+        """Whether a gang below its minimum restarts as a whole only."""
         return self.policy == KAI or STALE in self.actions
 
     def max_reserved_nodes(self, schedulable: int) -> int:
-        """Return how many nodes may be reserved, of so many that are schedulable."""
+        """Return how many nodes may be reserved, given the number of schedulable ones."""
         if self.is_for_heads(schedulable) and not self.is_bound_stated:
             return max(1, schedulable * RESERVED_FOR_HEADS_PERCENT // 100)
         return max(self.reserved_nodes_least, schedulable * self.reserved_nodes_percent // 100)
 
     def idle_share(self, schedulable: int) -> tuple[int, int]:
-        """Return which share of so many nodes may stand idle for the head gang, as (a, of b)."""
+        """Return which part of the nodes may be idle for the head gang, as (a, of b)."""
         if not self.is_bound_stated:
             return IDLE_PERCENT, 100
         if self.reserved_nodes_percent or not self.reserved_nodes_least:
@@ -255,12 +253,12 @@ class Settings:
         return self.reserved_nodes_least, max(1, schedulable)
 
     def is_for_heads(self, schedulable: int) -> bool:
-        """Return whether only heads get a node: on a few nodes each ask may, as in YuniKorn."""
+        """Whether only heads get a node: on few nodes each ask may, as in YuniKorn."""
         return self.reservations == HEADS and schedulable > RESERVED_NODES_LEAST
 
 
 def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
-    """Return the settings that a resource manager sent; what does not hold is the default."""
+    """Parse the settings of the resource manager; invalid values are the default."""
     read = named(dict(pairs))
     values = read.with_preset()
     least, percent = _reserved_nodes(values.get("maxReservedNodes", ""))
@@ -315,24 +313,24 @@ def _policy(values: Mapping[str, str]) -> str:
 
 
 def _duration(values: Mapping[str, str], name: str, default_ns: int) -> int:
-    """Return a duration in ns; what is none is the default."""
+    """Parse a duration in ns; an invalid one is the default."""
     found = parse_go_duration(values.get(name, ""))
     return default_ns if found is None else found
 
 
 def _spares(text: str) -> tuple[str, int] | None:
-    """Return a level and how many nodes of its domains are spare; None: it is no such text."""
+    """Parse a level and a number of spare nodes; None if it is invalid."""
     found = _SPARES.fullmatch(text)
     return (found[1], int(found[2])) if found is not None else None
 
 
 def _grows_by_turns(text: str, policy: str) -> bool:
-    """Return whether gangs grow by turns; what is no such setting is the policy's way."""
+    """Whether gangs grow by turns; an invalid value is the policy's default."""
     return text == TURNS or (policy == KAI and text != AGE)
 
 
 def _reservations(values: Mapping[str, str], admission: str) -> str:
-    """Return what gets nodes reserved; what cannot hold is the preset's, or the default."""
+    """Return which asks get nodes; an impossible value is the preset's, or the default."""
     for name in (values.get("reservations", ""), preset_of(values).get("reservations", HEADS)):
         if name in (HEADS, ASKS, NONE) or (name == GANG and admission == CLUSTER_GANG):
             return name
@@ -340,7 +338,7 @@ def _reservations(values: Mapping[str, str], admission: str) -> str:
 
 
 def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
-    """Return a sentence for each setting that there is not, or that has no such value."""
+    """Return a text for each unknown setting and invalid value."""
     found: list[str] = []
     for name, text in values.items():
         if is_handed_on(name):
@@ -354,7 +352,7 @@ def _refused_values(values: Mapping[str, str]) -> tuple[str, ...]:
 
 
 def refused_value(name: str, text: str) -> str:
-    """Return a sentence where a setting that there is has no such value, else ""."""
+    """Return a text if the value of a known setting is invalid, else ""."""
     rule = _RULES.get(name) or _RETIRED_RULES[name]
     return f"{name}: {rule[1]}, found {text[:_SHOWN]!r}" if text and not rule[0](text) else ""
 
@@ -362,7 +360,7 @@ def refused_value(name: str, text: str) -> str:
 def _refused_together(
     stated: Mapping[str, str], values: Mapping[str, str], policy: str, admission: str
 ) -> tuple[str, ...]:
-    """Return a sentence for each setting that another one keeps from holding."""
+    """Return a text for each setting that another one rules out."""
     return (
         *_refused_admission(stated, policy),
         *_refused_reservations(values, admission),
@@ -372,7 +370,7 @@ def _refused_together(
 
 
 def _refused_admission(stated: Mapping[str, str], policy: str) -> tuple[str, ...]:
-    """Return a sentence where a gang is to start as it may not under a policy."""
+    """Return a text if gangAdmission is not available under the policy."""
     admission = stated.get("gangAdmission", "")
     if policy != KAI or admission not in (QUEUE_GANG, PARTIAL_GANG):
         return ()
@@ -384,7 +382,7 @@ def _refused_admission(stated: Mapping[str, str], policy: str) -> tuple[str, ...
 
 
 def _refused_reservations(values: Mapping[str, str], admission: str) -> tuple[str, ...]:
-    """Return a sentence where nodes are to be reserved for a gang that could not have them."""
+    """Return a text if nodes are to be reserved for gangs that cannot use them."""
     if values.get("reservations") != GANG or admission == CLUSTER_GANG:
         return ()
     held = _reservations(values, admission)
@@ -393,7 +391,7 @@ def _refused_reservations(values: Mapping[str, str], admission: str) -> tuple[st
 
 
 def _refused_order(values: Mapping[str, str], admission: str) -> tuple[str, ...]:
-    """Return a sentence where an order is asked for of a backfill for no gang."""
+    """Return a text if shortestFirst has no head gang to backfill behind."""
     is_by_length = values.get("backfill") == SHORTEST_FIRST
     if not is_by_length or _reservations(values, admission) == GANG:
         return ()
@@ -402,7 +400,7 @@ def _refused_order(values: Mapping[str, str], admission: str) -> tuple[str, ...]
 
 
 def _refused_k(values: Mapping[str, str], policy: str) -> tuple[str, ...]:
-    """Return a sentence where the weight of usage is set and no usage is divided by."""
+    """Return a text if kValue has no effect."""
     if not values.get("kValue"):
         return ()
     if policy != KAI:
@@ -414,26 +412,26 @@ def _refused_k(values: Mapping[str, str], policy: str) -> tuple[str, ...]:
 
 
 def _in_short(refused: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the sentences about invalid settings, bounded."""
+    """Return the texts about invalid settings, at most MAX_REFUSED."""
     if len(refused) <= MAX_REFUSED:
         return refused
     return (*refused[:MAX_REFUSED], f"and {len(refused) - MAX_REFUSED} more do not hold")
 
 
 def _names(text: str) -> list[str]:
-    """Return the names of a list with commas; of one that is refused, none."""
+    """Parse a comma-separated list of names; [] if it is too long."""
     if not _is_list(text):
         return []
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
 def _plugins(text: str) -> tuple[str, ...]:
-    """Return the plugins that are named; a list that is too long is one that nobody has."""
+    """Return the named plugins; a list that is too long is returned as one unknown name."""
     return tuple(dict.fromkeys(_names(text))) if _is_list(text) else (f"{text[:_SHOWN]}…",)
 
 
 def _count_or_share(text: str) -> tuple[int, bool] | None:
-    """Return the number of ``12`` or ``5%``, and whether it is a share; None: it is neither."""
+    """Parse ``12`` or ``5%`` into the number and whether it is a percentage; None if invalid."""
     found = _COUNT_OR_SHARE.fullmatch(text)
     if found is None or (found[2] and int(found[1]) > 100):  # noqa: PLR2004 - per cent
         return None
@@ -441,14 +439,14 @@ def _count_or_share(text: str) -> tuple[int, bool] | None:
 
 
 def _window(text: str) -> int | None:
-    """Return a number of asks, None where it is none, or out of bounds."""
+    """Parse a number of asks, None if it is invalid or out of bounds."""
     if not _WINDOW.fullmatch(text) or not 1 <= int(text) <= MAX_NODE_SCORE_WINDOW:
         return None
     return int(text)
 
 
 def _reserved_nodes(text: str) -> tuple[int, int]:
-    """Return the count and the share of ``12`` or ``5%``; a share of any is one node at least."""
+    """Return the count and percentage of ``12`` or ``5%``; a percentage is at least one node."""
     found = _count_or_share(text)
     if found is None:
         return RESERVED_NODES_LEAST, RESERVED_NODES_PERCENT
@@ -457,7 +455,7 @@ def _reserved_nodes(text: str) -> tuple[int, int]:
 
 
 def _usage_time(text: str) -> int:
-    """Return a half-life or a window of usage; 0: none, or none that holds."""
+    """Parse a half-life or window of usage in ns; 0: none or invalid."""
     return (parse_go_duration(text) or 0) if _is_usage_time(text) else 0
 
 
@@ -467,7 +465,7 @@ def _k_value(text: str) -> Fraction:
 
 
 def _admission(values: Mapping[str, str], policy: str) -> str:
-    """Return when gangs are admitted; under kai none starts before its whole minimum has room."""
+    """Return the gang admission; under kai always ``cluster``."""
     stated = values.get("gangAdmission", "")
     if policy == KAI:
         return CLUSTER_GANG
@@ -485,7 +483,7 @@ def _consolidation_victims(text: str) -> int:
 
 
 def _grace(text: str, default_ns: int) -> int:
-    """Return a grace; one with a minus is for ever, one that does not hold is the default."""
+    """Parse a grace period in ns; negative: unlimited; an invalid one is the default."""
     if text.startswith("-"):
         return -1
     grace_ns = parse_go_duration(text)
@@ -493,14 +491,14 @@ def _grace(text: str, default_ns: int) -> int:
 
 
 def _actions(policy: str, named: list[str]) -> tuple[str, ...]:
-    """Return the actions that are named; those that are refused are left out, not replaced."""
+    """Return the named actions, without refused ones."""
     if not named:
         return UNLESS_NAMED[policy]
     return tuple(name for name in named if name in MAY_BE_NAMED[policy])
 
 
 def refused_actions(policy: str, named: Iterable[str]) -> tuple[str, ...]:
-    """Return a sentence for each action that may not be named under a policy."""
+    """Return a text for each named action that the policy does not have."""
     open_to_it = MAY_BE_NAMED[policy]
     known = f"there are {', '.join(open_to_it)}"
     return tuple(

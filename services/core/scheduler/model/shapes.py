@@ -1,6 +1,6 @@
-"""Asks, and shapes: asks that are alike are placed, refused and woken together.
+"""Asks and shapes: asks of one shape are placed, refused and requeued together.
 
-A Shape is a request and its constraints, one object for the whole partition.
+A Shape is a request with its constraints, one object for the whole partition.
 """
 
 from collections.abc import Mapping
@@ -18,7 +18,7 @@ ShapeKey = tuple[tuple[tuple[str, int], ...], Rest]
 
 
 class Demand(NamedTuple):
-    """What scores look at of an ask: ``size`` thousandths of each of ``number`` devices, or 0."""
+    """What node scores read of an ask: ``size`` thousandths of each of ``number`` devices, or 0."""
 
     vcore: int
     memory: int
@@ -30,27 +30,27 @@ AskedFor: TypeAlias = tuple[Demand, Constraints]
 
 
 def demand_of(resource: Mapping[str, int], need: Need | None) -> Demand:
-    """Return what scores look at of an amount that takes so much of devices."""
+    """Return what node scores read of a request with a need of devices."""
     return Demand(resource.get(VCORE, 0), resource.get(MEMORY, 0), *(need or (0, 0)))
 
 
 @dataclass(slots=True, eq=False, repr=False)
 class Shape:
-    """A request with its constraints. ``name`` is short and stable within one core's life."""
+    """A request with its constraints. ``name`` is short and unique within a core's life."""
 
     name: str
     resource: dict[str, int]
     constraints: Constraints
-    labels: Labels = ()  # those that constraints of any pod ask about
-    run_ns: int = 0  # for how long at most, where backfill asks; 0: not known, or not used
-    expected_ns: int = 0  # for how long by prediction, where that counts; 0: as above
-    bond: Any = None  # the gang and its part by which it is bound to domains of the nodes
-    on_devices: Need | None = field(init=False)  # None: it asks for no GPU
-    asked_for: AskedFor = field(init=False)  # what it is in the recent mix
-    # What the room ``nodes`` remembers of it: only that reads and writes these.
-    view: Any = None  # what its constraints make of the nodes, and when
-    candidates: Any = None  # the first nodes in order that take it
-    plan: Any = None  # what its constraints ask of other pods
+    labels: Labels = ()  # those that pod selectors of any constraints use
+    run_ns: int = 0  # largest run time, if backfill uses it; 0: unknown or unused
+    expected_ns: int = 0  # predicted run time, likewise
+    bond: Any = None  # the gang and its part with a topology constraint
+    on_devices: Need | None = field(init=False)  # None: no GPU requested
+    asked_for: AskedFor = field(init=False)  # its kind in the mix of recent asks
+    # Caches of ``nodes``, which alone reads and writes them.
+    view: Any = None  # the nodes' mask for its constraints, with a version
+    candidates: Any = None  # the first nodes in order that fit it
+    plan: Any = None  # the compiled pod selectors of its constraints
 
     def __post_init__(self) -> None:
         self.on_devices = need_of(self.resource, self.constraints)
@@ -59,7 +59,7 @@ class Shape:
 
 @dataclass(slots=True)
 class LogLine:
-    """One sentence of an ask's allocation log: how often, when last, when last published."""
+    """One text of an ask's allocation log: count, last time, and last publication."""
 
     count: int = 0
     last_ns: int = 0
@@ -70,21 +70,21 @@ class LogLine:
 class Ask:
     """An ask that is not allocated. ``sequence`` is the order of arrival.
 
-    ``created_ns`` is when it was made, or where that is not said, when it came.
+    ``created_ns`` is its creation, or its arrival if that is not known.
     """
 
     request: AllocationAsk
     shape: Shape
     sequence: int
     created_ns: int = 0
-    lacks_headroom_by: str = ""  # whose limit its event named for want of headroom
+    lacks_headroom_by: str = ""  # the limit reported as exceeded: "queue", "user" or ""
     has_preempted: bool = False
     preemption_checked_ns: int = 0
-    is_marked: bool = False  # Unschedulable, at the resource manager: more nodes would help
-    log: dict[str, LogLine] | None = None  # by text; None: it was never refused itself
-    told_of_nodes_ns: int = 0  # when its event last said what nodes fail on, but for room
-    is_covered: bool = False  # by placeholders that go for it
-    is_mismatch_reported: bool = False  # to users, that it is larger than its placeholder
+    is_marked: bool = False  # reported as unschedulable: more nodes would help
+    log: dict[str, LogLine] | None = None  # allocation log, by text; None: never refused itself
+    told_of_nodes_ns: int = 0  # time of its last event on refusing nodes
+    is_covered: bool = False  # several placeholders are being released for it
+    is_mismatch_reported: bool = False  # reported as larger than its placeholders
     key: str = field(init=False)
     order: tuple[int, int, int] = field(init=False)  # of asks of one application
 
@@ -95,7 +95,7 @@ class Ask:
 
 
 class ShapeTable:
-    """The shapes that asks have, by what makes them one; a shape without asks is forgotten."""
+    """The shapes in use; a shape without asks is removed."""
 
     def __init__(self) -> None:
         self._shapes: dict[ShapeKey, Shape] = {}
@@ -110,7 +110,7 @@ class ShapeTable:
         expected_ns: int = 0,
         bond: Any = None,
     ) -> Shape:
-        """Return the shape of an ask, the same object for every ask like it, and count its use."""
+        """Return the shape of an ask, one object for all equal asks, and count its use."""
         resource, constraints = dict(ask.resource_per_alloc), ask.constraints
         key = _key_of(resource, (constraints, labels, run_ns, expected_ns, bond))
         shape = self._shapes.get(key)
@@ -127,7 +127,7 @@ class ShapeTable:
         self._uses[shape] = self._uses.get(shape, 0) + times
 
     def release_shape(self, shape: Shape, times: int = 1) -> bool:
-        """Count uses out; return whether that was the last one, and the shape is forgotten."""
+        """Subtract uses; return whether that was the last one, so that the shape was removed."""
         left = self._uses[shape] - times
         if left:
             self._uses[shape] = left

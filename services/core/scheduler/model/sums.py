@@ -1,7 +1,7 @@
-"""Sums over nodes and tasks, exact whatever 64 bits hold (docs/adr/0021).
+"""Sums over nodes and tasks that may exceed int64, exact (docs/adr/0021).
 
-What one node or one task has fits an int64, and so do the arrays that hold one row a node. A sum
-over rows is an array of Python's own numbers, as long as there are types.
+Amounts of one node or task fit int64, as do arrays with a row for each node. A sum over rows is an
+array of Python integers, one for each type.
 """
 
 from collections.abc import Iterable, Sequence
@@ -16,7 +16,7 @@ Sums: TypeAlias = NDArray[np.object_]
 
 
 def sums(amounts: Sequence[int]) -> Sums:
-    """Return amounts that may be sums."""
+    """Return amounts as an array of Python integers."""
     return np.array(amounts, dtype=object)
 
 

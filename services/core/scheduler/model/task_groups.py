@@ -1,4 +1,4 @@
-"""What became of a gang's placeholders, counted a task group at a time."""
+"""Counts of a gang's placeholders and real pods, by task group."""
 
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
@@ -10,25 +10,25 @@ from shared.model.resources import Resource
 
 @dataclass(slots=True, eq=False)
 class TaskGroupCount:
-    """How many placeholders of a task group were asked for, and what became of them."""
+    """The requested placeholders of a task group, and what became of them."""
 
     count: int = 0
     replaced: int = 0
     timedout: int = 0
-    real: int = 0  # its real pods that run and are not being released
-    of_one: Resource = field(default_factory=dict)  # what the last of these that came has
+    real: int = 0  # running real pods, without those being released
+    of_one: Resource = field(default_factory=dict)  # the resource of the latest real pod
     min_resource: Resource = field(default_factory=dict)
     held: dict[str, None] = field(default_factory=dict)  # allocated and not released
-    unclaimed: dict[str, None] = field(default_factory=dict)  # releasing, not for a replacement
+    unclaimed: dict[str, None] = field(default_factory=dict)  # being released, not for an ask
 
     @property
     def members(self) -> int:
-        """Return how many members the gang has of it: those that never came are not."""
+        """Return the number of members: without placeholders that timed out."""
         return self.count - self.timedout
 
     @property
     def is_used_up(self) -> bool:
-        """Return whether every placeholder has been replaced or has gone."""
+        """Whether every placeholder has been replaced or has timed out."""
         return self.count <= self.replaced + self.timedout
 
 
@@ -36,8 +36,7 @@ class TaskGroupCount:
 class Replacement:
     """A real ask that takes a placeholder's place, until the release is confirmed.
 
-    ``is_placed``: the node that was chosen counts the allocation already; it is not the
-    placeholder's, or has room beside it.
+    ``is_placed``: its node already counts the allocation, because it is not the placeholder's.
     """
 
     ask: Ask
@@ -49,7 +48,7 @@ Item = TypeVar("Item", Allocation, AllocationAsk)
 
 
 def with_group(item: Item) -> Item:
-    """Return an item whose ``placeholder`` counts: without a task group's name it is ignored."""
+    """Return an item without ``placeholder`` if it has no task group, as such a flag is ignored."""
     if item.placeholder and not item.task_group_name:
         return replace(item, placeholder=False)
     return item

@@ -1,6 +1,6 @@
-"""How long parts of a cycle take: stopwatches that are handed in, and change nothing.
+"""Timings of parts of a cycle: stopwatches that are passed in, and change nothing.
 
-The pure part reads no clock; what measures is entered and left where a part begins and ends.
+The pure part reads no clock; a stopwatch is a context manager entered around each part.
 """
 
 from contextlib import AbstractContextManager
@@ -23,15 +23,15 @@ NOBODY: Stopwatch = _NoStopwatch()
 
 @dataclass(frozen=True, slots=True)
 class Timings:
-    """A stopwatch for every part that is measured. None of them is entered twice at once."""
+    """A stopwatch for every measured part. None of them is entered twice at once."""
 
-    latency: Stopwatch = NOBODY  # all that a batch leads to
+    latency: Stopwatch = NOBODY  # everything for a batch
     cycle: Stopwatch = NOBODY  # the decisions of a batch
     queue_order: Stopwatch = NOBODY  # which queue is next
     application_order: Stopwatch = NOBODY  # which application of it
-    node_search: Stopwatch = NOBODY  # the first node that takes an ask
-    node_evaluation: Stopwatch = NOBODY  # why no node takes it
-    preemption: Stopwatch = NOBODY  # who would have to go for it
+    node_search: Stopwatch = NOBODY  # the first node that fits an ask
+    node_evaluation: Stopwatch = NOBODY  # why no node fits it
+    preemption: Stopwatch = NOBODY  # the choice of victims for it
 
 
 PARTS = tuple(item.name for item in fields(Timings))

@@ -1,19 +1,19 @@
-"""What queues and users have used over time: amounts times time, halved with every half-life.
+"""Usage over time of queues and users: amounts times time, halved with every half-life.
 
-Rule 1: usage of a type is the sum of amount x time, in which a moment counts half as much with each
-        half-life that has passed since. Without a half-life all that lies in the window counts
-        alike; with a window everything is forgotten when the next one begins.
+Rule 1: usage of a type is the sum of amount x time, weighed by half for each half-life that has
+        passed since. Without a half-life all of the window counts equally; with a window everything
+        is dropped when the next one begins.
 Rule 2: nothing is decayed step by step. A clock reads 2^(t / half-life), and a row adds amount x
         the difference of two readings: later usage weighs more, instead of earlier usage less. So
-        one long step and many short ones come to the same integer, a parent's sum is that of its
-        children, and in a share of two such sums the common factor cancels out.
+        one long step and many short ones give the same integer, a parent's sum is that of its
+        children, and in a ratio of two sums the common factor cancels.
 Rule 3: readings are integers: 2^BITS at the start of a period of PERIOD half-lives, rounded down.
         At the end of a period every sum is divided by 2^PERIOD, rounded down. A reading is exact to
         2^-47 of itself and to the ns; a division loses less than an amount x a 2^-BITS of a
         half-life.
-Rule 4: a share is in billionths, rounded down. Periods and windows are counted from a Monday,
-        1970-01-05 00:00 UTC.
-Time comes in with messages; nothing here reads a clock. Source: Cormode et al. 2009, Forward decay.
+Rule 4: a ratio is in billionths, rounded down. Periods and windows are counted from a Monday,
+        1970-01-05 00:00 UTC. Time arrives with messages; nothing here reads a clock. Source:
+        Cormode et al. 2009, Forward decay.
 """
 
 from collections.abc import Mapping
@@ -25,18 +25,18 @@ from shared.model.resources import Resource, ResourceView
 from shared.model.units import seconds
 
 BITS = 48  # binary digits of a reading behind the point
-PERIOD = 32  # half-lives after which all sums are divided, so that they stay small
-MAX_ROWS = 20_000  # queues, and users of queues, with usage over time; the oldest is forgotten
-REPORT_NS = seconds(60)  # at most so often it is handed over, to be kept
-TOLD_PPM = 1_000  # a share is told again when it has changed by so many millionths of the cluster
-RANK_NS = seconds(10)  # for so long ranks hold
+PERIOD = 32  # half-lives after which all sums are divided, to keep them small
+MAX_ROWS = 20_000  # queues, and users in queues; the oldest is dropped
+REPORT_NS = seconds(60)  # shortest time between two reports
+TOLD_PPM = 1_000  # change that is published, in millionths of the cluster
+RANK_NS = seconds(10)  # how long ranks are valid
 MONDAY_NS = seconds(4 * 86_400)
 BILLION = 1_000_000_000
-WEIGHTLESS = BILLION**3  # the rank of what has no weight
+WEIGHTLESS = BILLION**3  # the rank for a weight of 0
 NO_WEIGHTS: Mapping[str, Fraction] = {}
 _BASE = 1 << BITS  # the reading at the start of a period
 _TOP = _BASE << PERIOD  # at its end
-_SETTLED = 8  # periods in which whatever was before has become less than a unit
+_SETTLED = 8  # periods after which earlier usage is less than a unit
 _FINE = 96  # binary digits of the factors
 _LN2, _LN2_OF = 693_147_180_559_945_309, 10**18
 _PPB = Fraction(1, BILLION)
@@ -65,7 +65,7 @@ def _power(fraction: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Moment:
-    """A moment as the clock reads it: in which window and period, and the reading."""
+    """A time as the clock reads it: its window, its period, and the reading."""
 
     at_ns: int
     window: int
@@ -75,49 +75,49 @@ class Moment:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Usage:
-    """What one queue, one user or the cluster has used, by type, up to a moment."""
+    """The usage of one queue, one user or the cluster, by type, up to a moment."""
 
-    at: Moment | None = None  # None: it has not begun
-    has_grown: bool = False  # since it was handed over last
-    told_ppm: Resource = field(default_factory=dict)  # its shares, as users were told last
+    at: Moment | None = None  # None: not started
+    has_grown: bool = False  # since the last report
+    told_ppm: Resource = field(default_factory=dict)  # the last published ratios
     sums: Resource = field(default_factory=dict)
 
 
 class UsageClock:
-    """The clock of one partition. ``half_life_ns`` 0: nothing decays; ``window_ns`` 0: none ends.
+    """The clock of one partition. ``half_life_ns`` 0: no decay; ``window_ns`` 0: no window.
 
-    ``capacity`` is what the cluster had, of which shares are taken. ``rows`` are by the queue's
-    path and the user's name, "" for the queue itself; dynamic queues come and go, their rows stay.
+    ``capacity`` is the cluster's own sum, the reference of ratios. ``rows`` are by the queue's path
+    and the user's name, "" for the queue itself; rows of removed dynamic queues stay.
     """
 
     def __init__(self, half_life_ns: int, window_ns: int, now_ns: int) -> None:
         self.half_life_ns = half_life_ns
         self.window_ns = window_ns
         self.now_ns = now_ns
-        self.cluster: ResourceView = {}  # what the cluster has
+        self.cluster: ResourceView = {}  # the cluster's capacity
         self.capacity = Usage()
         self.rows: dict[tuple[str, str], Usage] = {}
         self.reported_ns = 0
         self.ranked_until_ns = 0
-        self._ahead: dict[str, int] = {}  # the cluster's sums at that moment
-        self._step = 0  # from the present reading to that at that moment
-        self._ahead_of: Moment | None = None  # for which these two have been worked out
+        self._ahead: dict[str, int] = {}  # the cluster's sums at ``ranked_until_ns``
+        self._step = 0  # the reading's growth until then
+        self._ahead_of: Moment | None = None  # the moment these two were computed for
         self._is_held = False
         self._moment: Moment | None = None
 
     def pass_time(self, now_ns: int) -> None:
-        """Let it be later."""
+        """Advance the clock."""
         self.now_ns = now_ns
         if not self._is_held:
             self._moment = None
 
     def hold(self, at_ns: int) -> None:
-        """Read this moment until ``resume``: what is there now is counted as there since then."""
+        """Stop the clock at a time until ``resume``: the recovered state counts from then on."""
         self._is_held = True
         self._moment = self.moment_at(min(at_ns, self.now_ns))
 
     def resume(self) -> None:
-        """Read the present moment again."""
+        """Read the present time again."""
         self._is_held = False
         self._moment = None
 
@@ -138,31 +138,31 @@ class UsageClock:
         return self._moment
 
     def moment_at(self, at_ns: int) -> Moment:
-        """Return a moment as this clock reads it."""
+        """Return a time as this clock reads it."""
         since_ns = max(0, at_ns - MONDAY_NS)
         window = since_ns // self.window_ns if self.window_ns else 0
         period = since_ns // (PERIOD * self.half_life_ns) if self.half_life_ns else 0
         return Moment(at_ns, window, period, self._reading(since_ns, period))
 
     def _reading(self, since_ns: int, period: int) -> int:
-        """Return the reading at a moment from the start of a period on, or after it."""
+        """Return the reading at a time, relative to the start of a period."""
         if not self.half_life_ns:
             return since_ns
         whole, rest = divmod(since_ns - period * PERIOD * self.half_life_ns, self.half_life_ns)
         return _power((rest << BITS) // self.half_life_ns) << whole
 
     def set_cluster(self, amount: ResourceView) -> None:
-        """Let the cluster have another size from now on."""
+        """Set the cluster's capacity from now on."""
         self.advance_capacity()
         self.cluster = amount
         self._ahead_of = None
 
     def advance_capacity(self) -> None:
-        """Bring what the cluster has had up to now."""
+        """Update the cluster's sum to now."""
         self.advance(self.capacity, self.cluster)
 
     def advance(self, usage: Usage, held: ResourceView) -> None:
-        """Bring a row up to now; it has held this amount since its last moment."""
+        """Update a row to now, given the amount used since its last moment."""
         now, at = self.moment, usage.at
         if at is None:
             usage.at = now
@@ -174,7 +174,7 @@ class UsageClock:
             usage.at = now
 
     def _turn(self, usage: Usage, held: ResourceView, at: Moment, now: Moment) -> Moment:
-        """Take a row over into the present window and period; return the moment that it is at."""
+        """Move a row into the present window and period; return its moment."""
         if at.window != now.window:
             usage.sums.clear()
             at = self.moment_at(MONDAY_NS + now.window * self.window_ns)
@@ -190,9 +190,9 @@ class UsageClock:
         return replace(now, reading=_BASE) if periods > 0 else at
 
     def share_ppb(self, usage: Usage, name: str) -> int:
-        """Return which share of the cluster a row has used of a type, in billionths.
+        """Return a row's ratio to the cluster's sum of a type, in billionths.
 
-        Both have been brought up to now. Nothing has been used of what there never was.
+        Both must be up to date. 0 if the cluster never had the type.
         """
         capacity = self.capacity.sums.get(name, 0)
         return usage.sums.get(name, 0) * BILLION // capacity if capacity else 0
@@ -202,7 +202,7 @@ class UsageClock:
         return self.share_ppb(usage, name) * _PPB
 
     def rank_from_now(self) -> None:
-        """Let ranks speak of a later moment from now on; all are to be worked out again."""
+        """Start a new ranking period; all ranks must be computed again."""
         self.ranked_until_ns = self.now_ns + RANK_NS
         self._ahead_of = None
 
@@ -213,12 +213,11 @@ class UsageClock:
         weight: Fraction = Fraction(1),
         weights: Mapping[str, Fraction] = NO_WEIGHTS,
     ) -> int:
-        """Return by how much a row has had: its largest share over types, by its weight.
+        """Return a row's rank in billionths: its largest ratio over types, divided by its weight.
 
-        It is what it will be when ranks are next worked out, if what is held is held until then:
-        so what has just started counts already, and a hundred do not pass at once. All ranks of
-        that time speak of one moment. In billionths; WEIGHTLESS, after all others, for a weight of
-        0. ``weights`` are of some types.
+        It is the value at the end of the ranking period if ``held`` is used until then, so that
+        what has just started counts at once. All ranks of a period are comparable. A weight of 0
+        gives WEIGHTLESS, which sorts last. ``weights`` are for some types.
         """
         largest = 0 if weight else WEIGHTLESS
         ahead, step = self._at_ranking()
@@ -234,7 +233,7 @@ class UsageClock:
         return largest
 
     def _sums_now(self, usage: Usage) -> ResourceView:
-        """Return a row's sums in the present period, whatever it has held since its moment."""
+        """Return a row's sums scaled to the present period."""
         at, now = usage.at or self.moment, self.moment
         if at.window != now.window:
             return {}
@@ -244,7 +243,7 @@ class UsageClock:
         return {name: value >> digits for name, value in usage.sums.items()}
 
     def _at_ranking(self) -> tuple[dict[str, int], int]:
-        """Return the cluster's sums at the moment of ranks, and by how much readings grow to it."""
+        """Return the cluster's sums at the end of the ranking period, and the reading's growth."""
         if self._ahead_of is not self.moment:
             self._ahead_of = now = self.moment
             since_ns = max(self.ranked_until_ns, self.now_ns) - MONDAY_NS
@@ -255,7 +254,7 @@ class UsageClock:
         return self._ahead, self._step
 
     def amounts_ns(self, usage: Usage) -> Resource:
-        """Return what a row has used, in amounts x ns as they count at its moment."""
+        """Return a row's usage in amounts x ns, as weighed at its moment."""
         if not self.half_life_ns or usage.at is None:
             return dict(usage.sums)
         per = _LN2 * usage.at.reading
@@ -264,7 +263,7 @@ class UsageClock:
         }
 
     def usage_of(self, amounts_ns: ResourceView, at_ns: int) -> Usage:
-        """Return a row that has used amounts x ns, as they counted at a moment."""
+        """Return a row for a usage in amounts x ns, as weighed at a time."""
         at = self.moment_at(at_ns)
         if not self.half_life_ns:
             return Usage(at, sums=dict(amounts_ns))

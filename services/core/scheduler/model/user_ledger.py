@@ -1,12 +1,13 @@
-"""Users and groups: what each uses in every queue, and the limits that queues set them.
+"""Usage of users and groups in every queue, and the limits that queues set for them.
 
 Rule 1: a queue's limit for a user is the one that names it, else the wildcard's; the wildcard of
-        users counts each user by itself. A group's limit is the one that names it; the wildcard of
-        groups is one tracker for all who have no named group.
+        users applies to each user separately. A group's limit is the one that names it; the
+        wildcard of groups is one tracker for all users without a named group.
 Rule 2: an application counts for its user, and for the first of its groups that a limit names on
-        the way from its leaf to the root (at each level the named ones before the wildcard). Once
+        the way from its leaf to the root (at each level named ones before the wildcard). Once
         found, the group stays.
-Rule 3: placeholders count. A limit holds at every level; a type that it does not name is free.
+Rule 3: placeholders count. A limit applies at every level; types that it does not name are
+        unlimited.
 Source: docs/rules/quotas.md.
 """
 
@@ -31,34 +32,34 @@ _BY_PATH = ("usage", "promised", "kept", "running")
 
 @dataclass(slots=True, eq=False, repr=False)
 class UserLedger:
-    """What one user or one group uses, by queue path, with the applications that use it."""
+    """The usage of one user or group, by queue path, with its applications."""
 
     name: str
     is_group: bool
     usage: dict[str, Resource] = field(default_factory=dict)
     promised: dict[str, Resource] = field(default_factory=dict)
-    kept: dict[str, Resource] = field(default_factory=dict)  # for asks whose placeholders go
+    kept: dict[str, Resource] = field(default_factory=dict)  # claims for placeholder sets
     running: dict[str, dict[str, None]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)  # application -> its group, "" for none
     levels: dict[str, QueueLedger] = field(default_factory=dict)  # the queues of ``usage``
 
     @property
     def title(self) -> str:
-        """Return what users call it."""
+        """Return its name for users."""
         return f"{'group' if self.is_group else 'user'} {self.name}"
 
     def limit_in(self, queue: QueueLedger) -> Limit | None:
-        """Return what a queue limits it to, or None."""
+        """Return its limit in a queue, or None."""
         if self.is_group:
             return queue.group_limits.get(self.name)
         return queue.user_limits.get(self.name) or queue.user_limits.get(WILDCARD)
 
     def limit_at(self, path: str) -> Limit:
-        """Return the limit in a queue that it uses something of; an empty one if none."""
+        """Return its limit in a queue that it uses; an empty one if none."""
         return self.limit_in(self.levels[path]) or Limit()
 
     def limits(self, queue: QueueLedger) -> Iterator[tuple[QueueLedger, Limit]]:
-        """Yield the limits on the path to the root."""
+        """Yield its limits on the path to the root."""
         for level in queue.lineage():
             limit = self.limit_in(level)
             if limit is not None:
@@ -72,9 +73,9 @@ class UserLedger:
         count_promises: bool = False,
         if_promised: bool = False,
     ) -> Shortage | None:
-        """Return which limit an amount does not fit, or None.
+        """Return the limit that an amount exceeds, with the numbers, or None.
 
-        ``if_promised``: only types count that admitted gangs have yet to get there.
+        ``if_promised``: only types count in which admitted gangs have outstanding members.
         """
         for level, limit in self.limits(queue):
             if limit.max_resource is None:
@@ -93,7 +94,7 @@ class UserLedger:
         return None
 
     def room_for(self, queue: QueueLedger, amount: ResourceView) -> int:
-        """Return how many times an amount its limits on the path have headroom for."""
+        """Return how many times an amount fits its limits on the path."""
         room = MANY
         for level, limit in self.limits(queue):
             used, kept = self.usage.get(level.path, {}), self.kept.get(level.path, {})
@@ -105,7 +106,7 @@ class UserLedger:
         return max(room, 0)
 
     def headroom(self, queue: QueueLedger) -> Resource:
-        """Return what is left under the limits on the path, for the types that they name."""
+        """Return what its limits on the path leave, for the types that they name."""
         room: Resource = {}
         for level, limit in self.limits(queue):
             used = self.usage.get(level.path, {})
@@ -114,7 +115,7 @@ class UserLedger:
         return room
 
     def full(self, queue: QueueLedger, application_id: str) -> Fact | None:
-        """Return which limit one more application is over, with the numbers, or None."""
+        """Return the limit that one more application exceeds, with the numbers, or None."""
         for level, limit in self.limits(queue):
             running = self.running.get(level.path, {})
             most = limit.max_applications
@@ -136,13 +137,13 @@ class UserLedger:
             self.running[path][application_id] = None
 
     def _advance_path(self, queue: QueueLedger) -> None:
-        """Count what a user has held from a queue to the root, where usage over time is asked."""
+        """Update usage over time from a queue to the root, if it is counted."""
         if queue.tree.usage is not None:
             for level in queue.lineage():
                 self.advance_usage(level)
 
     def advance_usage(self, queue: QueueLedger) -> None:
-        """Count what a user has held in a queue until now into its usage over time."""
+        """Update a user's usage over time in a queue, if it is counted."""
         clock = queue.tree.usage
         if clock is not None and not self.is_group:
             clock.advance(clock.row_of(queue.path, self.name), self.usage.get(queue.path, {}))
@@ -150,7 +151,7 @@ class UserLedger:
     def take_back(
         self, queue: QueueLedger, application_id: str, amount: ResourceView, *, is_last: bool
     ) -> None:
-        """Subtract usage that was only tried: nothing is requeued."""
+        """Subtract usage from a queue to the root; nothing is requeued."""
         self._advance_path(queue)
         for level in queue.lineage():
             subtract_into(self.usage[level.path], amount)
@@ -161,7 +162,7 @@ class UserLedger:
                     del self.levels[level.path]
 
     def change_promise(self, queue: QueueLedger, before: ResourceView, after: ResourceView) -> None:
-        """Change what admitted gangs have yet to allocate, from a queue to the root."""
+        """Change admitted gangs' outstanding members, from a queue to the root."""
         for level in queue.lineage():
             promised = self.promised.setdefault(level.path, {})
             subtract_into(promised, before)
@@ -170,12 +171,12 @@ class UserLedger:
                 del self.promised[level.path]
 
     def claim(self, queue: QueueLedger, amount: ResourceView) -> None:
-        """Keep room for an ask whose placeholders go, from a queue to the root."""
+        """Claim an amount for an ask with a placeholder set, from a queue to the root."""
         for level in queue.lineage() if amount else ():
             add_into(self.kept.setdefault(level.path, {}), amount)
 
     def release_claim(self, queue: QueueLedger, amount: ResourceView) -> None:
-        """Give kept room back, from a queue to the root; where none was kept there is none."""
+        """End a claim of an amount, from a queue to the root."""
         for level in queue.lineage() if amount else ():
             subtract_into(self.kept[level.path], amount)
             if not self.kept[level.path]:

@@ -1,4 +1,4 @@
-"""Every user and group with a live application, and what their limits say of an application.
+"""All users and groups with a live application, and the limits that apply to an application.
 
 The rules are those of ``user_ledger``.
 """
@@ -10,18 +10,18 @@ from shared.model.resources import ResourceView
 
 
 class UserTable:
-    """Every user and group with a live application."""
+    """All users and groups with a live application."""
 
     def __init__(self) -> None:
         self.users: dict[str, Tracker] = {}
         self.groups: dict[str, Tracker] = {}
 
     def all(self) -> list[Tracker]:
-        """Return every user and then every group."""
+        """Return all users, then all groups."""
         return [*self.users.values(), *self.groups.values()]
 
     def link(self, application: Application) -> None:
-        """Find an application's user, its group, and whether limits concern them."""
+        """Set an application's user and group, and whether limits apply to them."""
         user = self._tracker(self.users, application.request.ugi.user, is_group=False)
         name = _group_of(application)
         found = (user, self._tracker(self.groups, name, is_group=True)) if name else (user,)
@@ -31,7 +31,7 @@ class UserTable:
         self.judge(application)
 
     def judge(self, application: Application) -> None:
-        """Find out whether any limit concerns an application; it shares buckets if none does."""
+        """Set whether any limit applies to an application; if not, it shares buckets."""
         queue = application.queue
         is_limited = any(
             tracker.limit_in(level) for level in queue.lineage() for tracker in application.trackers
@@ -39,9 +39,9 @@ class UserTable:
         application.owner = application.trackers if is_limited else None
 
     def find_group(self, application: Application) -> None:
-        """Look for a group again after a reload: it stays as long as a limit on the path names it.
+        """Find an application's group again after a reload; it stays while a limit names it.
 
-        What the application has counts for another one from now on, or for none.
+        If it changes, the application's usage moves to the new group, or to none.
         """
         name = self.group_of(application)
         before = application.trackers
@@ -54,7 +54,7 @@ class UserTable:
         self.judge(application)
 
     def group_of(self, application: Application) -> str:
-        """Return the group that limits an application as limits are now, or ""."""
+        """Return the group whose limits apply to an application now, or ""."""
         levels = list(application.queue.lineage())
         for group in application.trackers[1:]:
             if any(group.limit_in(level) for level in levels):
@@ -62,7 +62,7 @@ class UserTable:
         return _group_of(application)
 
     def _count_in(self, application: Application, group: Tracker) -> None:
-        """Count all that an application has for a group that it did not count for before."""
+        """Add an application's whole usage to a group."""
         queue = application.queue
         for allocation in application.allocations.values():
             group.count_in(queue, application.id, allocation.resource_per_alloc)
@@ -71,7 +71,7 @@ class UserTable:
             group.claim(queue, claim.in_queues)
 
     def _count_out(self, application: Application, group: Tracker) -> None:
-        """Stop counting an application for a group; nothing is requeued."""
+        """Remove an application's usage from a group; nothing is requeued."""
         queue = application.queue
         for claim in application.claims_for(Purpose.PLACEHOLDERS).values():
             group.release_claim(queue, claim.in_queues)
@@ -81,7 +81,7 @@ class UserTable:
         self._forget_link(application, group)
 
     def unlink(self, application: Application) -> None:
-        """Forget an application; a user or group without any is forgotten with it."""
+        """Remove an application, and users and groups without any."""
         for tracker in application.trackers:
             self._forget_link(application, tracker)
 
@@ -103,7 +103,7 @@ def group_in(trackers: Owner) -> str:
 
 
 def _group_of(application: Application) -> str:
-    """Return the group that limits an application, or ""."""
+    """Return the first of an application's groups that a limit names, or ""."""
     groups = application.request.ugi.resolved_groups
     for level in application.queue.lineage():
         for name in level.group_limits:
@@ -119,7 +119,7 @@ def first_shortage(
     count_promises: bool = False,
     if_promised: bool = False,
 ) -> tuple[Tracker, Shortage] | None:
-    """Return whose limit on the path an amount does not fit, with the numbers, or None."""
+    """Return the first user or group whose limit an amount exceeds, with the numbers, or None."""
     for tracker in application.owner or ():
         short = tracker.shortage(
             application.queue, amount, count_promises=count_promises, if_promised=if_promised
@@ -130,7 +130,7 @@ def first_shortage(
 
 
 def first_full(application: Application) -> tuple[Tracker, Fact] | None:
-    """Return who may not run one more application, with the numbers, or None."""
+    """Return the user or group that may not run one more application, with the numbers, or None."""
     for tracker in application.owner or ():
         full = tracker.full(application.queue, application.id)
         if full is not None:
