@@ -1,7 +1,7 @@
-"""What every node has, side by side: a row a node, a column a resource type.
+"""The nodes' amounts as arrays: a row for each node, a column for each resource type.
 
 So a shape is compared with all nodes in one step. The ledgers are maps of integers of any size;
-what is more than int64 holds has its nearest number here.
+beyond int64 the arrays hold the nearest number.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -15,11 +15,11 @@ from shared.model.numbers import INT64_MAX, INT64_MIN, saturated
 
 Mask = NDArray[np.bool_]
 Amounts = NDArray[np.int64]
-At = slice | NDArray[np.int64]  # rows: the first so many, or some in an order of their own
+At = slice | NDArray[np.int64]  # rows: the first ones, or selected ones in any order
 
 
 class When(Enum):
-    """As of when a question is asked of nodes."""
+    """The state of the nodes that a question is about."""
 
     NOW = "now"
     EMPTY = "if nothing were on the nodes"
@@ -27,7 +27,7 @@ class When(Enum):
 
 
 class NodeColumns:
-    """The arrays behind the table of nodes. Rows beyond ``count`` mean nothing."""
+    """The arrays behind the table of nodes. Rows beyond the last node are meaningless."""
 
     def __init__(self) -> None:
         self.rows: list[Node] = []
@@ -40,12 +40,12 @@ class NodeColumns:
         self.changed: Amounts = np.zeros(16, dtype=np.int64)  # by the index's log
         self.schedulable: Mask = np.zeros(16, dtype=np.bool_)
         self.claimed: NDArray[np.int8] = np.zeros(16, dtype=np.int8)  # as ``Node.claimed``
-        self.soft_taints = 0  # PreferNoSchedule taints, on all nodes
-        self.facts = 0  # counted up when a node comes, goes, or is another, but for its room
-        self._least: tuple[int, list[int]] = (-1, [])  # capacities, by column, as of ``facts``
+        self.soft_taints = 0  # number of PreferNoSchedule taints on all nodes
+        self.facts = 0  # version of the nodes' properties, without their free capacity
+        self._least: tuple[int, list[int]] = (-1, [])  # version, smallest capacity by column
 
     def append(self, node: Node) -> None:
-        """Give a node the next row."""
+        """Add a node as the next row."""
         self.rows.append(node)
         self.all = slice(len(self.rows))
         if node.row < self.score.shape[0]:
@@ -60,19 +60,19 @@ class NodeColumns:
         self.claimed = np.pad(self.claimed, (0, more))
 
     def pop(self) -> Node:
-        """Take the node of the last row out, and return it."""
+        """Remove and return the node of the last row."""
         last = self.rows.pop()
         self.all = slice(len(self.rows))
         return last
 
     def know(self, names: Mapping[str, int]) -> None:
-        """See that some types have columns."""
+        """Add columns for types that have none."""
         for name in names:
             if name not in self.numbers:
                 self.column(name)
 
     def column(self, name: str) -> int:
-        """Return the column of a type, which is made if there is none."""
+        """Return the column of a type; it is added if there is none."""
         found = self.numbers.get(name)
         if found is not None:
             return found
@@ -85,12 +85,12 @@ class NodeColumns:
         return made
 
     def write_available(self, node: Node) -> None:
-        """Bring a row up to date with what its node has available."""
+        """Update a row to its node's available amounts."""
         self.know(node.available)
         self._write(self.available, node.row, node.available)
 
     def write_capacity(self, node: Node) -> None:
-        """Bring a row up to date with what its node can hold, and what is expected there."""
+        """Update a row to its node's capacity and expected amounts."""
         self.know(node.capacity)
         self._write(self.capacity, node.row, node.capacity)
         if node.expected:
@@ -100,7 +100,7 @@ class NodeColumns:
         self.facts += 1
 
     def write_expected(self, node: Node, names: Iterable[str]) -> None:
-        """Bring some types of a row up to date with what is expected on its node."""
+        """Update some types of a row to its node's expected amounts."""
         numbers, expected = self.numbers, node.expected
         for name in names:
             number = numbers.get(name)
@@ -124,22 +124,22 @@ class NodeColumns:
     # --- reading --------------------------------------------------------------------------------
 
     def schedulable_count(self) -> int:
-        """Return how many nodes are schedulable."""
+        """Return the number of schedulable nodes."""
         return int(np.count_nonzero(self.schedulable[self.all]))
 
     def held_rows(self) -> Amounts:
-        """Return the rows that the head gang alone claims."""
+        """Return the rows that only the head gang claims."""
         return np.flatnonzero(self.claimed[self.all] & CLOSED == BY_HEAD_GANG)
 
     def reserved_nodes(self) -> list[Node]:
-        """Return the nodes that asks have reserved, in the order of their rows."""
+        """Return the nodes with reservations, in the order of their rows."""
         return [
             self.rows[row]
             for row in np.flatnonzero(self.claimed[self.all] & (BY_ASK | NOT_CLOSED)).tolist()
         ]
 
     def amounts(self, name: str, when: When, at: At) -> Amounts | None:
-        """Return what some rows have of a type; None where no node has ever had any."""
+        """Return some rows' amounts of a type; None if no node ever had the type."""
         number = self.numbers.get(name)
         if number is None:
             return None
@@ -150,11 +150,11 @@ class NodeColumns:
         return sums(self.available[at, number], self.expected[at, number])
 
     def expected_of(self, numbers: list[int], at: At) -> Amounts:
-        """Return what some rows will have, a column for each column of a type: all at once."""
+        """Return some rows' expected amounts of several columns."""
         return sums(self.available[at][:, numbers], self.expected[at][:, numbers])
 
     def table_of(self, names: Sequence[str], when: When) -> Amounts:
-        """Return what every node has of some types, a column a type."""
+        """Return every node's amounts of some types, a column for each type."""
         found = np.zeros((len(self.rows), len(names)), dtype=np.int64)
         for at, name in enumerate(names):
             amounts = self.amounts(name, when, self.all)
@@ -163,7 +163,7 @@ class NodeColumns:
         return found
 
     def least_capacities(self) -> list[int]:
-        """Return by column what every node can hold of its type at least."""
+        """Return the smallest capacity of all nodes, by column."""
         if self._least[0] != self.facts:
             least = self.capacity[: len(self.rows)].min(axis=0, initial=INT64_MAX).tolist()
             self._least = (self.facts, least)
@@ -171,7 +171,7 @@ class NodeColumns:
 
 
 def sums(one: Amounts, other: Amounts) -> Amounts:
-    """Return the sums of two arrays, no further from 0 than int64 holds."""
+    """Return the sums of two arrays, saturated at int64."""
     total = one + other
     wrapped = ((one ^ total) & (other ^ total)) < 0
     if np.count_nonzero(wrapped):

@@ -1,8 +1,8 @@
-"""What the GPU devices of all nodes have free, side by side: a row a node.
+"""The free GPU devices of all nodes as an array: a row for each node.
 
-A row has the free thousandths of the node's devices, the most first: so a shape that takes so much
-of each of k devices fits where the k-th has so much. It is as wide as the most devices of a node.
-Nodes without devices of their own hold no share, and whole GPUs as they are counted.
+A row has the free thousandths of the node's devices, the largest first: a shape with a share of
+each of k devices fits if the k-th is large enough. Nodes without devices fit no shares, and whole
+GPUs by their number.
 """
 
 import numpy as np
@@ -12,11 +12,11 @@ from services.core.scheduler.model.devices import Need, left_over, places
 from services.core.scheduler.model.rows import Node
 from shared.model.gpus import GPU, MAX_DEVICES, WHOLE
 
-MANY = 2**31  # places: of what asks for nothing; and of devices where GPUs are only counted
+MANY = 2**31  # number of places without a limit, e.g. where GPUs are only counted
 
 
 class DeviceRows:
-    """The devices of every node. Cost: O(devices of a node) a change."""
+    """The devices of every node. Cost: O(devices of a node) for a change."""
 
     def __init__(self) -> None:
         self._free: NDArray[np.int64] = np.zeros((16, 0), dtype=np.int64)
@@ -24,7 +24,7 @@ class DeviceRows:
         self._only_counted: NDArray[np.bool_] = np.zeros(16, dtype=np.bool_)
 
     def write(self, node: Node) -> None:
-        """Bring a node's row up to date."""
+        """Update a node's row."""
         row, number = node.row, len(node.devices)
         while row >= self._number.size:
             more = self._number.size
@@ -40,7 +40,7 @@ class DeviceRows:
             self._free[row, :number] = sorted(open_devices(node), reverse=True)
 
     def open(self, rows: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return what the devices of some rows have free, and how many devices there are."""
+        """Return the free parts of some rows' devices, and their numbers of devices."""
         return np.maximum(self._free.take(rows, axis=0), 0), self._number[rows]
 
     def holding(self, need: Need, at: slice | NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -53,13 +53,13 @@ class DeviceRows:
         return held | counted
 
     def holding_when_empty(self, need: Need, rows: int) -> NDArray[np.bool_]:
-        """Return which of the first rows would have them if nothing were there."""
+        """Return which of the first rows would have them if they were empty."""
         size, count = need
         counted = self._only_counted[:rows] & (size == WHOLE)
         return (self._number[:rows] >= count) & (size <= WHOLE) | counted
 
     def places(self, need: Need, rows: int, *, when_empty: bool) -> NDArray[np.int64]:
-        """Return for how many like pods each of the first rows has the devices."""
+        """Return for how many equal pods each of the first rows has the devices."""
         size, count = need
         free = self._free[:rows]
         if when_empty:
@@ -74,10 +74,10 @@ class DeviceRows:
 
 
 def _on_several(times: NDArray[np.int64], count: int, most: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return for how many pods that take a share of several devices there is the room.
+    """Return how many pods with a share of several devices fit, at most ``most``.
 
-    There are ``most`` at most. Of one pod no two shares are on one device: n pods fit where the
-    devices, each for n of them at most, are enough. If n fit, so do fewer.
+    No two shares of one pod are on one device: n pods fit if the devices, each used by at most n of
+    them, are enough. Binary search over n.
     """
     least = np.zeros_like(most)
     while (least < most).any():
@@ -88,12 +88,12 @@ def _on_several(times: NDArray[np.int64], count: int, most: NDArray[np.int64]) -
 
 
 def open_devices(node: Node) -> list[int]:
-    """Return what a node's devices have free for who has nothing kept there."""
+    """Return the free parts of a node's devices, without claimed ones."""
     return left_over(node.devices, node.kept) if node.kept else node.devices
 
 
 def places_on(node: Node, need: Need) -> int:
-    """Return for how many like pods a node has the devices."""
+    """Return for how many equal pods a node has the devices."""
     if not node.devices:
         return MANY if need[0] == WHOLE else 0
     return places(open_devices(node), need)

@@ -1,11 +1,10 @@
-"""The domains of the nodes, by id for each row, and the members of gangs that are bound to some.
+"""The domains of the nodes, by id for each row, and the members of gangs with topology constraints.
 
-Rule 1: a domain is the path of label values down to its level. A node that lacks one of the labels
-        is in no domain of the tree.
-Rule 2: ids follow nodes as they come, change and go; what runs on a node that moves stays there.
-Rule 3: a gang is at home where most of its members are, of equal domains in the first by name.
-
-Limit: MAX_TREES trees at one time; a gang that names other levels is told so.
+Rule 1: a domain is the path of label values down to its level. A node without one of the labels is
+        in no domain of the tree.
+Rule 2: ids follow added, changed and removed nodes; running pods of a relabelled node stay.
+Rule 3: a gang's home is the domain with most of its members, of equal ones the first by name.
+Limit: MAX_TREES trees; a gang that names further levels is refused with that reason.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -18,14 +17,14 @@ from services.core.scheduler.nodes.columns import Amounts, Mask
 from shared.messages.gang_tree import GangTree
 from shared.messages.interface import NO_TOPOLOGY, Allocation, TopologyConstraint
 
-MAX_TREES = 16  # trees of levels that gangs name; a gang with another one waits
-EVERYWHERE = -1  # the level of all nodes, in a domain or not
+MAX_TREES = 16  # trees of levels named by gangs; a gang with a further one waits
+EVERYWHERE = -1  # the level of all nodes, with or without a domain
 Path = tuple[str, ...]
-Bound = tuple["DomainTree", int, tuple[int, ...]]  # the level, and its domains (): all of them
+Bound = tuple["DomainTree", int, tuple[int, ...]]  # tree, level, allowed domains ((): all)
 
 
 class DomainTree:
-    """The domains of some labels, the widest first. An id that has no node is used again."""
+    """The domains of some labels, widest first. Ids of empty domains are used again."""
 
     def __init__(self, labels: Path) -> None:
         self.labels = labels
@@ -33,41 +32,41 @@ class DomainTree:
         self.parents: list[list[int]] = [[] for _ in labels]
         self._ids: list[Amounts] = [np.full(16, -1, dtype=np.int64) for _ in labels]
         self._known: list[dict[Path, int]] = [{} for _ in labels]
-        self._nodes: list[list[int]] = [[] for _ in labels]  # how many are in each
+        self._nodes: list[list[int]] = [[] for _ in labels]  # number of nodes in each
         self._unused: list[list[int]] = [[] for _ in labels]
-        self._above: dict[int, Amounts] = {}  # ``parents`` as arrays, until one changes
+        self._above: dict[int, Amounts] = {}  # ``parents`` as arrays, cached
 
     @property
     def depth(self) -> int:
-        """Return how many levels there are; as a level it is that of single nodes."""
+        """Return the number of levels; as a level it is that of single nodes."""
         return len(self.labels)
 
     def ids(self, level: int, count: int) -> Amounts:
-        """Return the domain of each of so many rows at a level; -1: it is in none."""
+        """Return the domain of each of the first rows at a level; -1: none."""
         return self._ids[level][:count]
 
     def of_rows(self, level: int, rows: Amounts) -> Amounts:
-        """Return the domain of some rows at a level; -1: it is in none."""
+        """Return the domain of some rows at a level; -1: none."""
         return self._ids[level][rows]
 
     def above(self, level: int) -> Amounts:
-        """Return the domain above each domain of a level; -1: there is none."""
+        """Return the domain above each domain of a level; -1: none."""
         found = self._above.get(level)
         if found is None:
             found = self._above[level] = np.array(self.parents[level], dtype=np.int64)
         return found
 
     def known(self, level: int) -> list[int]:
-        """Return the ids of a level that have nodes, by the names of their paths."""
+        """Return the ids of a level that have nodes, sorted by path."""
         found = self._known[level]
         return [found[path] for path in sorted(found)]
 
     def is_empty(self, level: int) -> bool:
-        """Return whether no node is in any domain of a level."""
+        """Whether no node is in any domain of a level."""
         return not self._known[level]
 
     def write(self, row: int, labels: Mapping[str, str], *, is_new: bool = False) -> None:
-        """Bring a row up to date with its node's labels."""
+        """Update a row to its node's labels."""
         if row >= self._ids[0].size:
             more = max(16, row + 1)
             self._ids = [np.pad(ids, (0, more), constant_values=-1) for ids in self._ids]
@@ -80,7 +79,7 @@ class DomainTree:
         self._leave(before)
 
     def erase(self, row: int, last: int) -> None:
-        """Forget a row; the last one takes its place."""
+        """Remove a row; the last one takes its place."""
         self._leave([int(ids[row]) for ids in self._ids])
         for ids in self._ids:
             ids[row] = ids[last]
@@ -116,9 +115,9 @@ class DomainTree:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Wish:
-    """A topology constraint on the tree that it is about: levels are numbers, EVERYWHERE for none.
+    """A topology constraint resolved in its tree: levels are numbers, EVERYWHERE for none.
 
-    ``slices`` are (level, size), the coarsest first; level ``tree.depth`` is that of single nodes.
+    ``slices`` are (level, size), coarsest first; level ``tree.depth`` is that of single nodes.
     """
 
     tree: DomainTree
@@ -130,29 +129,29 @@ class Wish:
 
     @property
     def size(self) -> int:
-        """Return of how many pods a coarsest slice is; 1 where there are none."""
+        """Return the number of pods of a coarsest slice, 1 without slices."""
         return self.slices[0][1] if self.slices else 1
 
 
 @dataclass(slots=True, eq=False)
 class Bond:
-    """Where the members of a gang are of which parts are to be near each other."""
+    """The nodes of a gang's members, for a gang with topology constraints."""
 
     tree: GangTree
     chains: dict[str, list[GangTree]] = field(
         default_factory=dict
     )  # by task group, outermost first
     on: dict[str, dict[Node, int]] = field(default_factory=dict)  # members, by task group and node
-    bounds: dict[str, tuple[int, list[Bound]]] = field(default_factory=dict)  # and as of when
-    total: int = 0  # of its members
-    has_lost_members: bool = False  # it was whole, and has fewer than its minimum now
+    bounds: dict[str, tuple[int, list[Bound]]] = field(default_factory=dict)  # with a version
+    total: int = 0  # number of members
+    has_lost_members: bool = False  # it was whole, and is below its minimum now
     _was_whole: bool = False
 
     def __post_init__(self) -> None:
         self._follow(self.tree, [])
 
     def follow(self, tree: GangTree) -> None:
-        """Have another tree from now on, which has all the parts that this one has."""
+        """Replace the tree by one that has all of its parts."""
         self.tree = tree
         self.bounds.clear()
         self._follow(tree, [])
@@ -166,10 +165,9 @@ class Bond:
             self._follow(each, chain)
 
     def count(self, allocation: Allocation, node: Node, change: int) -> bool:
-        """Count a pod of the gang on its node, or out of it.
+        """Add a pod of the gang on its node, or remove it.
 
-        Return whether it has lost members from now on, or has no more. One that has none left
-        begins again.
+        Return whether ``has_lost_members`` changed. A gang without any member left starts anew.
         """
         on = self.on.get(allocation.task_group_name)
         if on is None:
@@ -187,7 +185,7 @@ class Bond:
         return is_other
 
     def members(self, part: GangTree) -> dict[Node, int]:
-        """Return where the members of a part of the gang are, and how many on each node."""
+        """Return the number of a part's members on each node."""
         found: dict[Node, int] = {}
         for name in part.minima():
             for node, count in self.on[name].items():
@@ -195,11 +193,11 @@ class Bond:
         return found
 
 
-_NOWHERE: Bound = (DomainTree(()), EVERYWHERE, ())  # of what cannot be done
+_NOWHERE: Bound = (DomainTree(()), EVERYWHERE, ())  # of an invalid constraint
 
 
 def _out_of_order(topology: TopologyConstraint, wish: Wish) -> str:
-    """Return which level of a wish lies above one that it is to be in ("": none)."""
+    """Return an error if a level lies above one that must contain it, else ""."""
     if wish.preferred != EVERYWHERE and wish.preferred < wish.required:
         return (
             f"topology: the preferred level {topology.preferred} lies above the required level "
@@ -214,36 +212,36 @@ def _out_of_order(topology: TopologyConstraint, wish: Wish) -> str:
 
 
 class Domains:
-    """The cluster's levels, the trees that are in use, and the gangs that are bound to domains."""
+    """The cluster's levels, the trees in use, and the gangs with topology constraints."""
 
     def __init__(self, rows: list[Node]) -> None:
         self._rows = rows
         self.levels: tuple[tuple[str, str], ...] = ()  # (name, label), the widest first
         self._trees: dict[Path, DomainTree] = {}
-        self._version = 0  # counted up when a node comes, goes or moves, or the levels change
+        self._version = 0  # of nodes, labels and levels
         self.bonds: dict[str, Bond] = {}  # by application
 
     def use(self, levels: Sequence[tuple[str, str]]) -> None:
-        """Have other levels of the cluster from now on."""
+        """Set the levels of the cluster."""
         if tuple(levels) != self.levels:
             self.levels = tuple(levels)
             self._trees.clear()
             self._version += 1
             for node in self._rows:
                 node.domain = self._path(node)
-            _ = self.cluster  # which follows the nodes from now on
+            _ = self.cluster  # creates the tree, which follows the nodes from now on
 
     # --- nodes ----------------------------------------------------------------------------------
 
     def added(self, node: Node) -> None:
-        """Take a new row in."""
+        """Add a new row."""
         self._version += 1
         node.domain = self._path(node)
         for tree in self._trees.values():
             tree.write(node.row, node.labels, is_new=True)
 
     def removed(self, node: Node) -> None:
-        """Forget a row, the last of which took its place, and the members on its node."""
+        """Remove a row, which the last one replaced, and the members on its node."""
         self._version += 1
         for tree in self._trees.values():
             tree.erase(node.row, len(self._rows))
@@ -251,14 +249,14 @@ class Domains:
             self.count(allocation, node, -1)
 
     def relabelled(self, node: Node) -> None:
-        """Move a node between domains where its labels say so."""
+        """Update a node's domains to its labels."""
         self._version += 1
         node.domain = self._path(node)
         for tree in self._trees.values():
             tree.write(node.row, node.labels)
 
     def _path(self, node: Node) -> Path:
-        """Return a node's path in the cluster's tree; () where it lacks a label."""
+        """Return a node's path in the cluster's tree; () if it lacks a label."""
         if not self.levels:
             return ()
         path = tuple(node.labels.get(label, "") for _, label in self.levels)
@@ -267,7 +265,7 @@ class Domains:
     # --- trees ----------------------------------------------------------------------------------
 
     def tree(self, labels: Path) -> DomainTree | None:
-        """Return the tree of some labels, made when it is asked for first; None: too many."""
+        """Return the tree of some labels, created on first use; None: too many."""
         found = self._trees.get(labels)
         if found is None and len(self._trees) < MAX_TREES:
             found = self._trees[labels] = DomainTree(labels)
@@ -281,7 +279,7 @@ class Domains:
         return self.tree(tuple(label for _, label in self.levels)) if self.levels else None
 
     def wish(self, topology: TopologyConstraint) -> Wish | str:
-        """Return what a constraint is about, or why nothing can be done about it."""
+        """Resolve a topology constraint; return an error text if it is invalid."""
         if topology.wrong:
             return topology.wrong
         levels = tuple((name, name) for name in topology.levels) or self.levels
@@ -290,7 +288,7 @@ class Domains:
         numbers = {"": EVERYWHERE}
         for number, names in enumerate(levels):
             numbers.update(dict.fromkeys(names, number))
-        if topology.levels:  # of KAI: a preferred level that its topology lacks is no wish
+        if topology.levels:  # KAI: a preferred level that its topology lacks is ignored
             numbers.setdefault(topology.preferred, EVERYWHERE)
         missing = next((name for name in named if name not in numbers), None)
         if missing is not None:
@@ -318,32 +316,32 @@ class Domains:
     # --- gangs ----------------------------------------------------------------------------------
 
     def bind(self, application_id: str, tree: GangTree) -> None:
-        """Follow the members of a gang from now on."""
+        """Start to record the members of a gang."""
         self.bonds[application_id] = Bond(tree)
 
     def rebind(self, application_id: str, tree: GangTree) -> None:
-        """Follow the members of a gang by another tree, which has all parts that it had."""
+        """Record the members of a gang by a tree that has all of its parts."""
         self.bonds[application_id].follow(tree)
 
     def unbind(self, application_id: str) -> None:
-        """Follow them no more; one that is not followed is no error."""
+        """Stop to record them; an unknown gang is no error."""
         self.bonds.pop(application_id, None)
 
     def bond_of(self, application_id: str, task_group: str) -> tuple[Bond, str] | None:
-        """Return what binds pods of a task group to domains, None where nothing does."""
+        """Return a task group's topology constraint for its shape, None if it has none."""
         bond = self.bonds.get(application_id)
         return (bond, task_group) if bond is not None and bond.chains.get(task_group) else None
 
     def count(self, allocation: Allocation, node: Node, change: int) -> bool:
-        """Count a pod on its node, or out of it, where it is a member of such a gang.
+        """Add a pod on its node, or remove it, if it belongs to such a gang.
 
-        Return whether that gang has lost members from now on, or has no more.
+        Return whether the gang's ``has_lost_members`` changed.
         """
         bond = self.bonds.get(allocation.application_id)
         return bond is not None and bond.count(allocation, node, change)
 
     def home(self, tree: DomainTree, level: int, members: Mapping[Node, int]) -> int | None:
-        """Return the domain of a level where most members are; None: none is in any."""
+        """Return the domain of a level with most members, None if there is none."""
         found: dict[int, int] = {}
         for node, count in members.items():
             if node.row < len(self._rows) and self._rows[node.row] is node:
@@ -354,14 +352,14 @@ class Domains:
         return min(found, key=lambda at: (-found[at], paths[at]), default=None)
 
     def homes(self, wish: Wish, members: Mapping[Node, int]) -> Iterator[tuple[int, int]]:
-        """Yield where most members are at a preferred level, then at those above it (level, id)."""
+        """Yield the homes (level, id) at the preferred level, then at the levels above it."""
         for level in range(wish.preferred, wish.required, -1):
             home = self.home(wish.tree, level, members)
             if home is not None:
                 yield level, home
 
     def homes_of(self, bond: Bond, task_group: str) -> Iterator[tuple[DomainTree, int, int]]:
-        """Yield the same of all that one more of a task group is to be near to."""
+        """Yield the homes for one more pod of a task group, with their trees."""
         for part in bond.chains[task_group]:
             wish = self.wish(part.topology)
             if isinstance(wish, Wish):
@@ -369,9 +367,9 @@ class Domains:
                     yield wish.tree, level, home
 
     def open_rows(self, bond: Bond, task_group: str) -> Mask:
-        """Return the rows to which the members that are there leave one more of a task group.
+        """Return the rows that existing members allow for one more pod of a task group.
 
-        Without any members, those in a domain of the level at all.
+        Without members, all rows in a domain of the level.
         """
         count = len(self._rows)
         left = np.ones(count, dtype=np.bool_)
@@ -383,7 +381,7 @@ class Domains:
         return left
 
     def is_open(self, bond: Bond, task_group: str, node: Node) -> bool:
-        """Return the same of one node."""
+        """Return the same for one node."""
         for tree, level, allowed in self._bounds(bond, task_group):
             at = -1 if level == EVERYWHERE else int(tree.ids(level, len(self._rows))[node.row])
             if at < 0 or (allowed and at not in allowed):
@@ -391,7 +389,7 @@ class Domains:
         return True
 
     def _bounds(self, bond: Bond, task_group: str) -> list[Bound]:
-        """Return what bounds one more of a task group; remembered until members or nodes change."""
+        """Return the allowed domains for one more pod; cached until members or nodes change."""
         known = bond.bounds.get(task_group)
         if known is None or known[0] != self._version:
             chain = bond.chains[task_group]
@@ -414,7 +412,7 @@ class Domains:
             yield wish.tree, level, begun
 
     def counts(self, tree: DomainTree, level: int, members: Mapping[Node, int]) -> dict[int, int]:
-        """Return how many members are in each domain of a level that has any, by its name."""
+        """Return the number of members in each domain of a level that has any, sorted by name."""
         found: dict[int, int] = {}
         for node, count in members.items():
             if node.row < len(self._rows) and self._rows[node.row] is node:

@@ -1,6 +1,6 @@
-"""Classes of nodes: those that are alike to people, by instance type, else by what they can hold.
+"""Classes of nodes for reports: by instance type, else by capacity.
 
-Limit: MAX_CLASSES are told apart; what comes later is OTHERS.
+Limit: MAX_CLASSES classes; further nodes are in OTHERS.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,12 +16,12 @@ from shared.model.amounts import amounts_text
 from shared.model.reasons import NodeEvidence, NodeFailures
 
 MAX_CLASSES = 64
-MAX_SHOWN = 8  # classes in one refusal; the smaller ones are told together
+MAX_SHOWN = 8  # classes in one refusal; the smaller ones are summed up
 OTHERS = "others"
 
 
 class Failing(NamedTuple):
-    """Which rows fail on one thing, and how many; ``detail`` as in ``NodeFailures``."""
+    """The rows that a filter refuses for one reason; ``detail`` as in ``NodeFailures``."""
 
     on: str
     rows: NDArray[np.bool_]
@@ -32,7 +32,7 @@ class Failing(NamedTuple):
 def split(
     on: str, rows: NDArray[np.bool_], codes: NDArray[np.int64], texts: Sequence[str]
 ) -> list[Failing]:
-    """Return the rows that fail on something by the number of the text that says on what."""
+    """Return refused rows by reason; ``codes`` has the index in ``texts`` for each row."""
     numbers = np.bincount(codes[rows])
     found = np.flatnonzero(numbers).tolist()
     if len(found) == 1:
@@ -42,12 +42,12 @@ def split(
 
 @dataclass(frozen=True, slots=True)
 class _Counted:
-    """How many of the first rows are of each class, the most first."""
+    """The number of the first rows in each class, largest first."""
 
     count: int
-    shown: dict[int, str]  # by number; all others are told together
+    shown: dict[int, str]  # by number; all others are summed up
     sizes: dict[str, int]
-    only: str | None  # where there is one class alone
+    only: str | None  # the name, if there is only one class
 
 
 class NodeClasses:
@@ -59,7 +59,7 @@ class NodeClasses:
         self._counted: _Counted | None = None
 
     def write(self, node: Node) -> None:
-        """Note the class of a node's row."""
+        """Set the class of a node's row."""
         if node.row >= self._of.size:
             self._of = np.pad(self._of, (0, max(node.row + 1 - self._of.size, self._of.size)))
         name = node.attributes.get(INSTANCE_TYPE) or amounts_text(node.capacity)
@@ -75,7 +75,7 @@ class NodeClasses:
         failures: Sequence[Failing],
         nearest: tuple[Node, Mapping[str, int]] | None,
     ) -> NodeEvidence:
-        """Return by class how many of the first ``count`` rows fail on what, the most first."""
+        """Return how many of ``count`` rows each filter refuses, by class, largest first."""
         counted = self._counted
         if counted is None or counted.count != count:
             counted = self._counted = self._count(count)
@@ -103,7 +103,7 @@ class NodeClasses:
 
     @staticmethod
     def _by_class(shown: Mapping[int, str], of: NDArray[np.int64]) -> dict[str, int]:
-        """Return how many of some rows are of each class that is shown, and of the others."""
+        """Return the number of some rows in each shown class, and in the others."""
         counts = np.bincount(of, minlength=max(shown, default=0) + 1)
         found = {name: int(counts[at]) for at, name in shown.items() if counts[at]}
         others = of.size - sum(found.values())

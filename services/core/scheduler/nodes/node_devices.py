@@ -1,10 +1,9 @@
-"""The GPU devices of nodes: who has which, which a new pod is given, which are expected to be free.
+"""The GPU devices of nodes: their holders, those for a new pod, and the expected free ones.
 
-Rule 1: whoever is known to have a device has it; those that are only assumed to have some, as
-        nobody stated which, make way for it.
-Rule 2: a pod of another scheduler is assumed to have the last devices.
-Rule 3: as long as nobody has a share of a device, whole devices are free where as many GPUs are,
-        and devices decide nothing.
+Rule 1: a holder with known devices has them; holders with assumed devices, because none were
+        reported, are moved away for it.
+Rule 2: a foreign pod is assumed to have the last devices.
+Rule 3: while no device is shared, as many devices are free as GPUs, and devices do not matter.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -26,32 +25,32 @@ class NodeDevices:
 
     def __init__(self) -> None:
         self.rows = DeviceRows()
-        self.are_shared = False  # whether nodes announce shares of their GPUs
-        self.are_read = False  # whether anybody reads the rows: shares do, or a score
-        self._choose: DeviceFor | None = None  # of a score that chooses devices too
-        self._coming: dict[Node, list[int]] = {}  # to devices, by the open statement
+        self.are_shared = False  # whether GPU shares are part of the nodes' capacity
+        self.are_read = False  # whether the rows are used: for shares, or by a score
+        self._choose: DeviceFor | None = None  # set by a score that chooses devices
+        self._coming: dict[Node, list[int]] = {}  # expected changes, by the open statement
 
     def need_of(self, shape: Shape) -> devices.Need | None:
-        """Return what a shape asks of devices, None where sums say as much."""
+        """Return a shape's need of devices, None if amounts are sufficient to decide."""
         return shape.on_devices if self.are_shared else None
 
     def of(self, node: Node, key: str) -> Devices:
-        """Return the devices that an allocation has on its node."""
+        """Return an allocation's devices on its node."""
         return node.held_devices.get((False, key), ())
 
     def share(self) -> None:
-        """Have nodes announce shares of their GPUs from now on."""
+        """Add GPU shares to the nodes' capacity from now on."""
         self.are_shared = self.are_read = True
 
     def use(self, choose: DeviceFor | None) -> None:
-        """Have a score say which of a node's devices a new pod is given; None: the usual ones."""
+        """Let a score choose the devices of new pods; None: by ``devices.choose``."""
         self._choose = choose
         self.are_read = self.are_shared or choose is not None
 
-    # --- what nodes announce --------------------------------------------------------------------
+    # --- capacity -------------------------------------------------------------------------------
 
     def announced(self, capacity: ResourceView) -> Resource:
-        """Return what a node announces, with the shares of its GPUs once anybody asks for some."""
+        """Return a node's capacity, with its GPU shares once any are requested."""
         announced = dict(capacity)
         announced.pop(GPU_SHARE, None)
         number = announced.get(GPU, 0)
@@ -60,21 +59,21 @@ class NodeDevices:
         return announced
 
     def count(self, node: Node) -> None:
-        """Bring a node's devices to what it announces, and to what is held of them."""
+        """Recompute a node's free devices from its capacity and holders."""
         number = node.capacity.get(GPU, 0)
         node.devices = [WHOLE] * (number if number <= MAX_DEVICES else 0)
         for held in node.held_devices.values():
             devices.change(node.devices, held, -1)
 
     def write(self, node: Node, amounts: Mapping[str, int] | None = None) -> None:
-        """Bring a node's row up to date, if anybody reads it and ``amounts`` are of devices."""
+        """Update a node's row if the rows are used and ``amounts`` contain GPUs."""
         if self.are_read and (amounts is None or GPU in amounts or GPU_SHARE in amounts):
             self.rows.write(node)
 
-    # --- who has which --------------------------------------------------------------------------
+    # --- holders --------------------------------------------------------------------------------
 
     def give_to(self, node: Node, allocation: Allocation, stated: Devices | None = None) -> None:
-        """Give an allocation its devices, those of a placeholder that it replaces if it can."""
+        """Assign devices to an allocation, if possible those of the placeholder it replaces."""
         need = devices.need_of(allocation.resource_per_alloc, allocation.constraints)
         if need is None:
             return
@@ -85,10 +84,10 @@ class NodeDevices:
         self.give(node, allocation.allocation_key, demand, stated)
 
     def give(self, node: Node, key: str, demand: Demand, stated: Devices | None = None) -> Devices:
-        """Give an allocation devices; its amount, and the node's row, are counted elsewhere.
+        """Assign devices to an allocation and return them; amounts are updated elsewhere.
 
-        ``stated`` are those that it is known to have, () where it has some that nobody knows: it
-        has them whatever else is there. None: it is new, and there are some for it.
+        ``stated`` are its known devices, () if it has unknown ones: it has them whatever is free.
+        None: it is new, and devices are free for it.
         """
         holder, need = (False, key), (demand.size, demand.number)
         if stated is None and self._choose is not None:
@@ -106,7 +105,7 @@ class NodeDevices:
         return held
 
     def give_last(self, node: Node, foreign: Allocation) -> None:
-        """Count a pod that another scheduler placed on the last devices: which, nobody knows."""
+        """Assign the last devices to a foreign pod, whose real ones are unknown."""
         need = devices.need_of(foreign.resource_per_alloc, foreign.constraints)
         if need is not None:
             holder = (True, foreign.allocation_key)
@@ -114,16 +113,16 @@ class NodeDevices:
             _give(node, holder, devices.choose_last(node.devices, need))
 
     def take(self, node: Node, key: str, *, is_foreign: bool = False) -> None:
-        """Give the devices back that one holds, if any."""
+        """Free the devices of a holder, if it has any."""
         held = node.held_devices.pop((is_foreign, key), None)
         if held is not None:
             node.assumed_devices.pop((is_foreign, key), None)
             devices.change(node.devices, held, 1)
 
-    # --- what an open statement expects ---------------------------------------------------------
+    # --- expected by an open statement ----------------------------------------------------------
 
     def expect(self, node: Node, held: Devices, change: int) -> None:
-        """Expect devices to come free (1), or to be taken of what comes (-1)."""
+        """Expect devices to become free (1), or to be used (-1)."""
         if held:
             coming = self._coming.setdefault(node, [0] * len(node.devices))
             devices.change(coming, held, change)
@@ -132,24 +131,24 @@ class NodeDevices:
 
     @property
     def is_any_expected(self) -> bool:
-        """Return whether an open statement expects any device."""
+        """Whether an open statement expects any device."""
         return bool(self._coming)
 
     def expected(self, node: Node) -> list[int]:
-        """Return what a node's devices will have free when what is expected has come."""
+        """Return the expected free parts of a node's devices."""
         free = open_devices(node)
         coming = self._coming.get(node)
         return free if coming is None else [*map(int.__add__, free, coming)]
 
     def rows_expected(self, need: devices.Need, count: int) -> Mask:
-        """Return which of the first rows will have the devices for a pod."""
+        """Return which of the first rows are expected to have the devices for a pod."""
         found = self.rows.holding(need, slice(count))
         for node in self._coming:
             found[node.row] = devices.holds(self.expected(node), need)
         return found
 
     def places_expected(self, need: devices.Need, count: int) -> Amounts:
-        """Return for how many like pods each of the first rows will have the devices."""
+        """Return for how many equal pods each of the first rows is expected to have the devices."""
         found = self.rows.places(need, count, when_empty=False)
         for node in self._coming:
             found[node.row] = devices.places(self.expected(node), need)
@@ -162,9 +161,9 @@ class NodeDevices:
         gone: Iterable[Allocation] = (),
         coming: Iterable[Allocation | AllocationAsk] = (),
     ) -> Devices:
-        """Return the devices that a planned pod gets of those that will be free, if any.
+        """Return the devices for a planned pod among those that will be free, () if none.
 
-        Whole ones that are free already come first: what is to go may come back to its own.
+        Whole devices that are free now come first, so that victims may return to theirs.
         """
         if need is None or not node.devices:
             return ()
@@ -176,9 +175,9 @@ class NodeDevices:
         return devices.choose(expected, need)
 
     def may_stay(self, node: Node, key: str) -> bool:
-        """Return whether the devices of a pod that was to go are for nobody else by now.
+        """Whether the devices of a victim are not claimed by others.
 
-        Where no device is shared they are anybody's: sums of whole ones decide (rule 3).
+        While no device is shared the amounts decide (rule 3).
         """
         if not self.are_shared:
             return True
@@ -193,10 +192,10 @@ class NodeDevices:
         gone: Iterable[Allocation],
         coming: Iterable[Allocation | AllocationAsk],
     ) -> bool:
-        """Return whether devices would hold a pod once some are gone and others have come.
+        """Whether a pod would fit on the devices after some pods ended and others started.
 
-        That is beside what the open statement expects. Of who is gone only those on the node
-        count; who has come is given the devices that a new one would be, in order.
+        In addition to what the open statement expects. Of ``gone`` those on the node count;
+        ``coming`` get devices as new pods do, in order.
         """
         if not node.devices:
             return places_on(node, need) > 0
@@ -217,7 +216,7 @@ class NodeDevices:
 
 
 def left_by(node: Node, need: devices.Need, times: int) -> list[int]:
-    """Return what so many like pods would leave of a node's devices."""
+    """Return the free parts of a node's devices after ``times`` equal pods."""
     free = list(open_devices(node))
     for _ in range(times):
         devices.change(free, devices.choose(free, need), -1)
@@ -230,12 +229,12 @@ def _give(node: Node, holder: DeviceHolder, held: Devices) -> None:
 
 
 def _assumed(node: Node, need: devices.Need) -> Devices:
-    """Return the devices that one is taken to have which runs, nobody knows where."""
+    """Return the devices assumed for a running pod whose devices are unknown."""
     return devices.choose(node.devices, need) or devices.choose_last(node.devices, need)
 
 
 def _make_way(node: Node, stated: Devices) -> None:
-    """Have those make way for who is known to have a device that were only assumed to have it."""
+    """Move holders with assumed devices away from known devices."""
     crowded = {at for at, amount in stated if node.devices[at] < amount}
     if not crowded:
         return

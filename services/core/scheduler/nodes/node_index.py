@@ -1,26 +1,26 @@
-"""The first node in order that takes a shape, found without reading all nodes.
+"""Indexes for the first node in order that fits a shape, without reading all nodes.
 
-Rule 1: for every shape that was asked for lately there are the first nodes in order that take it,
-        in a heap. All that take it and do not come after ``bound`` are there; None: all are.
-Rule 2: what changes at a node is logged. An index is brought up to date from where it last read the
-        log: an entry lapses when its node changes, and the node is entered anew where it still
-        takes the shape and comes before the bound.
-Rule 3: when no entry is left, or what changed is too much to follow, the heap is filled by one look
-        at all nodes: with STEP times as many as last time where most of what changed was for this
-        shape, with fewer where it was for others, who use up what was found.
-Rule 4: shapes that differ in amounts only share an index: that of the least of each type that any
-        of them asks for. Of what takes that, a shape is given the first that takes it. One for
-        which that is none of the first FAR, or not known, has an index of its own.
-Rule 5: where the order is another one for each that is asked for (``order_by_shape``), shapes
-        share no index, what changed is scored only where it takes the shape, and a heap is filled
-        with SCORED entries, as that scores all nodes. All are filled anew when scores are others.
-Rule 6: what other pods say is in no index. Of the first FAR that take a shape otherwise the first
-        that they leave open is the first of all; where there is none, all nodes are looked at.
+Rule 1: for every recently used shape a heap has the first nodes in order that fit it. It contains
+        all that fit and do not sort after ``bound``; None: all that fit.
+Rule 2: changes of nodes are logged. An index is updated from its position in the log: an entry
+        becomes stale when its node changes, and the node is added again if it still fits and sorts
+        before the bound.
+Rule 3: if no entry is left, or too much has changed, the heap is filled by a scan of all nodes:
+        with STEP times as many entries as last time if most changes were for this shape, with fewer
+        if they were for others.
+Rule 4: shapes that differ only in amounts share an index, for the minimum of each type. Of the
+        nodes in it a shape gets the first that fits. If that is none of the first FAR, or unknown,
+        the shape gets its own index.
+Rule 5: if the order depends on the shape (``order_by_shape``), shapes share no index, only changed
+        nodes that fit are scored, and a heap is filled with SCORED entries, because that scores all
+        nodes. All are filled again when scores change.
+Rule 6: pod affinities are not in the index. Of the first FAR nodes that fit otherwise, the first
+        that they allow is the result; if there is none, all nodes are scanned.
 
-It holds only where the order of two nodes does not depend on the others: no preferences, which are
-normalised over the candidates. Limits: MAX_INDEXES shapes, beyond which the one that was not asked
-for longest is forgotten; MOST entries when filled, or one in SHARE of all nodes, so that a look at
-all is spread over as many answers; and twice that before the last are left out.
+The order of two nodes must not depend on other nodes: preferences, which are normalised over the
+candidates, are excluded. Limits: MAX_INDEXES indexes, the least recently used is dropped; a heap is
+filled with at most MOST entries, or one in SHARE of all nodes; and twice that before the last are
+dropped.
 """
 
 from bisect import bisect_left
@@ -41,25 +41,25 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
 
 MAX_INDEXES = 500
-LOG = 1_024  # changes that can be followed; an index further behind is filled anew
-ONE_BY_ONE = 12  # nodes up to which comparing each costs less than comparing them as arrays
-MOST_PUSHED = 64  # nodes entered for the changes since last time; filling costs less than more
-WASTED = 3  # fills that gave one answer, from which on what changed is not followed
-TRY_AGAIN = 8  # of so many fills one follows all the same
-MANY_NEW = 20  # node ids beyond which sorting all costs less than entering each
-MOST = 256  # entries of a heap when it is filled, or where there are more
-SHARE = 8  # of nodes, one in so many
-SCORED = 48  # entries of a heap whose scores look at what is asked for
-STEP = 4  # how many times as many entries a heap is filled with as last time
+LOG = 1_024  # length of the log; an index further behind is filled again
+ONE_BY_ONE = 12  # up to so many nodes, comparing each is cheaper than arrays
+MOST_PUSHED = 64  # with more changed nodes, filling the heap again is cheaper
+WASTED = 3  # after so many fills with one answer each, changes are not followed
+TRY_AGAIN = 8  # then changes are followed at one in so many fills
+MANY_NEW = 20  # with more new node ids, sorting all is cheaper than inserting each
+MOST = 256  # largest number of entries when a heap is filled, or
+SHARE = 8  # one in so many of all nodes, if that is more
+SCORED = 48  # entries of a heap whose scores depend on the shape
+STEP = 4  # factor between the sizes of two fills
 Rows = NDArray[np.int64]
 Entry = tuple[float, str, int, "Node"]  # score, id, when its node last changed
-FAR = 8  # entries of a shared index that are compared with a shape
-# What a shape asks of nodes; without amounts: of an index that is shared.
+FAR = 8  # entries of a shared index that are tried for a shape
+# The amounts and constraints of an index; without amounts it is shared.
 Key = tuple[tuple[tuple[str, int], ...] | None, Constraints]
 
 
 class Nodes(Protocol):
-    """What an index asks of the table of nodes."""
+    """The index's view of the table of nodes."""
 
     @property
     def rows(self) -> "Sequence[Node]":
@@ -67,82 +67,82 @@ class Nodes(Protocol):
 
     @property
     def judges_amounts(self) -> bool:
-        """Whether amounts decide about more than room: plugins look at them."""
+        """Whether filters other than capacity depend on amounts: plugins' do."""
 
     def has_room(self, node: "Node", shape: "Shape") -> bool:
-        """Return whether a node has the room for a shape."""
+        """Whether a shape fits a node's free capacity."""
 
     def is_free(self, node: "Node", shape: "Shape") -> bool:
-        """Return whether a node takes a shape and is not reserved."""
+        """Whether a node fits a shape and is not claimed."""
 
     def free_rows(self, shape: "Shape", among: Rows | None = None) -> Rows:
-        """Return the rows that take a shape and are not reserved, of ``among`` if it is given."""
+        """Return the rows that fit a shape and are not claimed, of ``among`` if given."""
 
     def first_rows(self, shape: "Shape", rows: Rows, amount: int) -> Rows:
-        """Return the first of some rows by score and node id, in any order; there are more."""
+        """Return the first ``amount`` of some rows by score and node id, unordered."""
 
     def scores_of_few(self, shape: "Shape", nodes: "Sequence[Node]") -> list[Any]:
-        """Return what a few nodes score for a shape that they take; less is better."""
+        """Return the scores of a few nodes that fit a shape; less is better."""
 
     def scores_of(self, shape: "Shape", rows: Rows) -> NDArray[Any]:
-        """Return what some rows score for a shape that they take; less is better."""
+        """Return the scores of some rows that fit a shape; less is better."""
 
 
 @dataclass(slots=True, eq=False)
 class Candidates:
-    """The first nodes in order that take what shapes of one ``key`` ask of nodes."""
+    """The first nodes in order for the shapes of one ``key``."""
 
     key: Key
-    least: "Shape"  # what all of them ask for, at least
-    seen: int = -1  # of the log
-    size: int = 1  # how many the heap is filled with next time
+    least: "Shape"  # the minimum of their amounts
+    seen: int = -1  # position in the log
+    size: int = 1  # number of entries of the next fill
     bound: tuple[float, str] | None = None
     heap: list[Entry] = field(default_factory=list)
-    filled: int = 0  # where the log was when the heap was filled
-    answers: int = 0  # given since then
-    wasted: int = 0  # fills in a row that gave one answer each
-    missed: int = 0  # times in a row that pods left none open that was looked at
+    filled: int = 0  # position in the log of the last fill
+    answers: int = 0  # lookups since then
+    wasted: int = 0  # consecutive fills with one lookup each
+    missed: int = 0  # consecutive lookups without an entry that pods allow
 
 
 class NodeIndex:
-    """The candidates of every shape that was asked for lately.
+    """The candidates of all recently used shapes.
 
-    Shapes that ask the same of nodes share theirs, also with one that is forgotten by now.
+    Shapes with equal amounts and constraints share theirs.
     """
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
-        self._recent: dict[Candidates, None] = {}  # the one that was asked for last is the last
+        self._recent: dict[Candidates, None] = {}  # most recently used last
         self._last: Candidates | None = None
         self._by_key: dict[Key, Candidates] = {}
         self._log: list[Node | None] = [None] * LOG
-        self.logged = 0  # how many changes there have been
-        self._is_by_shape = False  # whether a node's score depends on what is asked for
+        self.logged = 0  # number of changes
+        self._is_by_shape = False  # whether a node's score depends on the shape
 
     def changed(self, node: "Node") -> None:
-        """Note that something changed at a node: its room, its score, who may use it, its row."""
+        """Log a change of a node: its free capacity, score, claims, properties or row."""
         self._log[self.logged % LOG] = node
         node.changed = self.logged
         self.logged += 1
 
     def removed(self, node: "Node") -> None:
-        """Note that a node is no more."""
+        """Record that a node was removed."""
         node.changed = -1
 
     def order_by_shape(self, *, is_by_shape: bool) -> None:
-        """Forget all, as the order is another one; ``is_by_shape``: one for each shape."""
+        """Drop all indexes because the order changed; ``is_by_shape``: it depends on the shape."""
         self._is_by_shape = is_by_shape
         self._recent.clear()
         self._by_key.clear()
         self._last = None
 
     def outdate(self) -> None:
-        """Have all be filled anew, as scores of nodes that have not changed are others now."""
+        """Let all indexes be filled again, because scores of unchanged nodes changed."""
         for found in self._recent:
             found.seen = -1
 
     def first(self, shape: "Shape") -> "Node | None":
-        """Return the first node in order that takes a shape and is not reserved, or None."""
+        """Return the first node in order that fits a shape and is not claimed, or None."""
         found = self._asked_for(shape)
         node = self._first_of(found)
         if found.key[0] is not None or node is None or self._nodes.has_room(node, shape):
@@ -154,10 +154,10 @@ class NodeIndex:
         return self.first(shape)
 
     def first_open(self, shape: "Shape", is_open: "Callable[[Node, Shape], bool]") -> "Node | None":
-        """Return the first node in order that takes a shape and that pods leave open to it.
+        """Return the first node in order that fits a shape and that pods allow.
 
-        None: it is none of the first FAR that take it, or not known; where it was so several times
-        in a row, most are not looked at.
+        None: it is none of the first FAR that fit, or unknown; after several such results in a row
+        most lookups are skipped.
         """
         found = self._asked_for(shape)
         if found.missed > WASTED and found.missed % TRY_AGAIN:
@@ -177,7 +177,7 @@ class NodeIndex:
         return self.first_open(shape, is_open)
 
     def _asked_for(self, shape: "Shape") -> Candidates:
-        """Return the candidates of a shape, which it is asked for now."""
+        """Return the candidates of a shape, and mark them as used."""
         found: Candidates | None = shape.candidates
         if found is None or found not in self._recent:
             found = shape.candidates = self._candidates_of(shape)
@@ -187,7 +187,7 @@ class NodeIndex:
         return found
 
     def led_by(self, node: "Node", shape: "Shape") -> Candidates | None:
-        """Return the index in which a shape was looked up last, if a node is the first there."""
+        """Return the index of a shape's last lookup, if a node is its first."""
         found: Candidates | None = shape.candidates
         if found is None or not found.heap or found not in self._recent:
             return None
@@ -196,7 +196,7 @@ class NodeIndex:
         return found if is_first else None
 
     def _first_of(self, found: Candidates) -> "Node | None":
-        """Return the first node that takes what is asked at least, or None."""
+        """Return the first node that fits the index's minimum, or None."""
         if found.seen != self.logged and not self._follow(found):
             return self._filled(found)
         while found.heap:
@@ -208,7 +208,7 @@ class NodeIndex:
         return None if found.bound is None else self._filled(found)
 
     def _candidates_of(self, shape: "Shape", *, is_shared: bool = True) -> Candidates:
-        """Return a shape's own index where it has one, or is not to share one; or the shared."""
+        """Return a shape's own index if it has or needs one, else the shared one."""
         wanted = {name: value for name, value in shape.resource.items() if value > 0}
         constraints = shape.constraints.of_nodes
         own: Key = (tuple(sorted(wanted.items())), constraints)
@@ -234,7 +234,7 @@ class NodeIndex:
         return found
 
     def _follow(self, found: Candidates) -> bool:
-        """Enter the nodes that changed; return False where a look at all nodes costs less."""
+        """Add the changed nodes; return False if a scan of all nodes is cheaper."""
         behind = self.logged - found.seen
         if found.seen < 0 or behind > LOG:
             return False
@@ -259,14 +259,14 @@ class NodeIndex:
         return True
 
     def _before_bound(self, found: Candidates, nodes: "list[Node]") -> "list[Node]":
-        """Leave out the nodes that score more than the last that there is."""
+        """Return the nodes that do not score more than the bound."""
         bound = found.bound
         if bound is None or self._is_by_shape:
             return nodes
         return [node for node in nodes if node.score <= bound[0]]
 
     def _enter(self, found: Candidates, nodes: "list[Node]") -> None:
-        """Enter nodes that changed where they take a shape and come before the bound."""
+        """Add changed nodes that fit and sort before the bound."""
         for node in nodes:
             if node.changed < 0:
                 continue
@@ -276,7 +276,7 @@ class NodeIndex:
                 heappush(found.heap, (node.score, node.node_id, node.changed, node))
 
     def _enter_scored(self, found: Candidates, nodes: "list[Node]") -> None:
-        """Enter nodes that changed by what they score for this shape, where they take it."""
+        """Add changed nodes that fit, by their scores for this shape."""
         free = [n for n in nodes if n.changed >= 0 and self._nodes.is_free(n, found.least)]
         scores = self._nodes.scores_of_few(found.least, free) if free else ()
         for score, node in zip(scores, free, strict=True):
@@ -284,13 +284,13 @@ class NodeIndex:
                 heappush(found.heap, (score, node.node_id, node.changed, node))
 
     def changed_since(self, seen: int) -> "list[Node] | None":
-        """Return the nodes that have changed since the log was so long; None: not known."""
+        """Return the nodes changed since a position in the log; None: unknown."""
         if self.logged - seen > LOG:
             return None
         return self._changed(seen) if self.logged > seen else []
 
     def _changed(self, seen: int) -> "list[Node]":
-        """Return the nodes that are in the log from one place on, each once."""
+        """Return the nodes in the log from a position on, each once."""
         first, last = seen % LOG, self.logged % LOG
         part = self._log[first:last] if first < last else self._log[first:] + self._log[:last]
         return [node for node in dict.fromkeys(part) if node is not None]
@@ -299,7 +299,7 @@ class NodeIndex:
         return max(MOST, len(self._nodes.rows) // SHARE)
 
     def _shed(self, found: Candidates) -> None:
-        """Leave out what lapsed, and the last where more is left than a heap is to hold."""
+        """Drop stale entries, and the last ones beyond the limit."""
         found.heap = sorted(entry for entry in found.heap if entry[3].changed == entry[2])
         most = self._most()
         if len(found.heap) > most:
@@ -307,7 +307,7 @@ class NodeIndex:
             found.bound = found.heap[-1][:2]
 
     def _filled(self, found: Candidates) -> "Node | None":
-        """Fill a heap by a look at all nodes; return its first."""
+        """Fill a heap by a scan of all nodes; return its first node."""
         found.wasted = found.wasted + 1 if found.answers == 1 else 0
         if found.answers:
             changes_an_answer = (self.logged - found.filled) // found.answers
@@ -334,13 +334,13 @@ class NodeIndex:
 
 
 def _in_order(found: Candidates) -> "Iterator[Node]":
-    """Yield the nodes of a heap that have not changed, the first first."""
+    """Yield a heap's valid nodes in order."""
     entries: Iterator[Entry] = in_heap_order(found.heap)
     return (entry[3] for entry in entries if entry[3].changed == entry[2])
 
 
 class Ranks:
-    """The place of every node id among all ids, by row; what is new is entered when it is read."""
+    """The position of every node's id among all ids, by row; new ones are inserted on reading."""
 
     def __init__(self) -> None:
         self._ids: list[str] = []
@@ -348,11 +348,11 @@ class Ranks:
         self._new: dict[str, Node] = {}
 
     def added(self, node: "Node") -> None:
-        """Note a new node, in the last row."""
+        """Record a new node in the last row."""
         self._new[node.node_id] = node
 
     def removed(self, node: "Node", last: int) -> None:
-        """Forget a node; what is in the last row takes its row."""
+        """Remove a node; the last row takes its row."""
         self._enter()
         place = self._places.item(node.row)
         del self._ids[place]
@@ -360,7 +360,7 @@ class Ranks:
         self._places[:last][self._places[:last] > place] -= 1
 
     def of(self, rows: Rows) -> Rows:
-        """Return the places of some rows."""
+        """Return the positions of some rows."""
         self._enter()
         return self._places[rows]
 
@@ -383,7 +383,7 @@ class Ranks:
             count += 1
 
     def _enter_all(self, new: "dict[str, Node]") -> None:
-        """Sort anew: old ids and new ones are each in order already, or near it."""
+        """Sort all ids again."""
         count = len(self._ids)
         row_of = np.zeros(count + len(new), dtype=np.int64)
         row_of[self._places[:count]] = np.arange(count)

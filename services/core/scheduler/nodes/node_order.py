@@ -1,9 +1,8 @@
-"""Which of the nodes that take a shape comes first.
+"""The order of the nodes that fit a shape.
 
-Order: what the ask would rather have, nodes near the members of its gang where that prefers a
-level, the scores of plugins, the configured score, the node's id.
-Less is better. Where nothing but the last two matters, and they are followed by an index, the first
-node is found without reading all of them.
+Order: the ask's preferences, nodes near its gang's members if a level is preferred, plugins'
+scores, the configured score, the node's id. Less is better. If only the last two matter, and an
+index covers them, the first node is found without reading all.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -32,28 +31,28 @@ from services.core.scheduler.nodes.scores.preferences import Preferences
 from services.core.scheduler.nodes.scores.recent import RecentAsks
 from shared.model.names import AS_KAI, BINPACKING, FAIR
 
-_BY_ITSELF = BINPACKING  # where the score looks at the ask: what a node scores by itself
+_BY_ITSELF = BINPACKING  # a node's own score if the configured one depends on the ask
 
 
 class NodeNumbers(Protocol):
     """A score of rows."""
 
     def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[Any]:
-        """Return what some rows score; less is better, and infinity is never taken."""
+        """Return the scores of some rows; less is better, and infinity excludes a row."""
 
 
 class RowScore(NodeNumbers, Protocol):
-    """A score that comes before the configured one."""
+    """A score that precedes the configured one."""
 
     def matters(self, shape: Shape) -> bool:
-        """Return whether nodes may score differently for a shape."""
+        """Whether nodes may score differently for a shape."""
 
 
 class Order(NamedTuple):
     """An order of nodes other than the configured one.
 
-    ``before`` come after what the ask would rather have, and before the scores of plugins; ``by``
-    takes the place of the configured score.
+    ``before`` are scores between the ask's preferences and plugins' scores; ``by`` replaces the
+    configured score.
     """
 
     before: tuple[RowScore, ...] = ()
@@ -64,7 +63,7 @@ AS_CONFIGURED = Order()
 
 
 class NodeOrder:
-    """The scores in use, the index that follows them, and the first node by them."""
+    """The scores in use, their index, and the first node by them."""
 
     def __init__(
         self,
@@ -91,7 +90,7 @@ class NodeOrder:
         self.use_policy(FAIR, {})
 
     def use_policy(self, policy: str, weights: Mapping[str, float]) -> None:
-        """Order by a score from now on. Weights replace the defaults whole."""
+        """Set the score. Weights replace all defaults."""
         self.policy, self.weights = policy, dict(weights) or dict(DEFAULT_WEIGHTS)
         scored = Scored(
             self._columns,
@@ -103,12 +102,12 @@ class NodeOrder:
         )
         self.score: NodeScore = SCORES.get(policy, SCORES[_BY_ITSELF])(scored)
         by_itself = SCORES[_BY_ITSELF](scored) if self.score.looks_at_ask else self.score
-        self.of_node = by_itself.of_node  # by itself, whatever is asked for
+        self.of_node = by_itself.of_node  # a node's own score, independent of asks
         self._devices.use(self.score.device_for if self.score.chooses_devices else None)
         self.index.order_by_shape(is_by_shape=self.score.looks_at_ask)
 
     def use_hooks(self, hooks: NodeHooks | None) -> None:
-        """Take in the scores of plugins, and what they say of nodes."""
+        """Set the scores and filters of plugins."""
         self._hooks = hooks
         number = 0 if hooks is None else len(hooks.score)
         self.of_plugins = [
@@ -129,7 +128,7 @@ class NodeOrder:
     # --- orders under the policy kai ------------------------------------------------------------
 
     def in_domains(self, *before: RowScore) -> Order:
-        """Return the order for idle room: binpacking is kai's packing, others are as configured."""
+        """Return the order for idle capacity: kai's packing for binpacking, else as configured."""
         return Order(before, self._packing if self.policy in (BINPACKING, AS_KAI) else None)
 
     def packed(self, *before: RowScore) -> Order:
@@ -137,25 +136,25 @@ class NodeOrder:
         return Order(before, self._packing)
 
     def in_searches(self, *before: RowScore) -> Order:
-        """Return the order for room that may be released yet: idle nodes first, then by room."""
+        """Return the order for capacity that may still be released: idle nodes first."""
         by = self._spreading if self.policy == FAIR else self._packing
         return Order((*before, self._idle_first), by)
 
     # --- the first node -------------------------------------------------------------------------
 
     def best(self, shape: Shape, *, backfill: bool = False) -> Node | None:
-        """Return the first node, in order, that has the room and matches, or None.
+        """Return the first node, in order, that fits a shape, or None.
 
-        Claimed nodes are left out; with ``backfill`` one is taken where the claims do not lack what
-        the shape takes, if no other node will do. Nodes that the head gang claims come
-        first for a shape that ends before they are needed, last if that is only predicted.
+        Claimed nodes are excluded; with ``backfill`` one is used if no other node fits and the
+        claims do not need the capacity. Nodes of the head gang come first for a shape that ends
+        before they are needed, last if that is only predicted.
         """
         filters, head_gang = self._filters, self._filters.head_gang
         if head_gang.nodes and head_gang.goes_first(shape):
             node = self.best_held(shape)
             if node is not None:
                 return node
-        if filters.spares.nodes and filters.spares.may_use(shape):  # which no index has
+        if filters.spares.nodes and filters.spares.may_use(shape):  # spare nodes are in no index
             node = self._first_of_mask(filters.open.mask(shape), shape)
         elif self._is_indexed(shape):
             node = self.index.first(shape)
@@ -168,7 +167,7 @@ class NodeOrder:
         return node
 
     def best_held(self, shape: Shape) -> Node | None:
-        """Return the first of the nodes that the head gang claims, in order, that takes a shape."""
+        """Return the first node claimed by the head gang that fits a shape, or None."""
         rows = self._columns.held_rows()
         return self.first(rows[self._filters.takes.mask(shape, among=rows)], shape)
 
@@ -177,16 +176,16 @@ class NodeOrder:
         return bool((self._columns.claimed[self._columns.all] & CLOSED).any())
 
     def _is_indexed(self, shape: Shape) -> bool:
-        """Return whether all that decides which node comes first is what an index follows."""
+        """Whether an index covers everything that decides the first node."""
         for matters in self._unindexed:  # noqa: SIM110 - asked for every decision
             if matters(shape):
                 return False
         return True
 
     def _first_open(self, shape: Shape) -> Node | None:
-        """Return the first node, in order, that pods leave open to a shape; None: not found.
+        """Return the first node, in order, that pods allow for a shape; None: not found.
 
-        The first few that take it otherwise are asked one by one: it is mostly one of them.
+        Only the first few that fit otherwise are tried, because it is usually one of them.
         """
         if self._hooks is not None or self.score.looks_at_ask or self._preferences.matters(shape):
             return None
@@ -198,7 +197,7 @@ class NodeOrder:
         return self.first(np.flatnonzero(mask), shape)
 
     def first(self, rows: Amounts, shape: Shape, order: Order = AS_CONFIGURED) -> Node | None:
-        """Return the first of some rows, None where there is none."""
+        """Return the first of some rows, None if there are none."""
         before = self._before
         if order.before:
             before = [self._preferences, self._near_gang, *order.before, *self.of_plugins]
@@ -216,9 +215,9 @@ class NodeOrder:
         return self._columns.rows[int(ties[0])]
 
     def led_by(self, node: Node, shape: Shape) -> object | None:
-        """Return the index that a node leads, so that it stays the first while it takes what comes.
+        """Return the index in which a node stays first while more pods are placed on it, or None.
 
-        What is used of it grows, so that the fullest stays the first; None: it may not be.
+        With binpacking the fullest node stays first as its usage grows.
         """
         if self.policy != BINPACKING or node.is_closed or not self._is_indexed(shape):
             return None
@@ -228,23 +227,20 @@ class NodeOrder:
 
     @staticmethod
     def is_led(index: object, shape: Shape) -> bool:
-        """Return whether a shape is looked up in an index."""
+        """Whether a shape is looked up in an index."""
         return shape.candidates is index
 
     @property
     def changes(self) -> int:
-        """Return how many changes of nodes have been logged."""
+        """Return the number of logged changes of nodes."""
         return self.index.logged
 
     def changed_since(self, seen: int) -> list[Node] | None:
-        """Return the nodes that are there and have changed since so many changes.
-
-        None where that is not known any more.
-        """
+        """Return the existing nodes changed since a number of changes; None: unknown."""
         nodes = self.index.changed_since(seen)
         return None if nodes is None else [node for node in nodes if node.changed >= 0]
 
-    # --- what the index asks --------------------------------------------------------------------
+    # --- used by the index ----------------------------------------------------------------------
 
     @property
     def rows(self) -> Sequence[Node]:
@@ -253,24 +249,24 @@ class NodeOrder:
 
     @property
     def judges_amounts(self) -> bool:
-        """Return whether amounts decide about more than room: plugins look at them."""
+        """Whether filters other than capacity depend on amounts: plugins' do."""
         return self._hooks is not None
 
     def free_rows(self, shape: Shape, among: Amounts | None = None) -> Amounts:
-        """Return the rows that take a shape now, pods aside, and are not claimed."""
+        """Return the rows that fit a shape now, pods ignored, and are not claimed."""
         mask = self._filters.indexed.mask(shape, among=among)
         return np.flatnonzero(mask) if among is None else among[mask]
 
     def scores_of(self, shape: Shape, rows: Amounts) -> NDArray[Any]:
-        """Return what some rows score for a shape that they have the room for; less is better."""
+        """Return the scores of some rows for a shape that fits; less is better."""
         return self.score.of_rows(rows, shape)
 
     def scores_of_few(self, shape: Shape, nodes: Sequence[Node]) -> list[Any]:
-        """Return the same of a few nodes, where scores look at what is asked for."""
+        """Return the same for a few nodes, if scores depend on the ask."""
         return self.score.of_few(nodes, shape)
 
     def first_rows(self, shape: Shape, rows: Amounts, amount: int) -> Amounts:
-        """Return the first of some rows by score and node id, in any order; there are more."""
+        """Return the first ``amount`` of some rows by score and node id, unordered."""
         scores = self.scores_of(shape, rows)
         least = scores.min() if amount == 1 else np.partition(scores, amount - 1)[amount - 1]
         before, ties = rows[scores < least], rows[scores == least]

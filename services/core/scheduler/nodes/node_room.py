@@ -1,4 +1,4 @@
-"""For how many asks the nodes have room, and what they lack for one more."""
+"""How many asks fit on the nodes, and what the nodes lack for one more."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ from shared.model.resources import Resource
 
 
 class NodeRoom:
-    """What the nodes have room for, in numbers."""
+    """The nodes' capacity for asks, in numbers."""
 
     def __init__(
         self,
@@ -37,11 +37,10 @@ class NodeRoom:
         self.hooks: NodeHooks | None = None
 
     def places(self, shape: Shape, *, backfill: bool = False, when: When = When.NOW) -> Amounts:
-        """Return, row by row, for how many asks of a shape there is the room; pods aside.
+        """Return, by row, how many asks of a shape fit; pod affinities are ignored.
 
-        Rows that may not be used have none, nor have reserved ones but with ``backfill``: an ask
-        that requires its node does not backfill it. Other moments than now: for how many there
-        would be then, whoever has claims.
+        Unusable rows have none, nor have reserved ones without ``backfill``; an ask with a required
+        node does not backfill. For other states than now claims are ignored.
         """
         filters = self._filters
         usable = filters.counted_open
@@ -59,16 +58,16 @@ class NodeRoom:
         return found if on_devices is None else np.minimum(found, on_devices)
 
     def free(self, names: Sequence[str], rows: Sequence[int]) -> Amounts:
-        """Return what some rows have free of some types, closed or not."""
+        """Return the free amounts of some types on some rows, closed or not."""
         return self._columns.table_of(names, When.NOW)[rows]
 
     def open_rooms(
         self, names: Sequence[str], *, backfill: bool = False
     ) -> tuple[Amounts, Amounts | None]:
-        """Return what schedulable nodes have free of some types that claims leave open to any ask.
+        """Return the free amounts of unclaimed schedulable nodes, and of additional ones.
 
-        And what those have beside them that are open to asks which end before the head gang starts.
-        With ``backfill`` the claims of asks close no node, as in ``places``.
+        The additional ones, None if there are none, are open only to asks that end before the head
+        gang starts. With ``backfill`` asks' claims close no node, as in ``places``.
         """
         columns = self._columns
         free, usable = columns.table_of(names, When.NOW), columns.schedulable[columns.all]
@@ -77,25 +76,25 @@ class NodeRoom:
         return free[usable & (closed == 0)], in_time
 
     def expected(self, names: Sequence[str]) -> Amounts:
-        """Return what every node will have left of some types; closed ones have nothing."""
+        """Return every node's expected free amounts; closed nodes have 0."""
         return self._of_open(self._columns.table_of(names, When.EXPECTED))
 
     def capacities(self, names: Sequence[str]) -> Amounts:
-        """Return what every node can hold of some types; closed ones can hold nothing."""
+        """Return every node's capacity; closed nodes have 0."""
         return self._of_open(self._columns.table_of(names, When.EMPTY))
 
     def capacity_of(self, name: str) -> Amounts:
-        """Return what every node can hold of a type."""
+        """Return every node's capacity of a type."""
         return self._columns.table_of((name,), When.EMPTY)[:, 0]
 
     def _of_open(self, found: Amounts) -> Amounts:
         found[~self._columns.schedulable[self._columns.all]] = 0
         return found
 
-    # --- what is in the way ---------------------------------------------------------------------
+    # --- refusals -------------------------------------------------------------------------------
 
     def refusal(self, shape: Shape) -> Refusal:
-        """Return why no node takes a shape now, with the numbers behind it."""
+        """Return why no node fits a shape now, with the numbers."""
         large, too_small = self._filters.large(shape)
         if too_small is not None:
             return Refusal(*too_small, self._evidence(large.failures))
@@ -108,18 +107,18 @@ class NodeRoom:
         return Refusal(reason, fact, self._evidence(failures, nearest))
 
     def _not_chosen(self, shape: Shape, now: Stage) -> tuple[Reason, Fact]:
-        """Return why none of the nodes is chosen that take a shape."""
+        """Return why none of the nodes that fit a shape is chosen."""
         if self.hooks is None:
             return self._filters.facts.claims.reason(shape, now)
         nodes = [self._columns.rows[row] for row in np.flatnonzero(now.left).tolist()]
         return Reason.PLUGIN, Fact(Kind.PLUGIN, text=self.hooks.why_closed(nodes, shape))
 
     def why_closed(self, node: Node, shape: Shape) -> str:
-        """Return which plugins close a node to a shape."""
+        """Return which plugins refuse a node for a shape."""
         return self.hooks.why_closed([node], shape) if self.hooks is not None else ""
 
     def evidence(self, shape: Shape) -> NodeEvidence:
-        """Return what the nodes lack, by class, for more asks than they have room for."""
+        """Return what nodes lack, by class, for more asks than fit."""
         large, too_small = self._filters.large(shape)
         if too_small is not None:
             return self._evidence(large.failures)
@@ -132,7 +131,7 @@ class NodeRoom:
         return self._classes.evidence(len(self._columns.rows), failures, nearest)
 
     def _nearest(self, shape: Shape, large: Stage, now: Stage) -> tuple[Node, Resource] | None:
-        """Return the nearest of the nodes that could hold a shape."""
+        """Return the nearest of the nodes that could fit a shape."""
         lacking = dict.fromkeys(each.on for each in now.failures[len(large.failures) :])
         return self.nearest(shape, large.left, None if now.passed[ROOM] else list(lacking))
 
@@ -142,11 +141,11 @@ class NodeRoom:
         among: Mask | None = None,
         short_of: Sequence[str] | None = None,
     ) -> tuple[Node, Resource] | None:
-        """Return the node that lacks least for one more ask than it has places, and what it lacks.
+        """Return the node that lacks least for one more ask than fits, and what it lacks.
 
-        None where no node, or none ``among`` some, may be used for the shape. Shares of what is
-        asked are compared. ``short_of``: none of them has a place, and only of these has one too
-        little.
+        None if no node, or none of ``among``, is usable for the shape. Amounts are compared in
+        relation to the request. ``short_of``: no node fits the shape, and they lack only these
+        types.
         """
         mask = self._filters.counted.mask(shape) if among is None else among
         rows = np.flatnonzero(mask)
@@ -166,7 +165,7 @@ class NodeRoom:
         return node, self._lacking(node, shape, int(times[row]))
 
     def _with_most(self, name: str, rows: Amounts, shape: Shape) -> tuple[Node, Resource]:
-        """Return the node of some rows that has the most of a type, and what it lacks for one."""
+        """Return the node with the most of a type, and what it lacks for one ask."""
         amounts = self._columns.amounts(name, When.NOW, rows)
         if amounts is not None:
             rows = rows[amounts == amounts.max()]
@@ -174,11 +173,11 @@ class NodeRoom:
         return node, self._lacking(node, shape, 1)
 
     def _first_of(self, rows: Amounts) -> int:
-        """Return the row of the node whose name comes first."""
+        """Return the row with the first node id."""
         return int(rows[0] if rows.size == 1 else rows[np.argmin(self._ranks.of(rows))])
 
     def _lacking(self, node: Node, shape: Shape, times: int) -> Resource:
-        """Return what a node lacks for so many asks, the last of them on its devices."""
+        """Return what a node lacks for ``times`` asks; for devices, what the last of them lacks."""
         lacks = {
             name: times * value - node.available.get(name, 0)
             for name, value in shape.resource.items()
@@ -192,7 +191,7 @@ class NodeRoom:
         return {name: lack for name, lack in lacks.items() if lack > 0}
 
     def _missing(self, name: str, amount: int, times: Amounts) -> NDArray[np.float64]:
-        """Return what every row lacks of a type for so many times an amount, as shares of one."""
+        """Return what every row lacks of a type for ``times`` requests, in units of one request."""
         wanted = times.astype(np.float64) * amount
         available = self._columns.amounts(name, When.NOW, self._columns.all)
         if available is not None:
@@ -202,7 +201,7 @@ class NodeRoom:
     # --- which node to reserve ------------------------------------------------------------------
 
     def tightest(self, shape: Shape) -> Node | None:
-        """Return the unclaimed node that could hold a shape and whose room is the tightest."""
+        """Return the unclaimed node that could fit a shape with the tightest capacity, or None."""
         rows = np.flatnonzero(self._filters.reservable.mask(shape))
         if not rows.size:
             return None
@@ -211,7 +210,7 @@ class NodeRoom:
         return self._columns.rows[int(ties[np.argmin(self._ranks.of(ties))])]
 
     def nearest_to_hold(self, shape: Shape, most: int) -> list[Node]:
-        """Return unclaimed nodes that could hold a shape, those first that lack least of it."""
+        """Return unclaimed nodes that could fit a shape, those that lack least first."""
         rows = np.flatnonzero(self._filters.reservable.mask(shape))
         lack = np.zeros(rows.size, dtype=np.float64)
         for name in self._columns.numbers:
@@ -222,7 +221,7 @@ class NodeRoom:
         return [self._columns.rows[row] for row in rows[order[:most]].tolist()]
 
     def _looseness(self, rows: Amounts, shape: Shape) -> NDArray[np.float64]:
-        """Return how much room would be left over: a share of every type, 1 where none is asked."""
+        """Return the capacity that would remain, as the sum of one ratio per resource type."""
         total = np.zeros(rows.size, dtype=np.float64)
         for name, column in self._columns.numbers.items():
             room = self._columns.available[rows, column]

@@ -1,8 +1,8 @@
-"""Nodes: their ledgers, and what is kept beside them so that a question reads few of them.
+"""The table of nodes: their ledgers, and everything derived from them.
 
-The ledgers are integer maps; ``columns`` has the same side by side. Every move comes through here,
-so that devices, pods, indexes and plugins follow it. Which nodes take an ask, ``filters``; which of
-them comes first, ``order``; what they have room for and lack, ``room``.
+Every change of a node goes through here, so that arrays, devices, pods, indexes and plugins stay up
+to date. ``filters`` tells which nodes fit an ask, ``order`` which comes first, ``room`` how many
+asks fit and what is lacking.
 """
 
 from collections.abc import Mapping
@@ -34,11 +34,11 @@ from shared.model.resources import (
     without_zeros,
 )
 
-NO_SHAPE: Any = None  # where a node is scored by itself
+NO_SHAPE: Any = None  # for a score that is independent of asks
 
 
 class NodeTable:
-    """All nodes of the partition, in rows that are kept dense."""
+    """All nodes of the partition, in dense rows."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, Node] = {}
@@ -50,7 +50,7 @@ class NodeTable:
         self.pods.watch(self.rows)
         self.domains = Domains(self.rows)
         self.spares = Spares(self.domains, self.rows)
-        self.pods_changed = False  # in a way that asks may look at; who requeues for it resets it
+        self.pods_changed = False  # pods changed that affinities may depend on; reset on requeue
         self.hooks: NodeHooks | None = None  # of plugins
         self.views = NodeViews(self.rows)
         self._classes = NodeClasses()
@@ -76,13 +76,13 @@ class NodeTable:
         self.room = NodeRoom(self.columns, self.filters, self.devices, ranks, self._classes)
 
     def set_policy(self, policy: str, weights: Mapping[str, float]) -> None:
-        """Set how nodes are ordered, and order them again. Weights replace the defaults whole."""
+        """Set the order of nodes. Weights replace all defaults."""
         self.order.use_policy(policy, weights)
         for node in self.rows:
             self.refresh(node)
 
     def use_hooks(self, hooks: NodeHooks | None) -> None:
-        """Ask the hooks of plugins from now on."""
+        """Use the hooks of plugins."""
         self.hooks = self.room.hooks = hooks
         self.order.use_hooks(hooks)
 
@@ -107,7 +107,7 @@ class NodeTable:
             self.hooks.facts += 1
 
     def remove(self, node: Node) -> None:
-        """Forget a node; the last row takes its place."""
+        """Remove a node; the last row takes its place."""
         if node.head_claim is not None:
             self.close(node, None)
         self.pods.count_node(node, -1)
@@ -135,7 +135,7 @@ class NodeTable:
                 self.hooks.allocation_removed(allocation)
 
     def set_capacity(self, node: Node, capacity: ResourceView) -> None:
-        """Change what a node can hold; what it holds may then be more than that."""
+        """Set a node's capacity; its allocations may then exceed it."""
         subtract_into(self.total, node.capacity)
         node.capacity = self.devices.announced(without_zeros(capacity))
         self.devices.count(node)
@@ -146,7 +146,7 @@ class NodeTable:
         self.refresh(node)
 
     def share_devices(self) -> list[Node]:
-        """Have nodes announce shares of their GPUs from now on; return those that have some."""
+        """Add GPU shares to the nodes' capacity; return the nodes with devices."""
         self.devices.share()
         self.filters.choose()
         for node in self.rows:
@@ -160,7 +160,7 @@ class NodeTable:
         taints: tuple[Taint, ...],
         volume_limits: dict[str, int],
     ) -> None:
-        """Change a node's labels and taints, and how many volumes it takes."""
+        """Set a node's labels, taints and volume limits."""
         self.columns.soft_taints -= _soft_taints(node)
         node.labels, node.taints, node.volume_limits = labels, taints, volume_limits
         self.columns.soft_taints += _soft_taints(node)
@@ -170,7 +170,7 @@ class NodeTable:
         self.pods.watch(self.rows)
 
     def _judge_again(self, node: Node) -> None:
-        """Ask again what a node is, for every view: it is another."""
+        """Recompute all cached answers about a node after its properties changed."""
         self.columns.facts += 1
         self.views.renew(node)
         if self.hooks is not None:
@@ -179,7 +179,7 @@ class NodeTable:
     # --- moves ----------------------------------------------------------------------------------
 
     def place(self, node: Node, allocation: Allocation, stated: Devices | None = None) -> None:
-        """Put an allocation on a node's ledger; ``stated`` are devices that it has already."""
+        """Add an allocation to a node; ``stated`` are its known devices."""
         node.allocations[allocation.allocation_key] = allocation
         if node.devices:
             self.devices.give_to(node, allocation, stated)
@@ -189,7 +189,7 @@ class NodeTable:
             self.hooks.allocation_added(allocation)
 
     def hold(self, node: Node, allocation: Allocation) -> None:
-        """Put an allocation on a node; ``count_placed`` takes what it has from the node's room."""
+        """Add an allocation to a node without its amount; the caller calls ``count_placed``."""
         node.allocations[allocation.allocation_key] = allocation
         if node.devices:
             self.devices.give_to(node, allocation, allocation.devices)
@@ -201,12 +201,12 @@ class NodeTable:
             self.hooks.allocation_added(allocation)
 
     def count_placed(self, node: Node, amount: ResourceView, times: int = 1) -> None:
-        """Count like allocations into a node's sums that stand on it already; no pod minds them."""
+        """Add the amount of allocations already on a node; no affinity depends on them."""
         add_into(node.allocated, amount if times == 1 else multiply(amount, times))
         self._take(node, amount, times)
 
     def free(self, node: Node, key: str) -> Allocation:
-        """Take an allocation off a node's ledger. Raises KeyError when it is not there."""
+        """Remove an allocation from a node. Raises KeyError if it is not there."""
         allocation = node.allocations.pop(key)
         self.devices.take(node, key)
         subtract_into(node.allocated, allocation.resource_per_alloc)
@@ -216,7 +216,7 @@ class NodeTable:
         return allocation
 
     def occupy(self, node: Node, foreign: Allocation) -> None:
-        """Count what another scheduler placed on a node; it may be more than the node holds."""
+        """Add a foreign pod to a node; it may exceed the capacity."""
         node.foreign[foreign.allocation_key] = foreign
         if node.devices:
             self.devices.give_last(node, foreign)
@@ -224,26 +224,26 @@ class NodeTable:
         self._count(node, foreign, 1)
 
     def vacate(self, node: Node, key: str) -> None:
-        """Count a foreign pod out of a node. Raises KeyError when it is not there."""
+        """Remove a foreign pod from a node. Raises KeyError if it is not there."""
         foreign = node.foreign.pop(key)
         self.devices.take(node, key, is_foreign=True)
         subtract_into(node.occupied, foreign.resource_per_alloc)
         self._count(node, foreign, -1)
 
     def expect(self, node: Node, amount: ResourceView, change: int, held: Devices = ()) -> None:
-        """Expect room to come to a node (1), or to be taken of what comes (-1), on some devices."""
+        """Expect capacity to become free on a node (1), or to be used (-1), with devices."""
         self.devices.expect(node, held, change)
         (add_into if change > 0 else subtract_into)(node.expected, amount)
         self.columns.write_expected(node, amount)
 
     def expects_nothing(self) -> bool:
-        """Return whether no statement is open that expects anything."""
+        """Whether no open statement expects anything."""
         return not (self.columns.expected.any() or self.devices.is_any_expected)
 
     # --- claims ---------------------------------------------------------------------------------
 
     def close(self, node: Node, claim: Claim | None) -> None:
-        """Close a node by a claim of the head gang, or (None) close it no more."""
+        """Close a node by a claim of the head gang, or (None) open it."""
         is_other = (claim is None) is not (node.head_claim is None)
         node.head_claim = claim
         if is_other:
@@ -252,14 +252,14 @@ class NodeTable:
             self.touch(node)
 
     def _write_claims(self, node: Node) -> None:
-        """Bring a node's row up to date with the claims that close it."""
+        """Update a node's row to the claims that close it."""
         claimed = BY_HEAD_GANG if node.head_claim is not None else 0
         for claim in node.reservations.values():
             claimed |= BY_ASK if claim.closes_node else NOT_CLOSED
         node.claimed = claimed
         self.columns.claimed[node.row] = node.claimed
 
-    # --- keeping what is beside the ledgers -----------------------------------------------------
+    # --- updates of derived data ----------------------------------------------------------------
 
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
         self._take(node, allocation.resource_per_alloc, change)
@@ -269,22 +269,22 @@ class NodeTable:
             self.pods_changed = True
 
     def _count_member(self, allocation: Allocation, node: Node, change: int) -> None:
-        """Count a pod of a gang with a topology; spare nodes may be its from now on, or no more."""
+        """Count a pod of a gang with a topology, which may use spare nodes after a loss."""
         if self.domains.count(allocation, node, change):
             for spare in self.spares.nodes:
                 self.touch(spare)
 
     def keep_spares(self, level: str, number: int) -> None:
-        """Keep so many nodes of each domain of a level spare from now on."""
+        """Set the number of spare nodes in each domain of a level."""
         if (level, number) != (self.spares.level, self.spares.number):
             self.spares.level, self.spares.number = level, number
             self.spares.were_chosen(-1, -1)
             self.filters.choose()
 
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:
-        """Take an amount from what a node has available, so many times."""
+        """Subtract an amount from a node's available one, ``times`` times."""
         available, columns, row = node.available, self.columns, node.row
-        if node.head_claim is not None and times > 0:  # until it is worked out again
+        if node.head_claim is not None and times > 0:  # until it is computed again
             subtract_into(node.head_claim.leaves, multiply(amount, times))
         for name, value in amount.items():
             left = available.get(name, 0) - times * value
@@ -305,7 +305,7 @@ class NodeTable:
             self.hooks.moves += 1
 
     def refresh(self, node: Node) -> None:
-        """Bring a node's row up to date with its ledgers."""
+        """Update a node's row to its ledgers."""
         available = dict(node.capacity)
         for taken in (node.allocated, node.occupied, node.kept):
             if taken:
@@ -325,12 +325,12 @@ class NodeTable:
         self._classes.write(node)
 
     def _note(self, node: Node) -> None:
-        """Give a node that changed its place in the order, and have the index look at it."""
+        """Update a changed node's score, and log the change."""
         node.score = self.columns.score[node.row] = self.order.of_node(node, NO_SHAPE)
         self.touch(node)
 
     def touch(self, node: Node) -> None:
-        """Have the indexes look at a node again: of what it holds something is being released."""
+        """Log a change of a node, e.g. that an allocation is being released."""
         self._index.changed(node)
         self.columns.changed[node.row] = node.changed
 

@@ -1,14 +1,13 @@
-"""What the node alone decides of a shape, remembered by row: facts, and numbers.
+"""Cached answers about nodes that depend on node properties only: facts and numbers by row.
 
-Rule 1: asks that say the same of nodes (``Constraints.of_nodes``) share a view. Where a plugin
-        looks at amounts, a view is of one shape.
-Rule 2: a view is made for a row when it is first read, and again when the node is another: its
-        labels, taints or capacity have changed, or its row.
-Rule 3: where all that is asked is of taints and of labels that a shape names, of nodes that have
-        the same of these one is asked, and the others are answered alike.
-
-Limit: MAX_CONSTRAINTS views are remembered; with more all are forgotten and made again. The values
-of MAX_KEYS labels are kept by row.
+Rule 1: asks with equal constraints on nodes (``Constraints.of_nodes``) share a view. If a plugin
+        reads amounts, each shape has a view.
+Rule 2: a row is computed when it is first read, and again when the node's labels, taints, capacity
+        or row change.
+Rule 3: if only taints and labels named by the shape matter, one node of each combination is
+        computed, and the others get the same answer.
+Limit: MAX_CONSTRAINTS views; with more all are dropped. The values of MAX_KEYS labels are cached by
+row.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,9 +24,9 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
     from services.core.scheduler.model.shapes import Shape
 
-MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
-MAX_KEYS = 16  # labels of nodes with values cached by row; with more all are read again
-FEW = 16  # rows up to which asking each costs less than telling them apart
+MAX_CONSTRAINTS = 1_000  # cached views; with more all are computed again
+MAX_KEYS = 16  # node labels with values cached by row; with more all are read again
+FEW = 16  # up to so many rows, computing each is cheaper than grouping them
 SCHEDULABLE, MATCHING, USABLE = "schedulable", "matching", "usable"  # the steps of evidence
 SELECTED, ELIGIBLE = 0, 1  # the first facts of a view: the selector, then the taints
 LARGE, ROOM = "large enough when empty", "with room"
@@ -35,50 +34,50 @@ Mask = NDArray[np.bool_]
 
 
 class NodeFact(Protocol):
-    """Whether a node may take a shape, by what the node is: not by its room, nor by its pods."""
+    """A filter by node properties only: independent of free capacity and pods."""
 
     @property
     def is_of_labels(self) -> bool:
-        """Whether it looks at nothing but taints, and the labels that the shape names."""
+        """Whether it reads only taints, and labels named by the shape."""
 
     @property
     def depends_on_amounts(self) -> bool:
-        """Whether shapes that differ in amounts only may have different answers."""
+        """Whether shapes that differ only in amounts may have different answers."""
 
     def admits(self, node: "Node", shape: "Shape") -> bool:
-        """Return whether a node may take a shape."""
+        """Whether a node accepts a shape."""
 
 
 class NodeNumber(Protocol):
-    """A number of a node for a shape, by what the node is."""
+    """A number of a node for a shape, by node properties only."""
 
     @property
     def is_of_labels(self) -> bool:
-        """Whether it looks at nothing but taints, and the labels that the shape names."""
+        """Whether it reads only taints, and labels named by the shape."""
 
     def of_node(self, node: "Node", shape: "Shape") -> float:
         """Return a node's number for a shape."""
 
 
 class Stage(NamedTuple):
-    """What is known after some filters: what rows fail on, which are left, and how many.
+    """The result after some filters: failures, the rows left, and their number.
 
-    ``passed`` says how many were left after each step so far, by its name.
+    ``passed`` is the number of rows left after each step, by its name.
     """
 
     failures: list[Failing]
     left: Mask
-    number: int  # of those that are left
+    number: int  # number of rows left
     passed: dict[str, int]
 
 
-Judged = tuple[int, Stage, tuple[Reason, Fact] | None]  # as of which facts of the columns
+Judged = tuple[int, Stage, tuple[Reason, Fact] | None]  # with a version of the columns
 
 
 class NodeView:
-    """The answers of all rows for shapes that say the same of nodes.
+    """The answers of all rows for shapes with equal constraints on nodes.
 
-    ``passes[k]`` is the answer of the k-th fact, ``first[k]`` of the first k + 1 facts together.
+    ``first[k]`` is the answer of the first k + 1 facts together.
     """
 
     __slots__ = (
@@ -109,12 +108,12 @@ class NodeView:
         self._first: NDArray[np.bool_] = np.zeros((len(facts), 0), dtype=np.bool_)
         self._values: NDArray[np.float64] = np.zeros((len(numbers), 0))
         self.first: list[Mask] = []
-        self.feasible: Mask  # the rows for which every fact holds
+        self.feasible: Mask  # the rows that every fact accepts
         self.numbers: list[NDArray[Any]] = []
         self._cut()
 
     def extend(self, rows: "list[Node]", labels: "LabelColumns") -> None:
-        """Ask about the rows that came since it was made."""
+        """Compute the rows added since the last call."""
         size = self._first.shape[1]
         if len(rows) > size:
             more = max(len(rows) - size, size)
@@ -129,7 +128,7 @@ class NodeView:
         self._cut()
 
     def _ask_by_kind(self, first: int, rows: "list[Node]", kinds: Iterable[object]) -> None:
-        """Ask about the first of each kind of rows, and answer the others alike."""
+        """Compute the first row of each kind, and copy its answers to the others."""
         known: dict[object, int] = {}
         same = [known.setdefault(kind, at) for at, kind in enumerate(kinds, first)]
         for at in known.values():
@@ -139,12 +138,12 @@ class NodeView:
             self._values[:, first : len(rows)] = self._values[:, same]
 
     def renew(self, node: "Node") -> None:
-        """Ask about one node again: it is another, or its row is."""
+        """Compute one node again."""
         if node.row < self.made:
             self._ask(node.row, node)
 
     def shorten(self, count: int) -> None:
-        """Forget the rows from one on."""
+        """Drop the rows from ``count`` on."""
         if count < self.made:
             self.made = count
             self._cut()
@@ -164,14 +163,14 @@ class NodeView:
 
 
 class LabelColumns:
-    """The values of labels by row, and the taints: read when they are first asked for."""
+    """The values of labels by row, and the taints; read on first use."""
 
     def __init__(self, rows: "list[Node]") -> None:
         self._rows = rows
         self._values: dict[str, list[str | None]] = {}
 
     def of(self, keys: tuple[str, ...], first: int) -> Iterator[object]:
-        """Yield the taints and the values of some labels of the rows from one on."""
+        """Yield the taints and the values of some labels, from row ``first`` on."""
         if len(self._values) + len(keys) > MAX_KEYS:
             self._values.clear()
         columns = [self._column(key)[first:] for key in keys]
@@ -183,19 +182,19 @@ class LabelColumns:
         return values
 
     def renew(self, node: "Node") -> None:
-        """Read a node again: it is another, or its row is."""
+        """Read a node again."""
         for key, values in self._values.items():
             if node.row < len(values):
                 values[node.row] = node.labels.get(key)
 
     def shorten(self) -> None:
-        """Forget the rows that are no more."""
+        """Drop the rows of removed nodes."""
         for values in self._values.values():
             del values[len(self._rows) :]
 
 
 def labels_of(constraints: Constraints) -> tuple[str, ...] | None:
-    """Return the labels of nodes that constraints name; None where they name nodes themselves."""
+    """Return the node labels that constraints use; None if they name nodes."""
     terms = (*constraints.node_terms, *constraints.preferred_nodes)
     if constraints.required_node or any(term.fields for term in terms):
         return None
@@ -205,7 +204,7 @@ def labels_of(constraints: Constraints) -> tuple[str, ...] | None:
 
 
 class NodeViews:
-    """The views of all shapes that were asked about lately."""
+    """The views of all recently used shapes."""
 
     def __init__(self, rows: "list[Node]") -> None:
         self._rows = rows
@@ -213,15 +212,15 @@ class NodeViews:
         self._numbers: list[NodeNumber] = []
         self._views: dict[object, NodeView] = {}
         self._labels = LabelColumns(rows)
-        self.version = 0  # counted up when they are forgotten
+        self.version = 0  # incremented when all are dropped
 
     def watch(self, facts: Sequence[NodeFact], numbers: Sequence[NodeNumber]) -> None:
-        """Remember the answers of these from now on."""
+        """Set the facts and numbers to cache."""
         self._facts, self._numbers = list(facts), list(numbers)
         self._forget()
 
     def number(self, shape: "Shape", asked: NodeNumber) -> NDArray[Any]:
-        """Return the numbers of all rows."""
+        """Return a number for all rows."""
         return self.of(shape).numbers[self._numbers.index(asked)]
 
     def of(self, shape: "Shape") -> NodeView:
@@ -236,7 +235,7 @@ class NodeViews:
         return view
 
     def known(self, shape: "Shape") -> NodeView | None:
-        """Return a shape's view if it was made before and is up to date."""
+        """Return a shape's view if it exists and is up to date, else None."""
         if shape.view is not None and shape.view[0] == self.version:
             view: NodeView = shape.view[1]
             if view.made == len(self._rows):
@@ -259,13 +258,13 @@ class NodeViews:
         self.version += 1
 
     def renew(self, node: "Node") -> None:
-        """Ask about a node again: it is another, or its row is."""
+        """Compute a node again in all views."""
         self._labels.renew(node)
         for view in self._views.values():
             view.renew(node)
 
     def shorten(self) -> None:
-        """Forget the rows that are no more."""
+        """Drop the rows of removed nodes in all views."""
         self._labels.shorten()
         for view in self._views.values():
             view.shorten(len(self._rows))

@@ -1,8 +1,8 @@
-"""How many pods of some sort there are, by node and by domain, kept as pods come and go.
+"""Counts of pods by node and by domain, updated with every pod.
 
-A domain is the nodes that have one value of a topology key. What a count keeps open or closed is
-one boolean a row, changed for the rows of the domain that a pod touches and no others; only where
-the smallest count of a spread constraint moves are all rows compared again.
+A domain is the set of nodes with one value of a topology key. Whether a count allows a row is one
+boolean, updated for the rows of the changed domain only; if the smallest count of a spread
+constraint changes, all rows are computed again.
 """
 
 from collections import Counter
@@ -21,7 +21,7 @@ Amounts = NDArray[np.int64]
 
 
 class Domains:
-    """The domains of one topology key: every row's number, -1 where the node lacks the key."""
+    """The domains of one topology key: every row's number, -1 if the node lacks the key."""
 
     __slots__ = ("_order", "_starts", "has_key", "of", "rows", "size")
 
@@ -44,7 +44,7 @@ class Domains:
 
 
 class DomainCount:
-    """A count by domain; what rows make of it is worked out once and then kept."""
+    """A count by domain; its values by row are computed once and then updated."""
 
     __slots__ = ("_by_row", "_domains", "_sums", "_taken")
 
@@ -62,7 +62,7 @@ class DomainCount:
         return self._domains.has_key
 
     def change(self, row: int, change: int) -> None:
-        """Count pods in or out on a row."""
+        """Change the count of pods on a row."""
         domain = self._domains.of[row]
         if domain < 0:
             return
@@ -78,15 +78,15 @@ class DomainCount:
             self._by_row[self._domains.members(domain)] = after
 
     def has_any(self, row: int) -> bool:
-        """Return whether a row's domain has any."""
+        """Whether a row's domain has any pods."""
         return self._domains.of[row] in self._sums
 
     def is_in_a_domain(self, row: int) -> bool:
-        """Return whether a row is in a domain."""
+        """Whether a row is in a domain."""
         return self._domains.of[row] >= 0
 
     def taken(self) -> Mask:
-        """Return the rows whose domain has any; the caller must not write to them."""
+        """Return the rows whose domain has any pods; read-only."""
         if self._taken is None:
             has_any = np.zeros(self._domains.size + 1, dtype=np.bool_)
             has_any[list(self._sums)] = True
@@ -94,7 +94,7 @@ class DomainCount:
         return self._taken
 
     def by_row(self) -> Amounts:
-        """Return the count of every row's domain; the caller must not write to it."""
+        """Return the count of every row's domain; read-only."""
         if self._by_row is None:
             sums = np.zeros(self._domains.size + 1, dtype=np.int64)
             sums[list(self._sums)] = list(self._sums.values())
@@ -103,10 +103,10 @@ class DomainCount:
 
 
 class SpreadCount:
-    """What one hard spread constraint leaves open to pods of one sort.
+    """The rows that one hard spread constraint allows for pods of one kind.
 
-    ``counted`` are the rows whose pods and domains count, ``has_keys`` those that have the key of
-    every constraint; ``is_own`` says that the pod to be placed is one of those counted.
+    ``counted`` are the rows whose pods and domains count, ``has_keys`` those with the keys of all
+    constraints; ``is_own``: the new pod is counted itself.
     """
 
     __slots__ = (
@@ -140,7 +140,7 @@ class SpreadCount:
             if counted[node.row]:
                 self._sums[domains.of[node.row]] += count
         sums: list[int] = self._sums[np.unique(domains.rows[counted])].tolist()
-        self._how_many = Counter(sums)  # domains, by their count
+        self._how_many = Counter(sums)  # number of domains, by count
         self._is_few = len(sums) < max(1, item.min_domains)
         self._least = 0 if self._is_few else min(sums)
         self.open: Mask
@@ -152,11 +152,11 @@ class SpreadCount:
 
     @property
     def has_keys(self) -> Mask:
-        """Return the rows that have the key of every constraint."""
+        """Return the rows with the keys of all constraints."""
         return self._has_keys
 
     def change(self, row: int, change: int) -> None:
-        """Count one pod in (1) or out (-1) on a row."""
+        """Add one pod on a row (1) or remove it (-1)."""
         if not self._counted[row]:
             return
         domain = self._domains.of[row]
@@ -179,7 +179,7 @@ class SpreadCount:
 
 
 class PodCount:
-    """How many pods of some sort are on each node, and what is kept of that by domain."""
+    """The number of pods of one kind on each node, with its counts by domain."""
 
     __slots__ = ("_by_key", "_spreads", "at", "total")
 
@@ -190,7 +190,7 @@ class PodCount:
         self._spreads: list[SpreadCount] = []
 
     def change(self, node: "Node", change: int) -> None:
-        """Count one pod in (1) or out (-1) on a node."""
+        """Add one pod on a node (1) or remove it (-1)."""
         self.add(node, change)
         for count in self._by_key.values():
             count.change(node.row, change)
@@ -198,7 +198,7 @@ class PodCount:
             spread.change(node.row, change)
 
     def add(self, node: "Node", count: int) -> None:
-        """Count pods in, before anything is kept by domain."""
+        """Add pods before any count by domain exists."""
         self.total += count
         left = self.at.get(node, 0) + count
         if left:
@@ -207,7 +207,7 @@ class PodCount:
             del self.at[node]
 
     def by(self, topology_key: str, domains: Domains) -> DomainCount:
-        """Return the count by the domains of a topology key, which are kept from now on."""
+        """Return the count by the domains of a topology key, updated from now on."""
         found = self._by_key.get(topology_key)
         if found is None:
             found = self._by_key[topology_key] = DomainCount(domains, self.at)
@@ -219,6 +219,6 @@ class PodCount:
         return spread
 
     def forget_domains(self) -> None:
-        """Forget what is kept by domain: nodes or their labels have changed."""
+        """Drop the counts by domain, because nodes or their labels changed."""
         self._by_key.clear()
         self._spreads.clear()

@@ -1,9 +1,9 @@
-"""Pods by what selectors can see of them, and selectors by the pods they can match.
+"""Pods by the labels that selectors read, and selectors by the pods they may match.
 
-Pods that no selector tells apart are one kind, so a selector is compared with kinds, not with pods.
-A selector is filed under one of its exact requirements (``app In (x, y)``) and its namespaces: what
-matches a pod is found by the pod's own labels. Selectors without such a requirement are tried one
-by one.
+Pods that no selector distinguishes are one kind, so that selectors are compared with kinds. A
+selector is indexed by one of its exact requirements (``app In (x, y)``) and its namespaces: the
+selectors for a pod are found by its labels. Selectors without such a requirement are tried one by
+one.
 """
 
 from collections.abc import Iterator
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Labels
     from services.core.scheduler.nodes.pod_counts import PodCount
 
-NAMESPACE_KEY = ""  # stands for the namespace among a shape's labels
+NAMESPACE_KEY = ""  # key of the namespace among a shape's labels
 Selection = tuple[tuple[Requirement, ...], tuple[str, ...]]  # selector, namespaces
 K = TypeVar("K")
 _Place = tuple[str, str, str]  # namespace, key, value
 
 
 def selection_of(term: PodTerm, namespace: str) -> Selection:
-    """Return a term's selector with the namespaces it looks at."""
+    """Return a term's selector with its namespaces."""
     return term.selector, term.namespaces or (namespace,)
 
 
 def selections_of(constraints: Constraints) -> Iterator[Selection]:
-    """Yield the selections that constraints look at other pods with."""
+    """Yield the pod selectors of constraints."""
     for terms in (
         constraints.pod_affinity,
         constraints.pod_anti_affinity,
@@ -44,9 +44,9 @@ def selections_of(constraints: Constraints) -> Iterator[Selection]:
 
 
 class PodKind:
-    """What selectors can see of a pod: its namespace and labels.
+    """Pods with equal namespace and selected labels.
 
-    ``at`` says on which nodes how many such pods are, ``counts`` who counts them.
+    ``at`` is their number on each node, ``counts`` the counts that include them.
     """
 
     __slots__ = ("at", "counts", "key", "labels", "namespace")
@@ -59,7 +59,7 @@ class PodKind:
         self.counts: list[PodCount] = []
 
     def matches(self, selection: Selection) -> bool:
-        """Return whether a selector, in its namespaces, matches the pod."""
+        """Whether a selector, in its namespaces, matches the pods."""
         selector, namespaces = selection
         is_in = ALL_NAMESPACES in namespaces or self.namespace in namespaces
         return is_in and all_hold(selector, self.labels)
@@ -67,7 +67,7 @@ class PodKind:
 
 @dataclass(slots=True, eq=False)
 class SelectionIndex:
-    """Selections, of which those that match a pod are found by the pod's labels."""
+    """Selectors, indexed for finding those that match a pod."""
 
     _exact: dict[_Place, dict[Selection, None]] = field(default_factory=dict)
     _others: dict[str, dict[Selection, None]] = field(default_factory=dict)  # by namespace
@@ -77,7 +77,7 @@ class SelectionIndex:
         return len(self._filed)
 
     def add(self, selection: Selection) -> None:
-        """File a selection, under the requirement that the fewest others are filed under."""
+        """Add a selector, under its requirement with the fewest other selectors."""
         if selection in self._filed:
             return
         exact = [item for item in selection[0] if item.operator == "In"]
@@ -99,7 +99,7 @@ class SelectionIndex:
         )
 
     def remove(self, selection: Selection) -> None:
-        """Forget a selection. Raises KeyError when it is not filed."""
+        """Remove a selector. Raises KeyError if it is unknown."""
         chosen = self._filed.pop(selection)
         for namespace in _namespaces(selection):
             if chosen is None:
@@ -109,13 +109,13 @@ class SelectionIndex:
                     _take_from(self._exact, (namespace, chosen.key, value), selection)
 
     def clear(self) -> None:
-        """Forget every selection."""
+        """Remove all selectors."""
         self._exact.clear()
         self._others.clear()
         self._filed.clear()
 
     def matching(self, kind: PodKind) -> list[Selection]:
-        """Return the selections that match a kind of pod."""
+        """Return the selectors that match a kind of pods."""
         return [selection for selection in self._near(kind) if kind.matches(selection)]
 
     def _near(self, kind: PodKind) -> Iterator[Selection]:
@@ -138,20 +138,20 @@ def _take_from(places: dict[K, dict[Selection, None]], place: K, selection: Sele
 
 @dataclass(slots=True, eq=False)
 class KindTable:
-    """The kinds of the pods there are; a kind without pods is forgotten."""
+    """The kinds of existing pods; a kind without pods is removed."""
 
     kinds: dict["Labels", PodKind] = field(default_factory=dict)
     _by_label: dict[tuple[str, str], dict[PodKind, None]] = field(default_factory=dict)
 
     def add(self, labels: "Labels") -> PodKind:
-        """Return a new kind; there must be none of these labels."""
+        """Add and return the kind of some labels, which must be new."""
         kind = self.kinds[labels] = PodKind(labels)
         for label in kind.labels.items():
             self._by_label.setdefault(label, {})[kind] = None
         return kind
 
     def remove(self, labels: "Labels") -> None:
-        """Forget a kind. Raises KeyError when it is not known."""
+        """Remove a kind. Raises KeyError if it is unknown."""
         kind = self.kinds.pop(labels)
         for label in kind.labels.items():
             del self._by_label[label][kind]
@@ -159,12 +159,12 @@ class KindTable:
                 del self._by_label[label]
 
     def clear(self) -> None:
-        """Forget every kind."""
+        """Remove all kinds."""
         self.kinds.clear()
         self._by_label.clear()
 
     def matching(self, selection: Selection) -> list[PodKind]:
-        """Return the kinds that a selection matches."""
+        """Return the kinds that a selector matches."""
         near: dict[PodKind, None] | None = None
         for requirement in selection[0]:
             if requirement.operator == "In":

@@ -1,19 +1,17 @@
-"""Pods that care about other pods: affinity, anti-affinity, topology spread, ports and volumes.
+"""Constraints between pods: affinity, anti-affinity, topology spread, host ports, and volumes.
 
-Rule 1: a selector that some ask uses is a term; for every term the pods that match it are counted
-        node by node, and a domain's count is the sum over its nodes. Counts follow every placement
-        and removal; a pod touches only the terms that match it. By domain they are worked out anew
-        when nodes or their labels change.
-Rule 2: anti-affinity holds both ways: a pod stays away from the domain of a running pod whose
-        anti-affinity it matches.
-Rule 3: a pod whose required affinity nobody matches may be the first, if it matches it itself.
+Rule 1: for every selector in use the matching pods are counted by node; a domain's count is the sum
+        over its nodes. A pod changes only the counts of selectors that match it. Counts by domain
+        are recomputed when nodes or their labels change.
+Rule 2: anti-affinity is symmetric: a pod avoids the domains of running pods whose anti-affinity
+        matches it.
+Rule 3: a pod whose required affinity matches no pod may be the first, if it matches itself.
 Rule 4: the skew of a spread constraint is a domain's count, with the new pod, less the smallest
-        count of an eligible domain, or 0 when there are fewer than ``min_domains``.
+        count of an eligible domain, or 0 if there are fewer than ``min_domains``.
 Source: the Kubernetes documentation of inter-pod affinity and of topology spread constraints.
-
-Limits: MAX_TERMS terms are kept, and as many answers for shapes and for host ports; beyond it all
-are forgotten and those in use counted anew. An ask whose selectors would make more than
-MAX_LABEL_KEYS label keys is refused.
+Limits: MAX_TERMS selectors, and as many cached answers for shapes and for host ports; with more all
+are dropped and those in use counted again. An ask that would lead to more than MAX_LABEL_KEYS label
+keys is refused.
 """
 
 from collections.abc import Iterator, Mapping
@@ -54,11 +52,11 @@ MAX_TERMS = 1_000
 MAX_LABEL_KEYS = 1_000
 NAMESPACE_TAG = "kubernetes.io/meta/namespace"
 LABEL_TAG = "kubernetes.io/label/"
-ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - Kubernetes' word for every address
+ANY_ADDRESS = "0.0.0.0"  # noqa: S104 - every address, in Kubernetes
 
 
 class PodPlan:
-    """What decides where pods of one shape may go, looked up once: counts that follow the pods."""
+    """The counts that decide where pods of one shape may go, looked up once."""
 
     __slots__ = ("apart", "crowds", "is_first", "kind", "near", "spreads", "version", "wishes")
 
@@ -67,25 +65,25 @@ class PodPlan:
         self.version = version
         self.apart: list[DomainCount] = []
         self.near: list[tuple[PodCount, DomainCount]] = []
-        self.is_first = False  # it may start where none of those are, that it wants to be near
+        self.is_first = False  # it matches its own affinity, so it may be the first
         self.spreads: list[SpreadCount] = []
         self.wishes: list[tuple[DomainCount, int]] = []
         self.crowds: list[DomainCount] = []
 
 
 class PodLimits:
-    """Where other pods let pods of one shape go, until one of them comes or goes."""
+    """The nodes that other pods allow for one shape; valid until a pod changes."""
 
     __slots__ = ("_closed", "_is_first", "_plan", "_taken")
 
     def __init__(self, plan: PodPlan, kept_away: list[DomainCount], closed: list[Mask]) -> None:
         self._plan = plan
-        self._taken = plan.apart + kept_away  # domains where none may be
+        self._taken = plan.apart + kept_away  # counts whose domains must be empty
         self._closed = closed
         self._is_first = plan.is_first and not any(count.total for count, _ in plan.near)
 
     def leaves_open(self, node: "Node") -> bool:
-        """Return whether one node is left open."""
+        """Whether one node is allowed."""
         plan, row = self._plan, node.row
         for count in self._taken:
             if count.has_any(row):
@@ -98,7 +96,7 @@ class PodLimits:
         )
 
     def open_rows(self, how_many: int) -> Mask:
-        """Return which of all rows are left open."""
+        """Return which of the first rows are allowed."""
         result = np.ones(how_many, dtype=np.bool_)
         for count in self._taken:
             np.greater(result, count.taken(), out=result)
@@ -112,7 +110,7 @@ class PodLimits:
 
 
 class PodIndex:
-    """The counts of every term, by the rows of the node table."""
+    """The counts of all selectors, by the rows of the node table."""
 
     def __init__(self) -> None:
         self.label_keys: dict[str, None] = {}
@@ -120,60 +118,60 @@ class PodIndex:
         self._domains: dict[str, Domains] = {}
         self._kinds = KindTable()
         self._counts: dict[Selection, PodCount] = {}
-        self._terms = SelectionIndex()  # of the selections that are counted
-        self._owners: dict[Selection, dict[str, PodCount]] = {}  # who keeps matching pods away
+        self._terms = SelectionIndex()  # the counted selectors
+        self._owners: dict[Selection, dict[str, PodCount]] = {}  # pods with this anti-affinity
         self._owned = SelectionIndex()
         self._ports: dict[tuple[int, str], dict[Node, dict[str, int]]] = {}
-        self._closed: dict[tuple[int, str], dict[str, Mask]] = {}  # by address, to who wants it
+        self._closed: dict[tuple[int, str], dict[str, Mask]] = {}  # rows in use, by address
         self._plans: dict[tuple[Constraints, Labels], PodPlan] = {}
-        self._version = 0  # of what plans are made from
-        self._is_stale = True  # no pod is counted: nobody has asked yet
-        self._last_labels: tuple[int, Mapping[str, str], Labels] = (0, {}, ())  # as of so many keys
+        self._version = 0  # of the inputs of plans
+        self._is_stale = True  # pods are not counted before the first query
+        self._last_labels: tuple[int, Mapping[str, str], Labels] = (0, {}, ())  # cache: keys, tags
         self.volumes = VolumeCounts()
         self.waiting = PodWaiters()
         self._are_domains_stale = False
-        self._places: dict[tuple[str, str], tuple[Node, Pod]] = {}  # kept for who is to come
+        self._places: dict[tuple[str, str], tuple[Node, Pod]] = {}  # reserved for planned pods
         self._supposed: dict[tuple[str, str], tuple[Node, Pod, int]] = {}
 
-    # --- keeping the counts ---------------------------------------------------------------------
+    # --- counting -------------------------------------------------------------------------------
 
     def watch(self, rows: "list[Node]") -> None:
-        """Follow the node table's rows; they, or their labels, have changed."""
+        """Set the rows of the node table, after they or their labels changed."""
         self._rows = rows
         self._are_domains_stale = True
 
     def joined(self) -> None:
-        """Follow a node that was added in the row after the last."""
+        """Record that a node was added as the last row."""
         self._are_domains_stale = True
 
     def count_node(self, node: "Node", change: int) -> None:
-        """Count a node's pods in (1) once it is in its row, or out (-1) before it leaves it."""
+        """Add (1) the pods of a node with a new row, or remove (-1) them before the row goes."""
         if not self._is_stale:
             for allocation in (*node.allocations.values(), *node.foreign.values()):
                 self.count(node, allocation, change)
 
     def would_learn(self, constraints: Constraints) -> bool:
-        """Return whether an ask's constraints look at labels that none has looked at before."""
+        """Whether an ask's constraints use label keys that are not registered."""
         return constraints.asks_about_pods and any(
             key not in self.label_keys for key in _keys_of(constraints)
         )
 
     def learn(self, constraints: Constraints) -> tuple[str, ...]:
-        """Take in which labels an ask's constraints look at; return those that are new."""
+        """Register the label keys of an ask's constraints; return the new ones."""
         if not constraints.asks_about_pods:
             return ()
         new = dict.fromkeys(key for key in _keys_of(constraints) if key not in self.label_keys)
         if new and not self.label_keys:
-            self._is_stale = True  # so far no pod's namespace was looked at
+            self._is_stale = True  # namespaces were not recorded before
         if new and not self._is_stale:
             self._split_kinds(tuple(new))
         self.label_keys.update(new)
         return tuple(new)
 
     def _split_kinds(self, new: tuple[str, ...]) -> None:
-        """Move the pods that have one of these labels to the kinds with them.
+        """Move the pods with one of some new label keys to other kinds.
 
-        No term selects by these labels yet, so that no count changes.
+        No selector uses these keys yet, so that no count changes.
         """
         moved = [
             (node, self.labels_of(allocation.allocation_tags), allocation.allocation_tags)
@@ -187,20 +185,20 @@ class PodIndex:
             self._count_kind(node, self.labels_of(tags), 1)
 
     def is_too_many(self, constraints: Constraints) -> bool:
-        """Return whether an ask's constraints look at more labels than can be kept."""
+        """Whether an ask's constraints would exceed MAX_LABEL_KEYS."""
         if len(self.label_keys) < MAX_LABEL_KEYS // 2:
             return False
         return len({*self.label_keys, *_keys_of(constraints)}) > MAX_LABEL_KEYS
 
     def labels_of(self, tags: Mapping[str, str]) -> "Labels":
-        """Return those of a pod's labels that any constraint looks at, with its namespace.
+        """Return those of a pod's labels that any selector uses, with its namespace.
 
-        The tags of an ask or an allocation carry the pod's labels.
+        The tags of an ask or allocation contain the pod's labels.
         """
         if not self.label_keys:
             return ()
         keys, before, labels = self._last_labels
-        if keys == len(self.label_keys) and before == tags:  # pods of a job come one by one
+        if keys == len(self.label_keys) and before == tags:  # equal pods arrive in a row
             return labels
         start = len(LABEL_TAG)
         seen = [
@@ -213,10 +211,10 @@ class PodIndex:
         return labels
 
     def placed(self, node: "Node", allocation: Allocation, change: int) -> bool:
-        """Count an allocation in (1) or out (-1), and note whom that may help.
+        """Add an allocation (1) or remove it (-1), and note the shapes that it may help.
 
-        Return whether anybody may look at it. Where pods are not counted yet, nobody was refused
-        because of one.
+        Return whether any ask may depend on it. Before pods are counted, none was refused because
+        of one.
         """
         if not self._is_stale:
             self.count(node, allocation, change)
@@ -232,7 +230,7 @@ class PodIndex:
         )
 
     def count_tentatively(self, node: "Node", pod: Pod, change: int) -> None:
-        """Count a pod in (1) or out (-1) until the statement undoes it: none is requeued."""
+        """Add a pod (1) or remove it (-1) until the statement undoes it; nothing is requeued."""
         key = (node.node_id, pod.allocation_key)
         net = change + (self._supposed[key][2] if key in self._supposed else 0)
         if net:
@@ -242,9 +240,9 @@ class PodIndex:
         self.count(node, pod, change)
 
     def reserve_place(self, node: "Node", pod: Pod, *, is_kept: bool) -> None:
-        """Reserve the ports, volumes and anti-affinity domains of a pod that is planned.
+        """Reserve the ports, volumes and anti-affinity domains of a planned pod.
 
-        It does not count for affinity and spread until it is there.
+        It does not count for affinity and spread before it exists.
         """
         key = (node.node_id, pod.allocation_key)
         if is_kept:
@@ -266,7 +264,7 @@ class PodIndex:
             self._count_owner(node, term, constraints.namespace, change)
 
     def count(self, node: "Node", allocation: Pod, change: int) -> None:
-        """Count an allocation in (1) or out (-1) tentatively: none is requeued."""
+        """Add an allocation (1) or remove it (-1); nothing is requeued."""
         if self._is_stale:
             return
         if self._are_domains_stale:
@@ -319,7 +317,7 @@ class PodIndex:
             del nodes[node]
 
     def _need(self, selections: tuple[Selection, ...]) -> None:
-        """See that selections are counted, and counts are of the present nodes."""
+        """Update the counts to the present nodes, with these selectors."""
         if self._is_stale:
             self._count_all()
         if self._are_domains_stale:
@@ -376,18 +374,18 @@ class PodIndex:
             for owner in owners.values():
                 owner.forget_domains()
 
-    # --- what a shape may and would rather do ----------------------------------------------------
+    # --- limits and preferences of a shape -------------------------------------------------------
 
     def be_counted(self) -> None:
-        """See that pods are counted from here on, by the present nodes."""
+        """Update the counts to the present nodes."""
         if self._is_stale or self._are_domains_stale:
             self._need(())
 
     def limits(self, shape: "Shape", eligible: Mask, selected: Mask) -> PodLimits:
-        """Return where pods let a shape go, their volumes aside.
+        """Return the nodes that pods allow for a shape; volumes are ignored.
 
-        ``eligible`` are the rows that match in every other respect but room, ``selected`` those
-        that match but for taints.
+        ``eligible`` are the rows that match in all other respects but capacity, ``selected`` those
+        that match without regard to taints.
         """
         plan = self._plan(shape, eligible, selected)
         closed = [self._closed_to(port) for port in shape.constraints.host_ports]
@@ -396,7 +394,7 @@ class PodIndex:
     def closed_by(
         self, shape: "Shape", eligible: Mask, selected: Mask
     ) -> Iterator[tuple[PodCause, Mask]]:
-        """Yield which rows each rule closes to a shape, in the order in which Kubernetes asks."""
+        """Yield the rows that each rule closes to a shape, in the order of Kubernetes."""
         plan = self._plan(shape, eligible, selected)
         for port in shape.constraints.host_ports:
             yield PodCause.PORTS, self._closed_to(port)
@@ -412,7 +410,7 @@ class PodIndex:
             yield PodCause.KEPT_AWAY, count.taken()
 
     def mask_when_empty(self, shape: "Shape") -> Mask:
-        """Return the rows that would be open to a shape if no pod ran, volumes aside."""
+        """Return the rows that would be allowed if no pod ran; volumes are ignored."""
         if self._are_domains_stale:
             self._forget_domains()
         constraints, kind = shape.constraints, PodKind(shape.labels)
@@ -425,13 +423,13 @@ class PodIndex:
         return result
 
     def concern(self, shape: "Shape") -> bool:
-        """Return whether any pod may matter to where a shape goes."""
-        if shape.labels and (self._is_stale or self._owners):  # others' anti-affinity
+        """Whether other pods may affect where a shape goes."""
+        if shape.labels and (self._is_stale or self._owners):  # anti-affinity of other pods
             return True
         return shape.constraints.asks_about_pods
 
     def _repelling(self, kind: PodKind) -> list[DomainCount]:
-        """Return the counts of the pods whose anti-affinity repels a kind of pod."""
+        """Return the counts of the pods whose anti-affinity matches a kind of pods."""
         return [
             owner.by(topology_key, self._domain(topology_key))
             for selection in self._owned.matching(kind)
@@ -504,7 +502,7 @@ class PodIndex:
         return self._counts[selection].by(topology_key, self._domain(topology_key))
 
     def _closed_to(self, wanted: HostPort) -> Mask:
-        """Return the rows on which somebody has a port at an address in common."""
+        """Return the rows on which a host port is in use at a common address."""
         place = (wanted.port, wanted.protocol)
         found = self._closed.get(place, {}).get(wanted.ip)
         if found is None:
@@ -517,7 +515,7 @@ class PodIndex:
         return found
 
     def are_preferred(self, constraints: Constraints) -> bool:
-        """Return whether an ask would rather have some nodes than others, for their pods."""
+        """Whether an ask prefers nodes because of their pods."""
         return bool(constraints.preferred_pods or constraints.avoided_pods) or any(
             not item.hard for item in constraints.spread
         )
@@ -525,9 +523,9 @@ class PodIndex:
     def preference(
         self, shape: "Shape", eligible: Mask, selected: Mask
     ) -> list[tuple[Amounts, bool]]:
-        """Return what pods make of each row, as scores; True where a smaller one is better.
+        """Return scores of all rows by their pods; True: smaller is better.
 
-        The rows are those of ``limits``.
+        The arguments are those of ``limits``.
         """
         constraints = shape.constraints
         if not (constraints.spread or constraints.preferred_pods or constraints.avoided_pods):
@@ -554,7 +552,7 @@ class PodIndex:
 
 
 def has_label(tags: Mapping[str, str], keys: tuple[str, ...]) -> bool:
-    """Return whether a pod, by the tags that carry its labels, has one of some labels."""
+    """Whether a pod, by its tags, has one of some labels."""
     return any(key and LABEL_TAG + key in tags for key in keys)
 
 
@@ -563,7 +561,7 @@ def _collides(address: str, taken: Mapping[str, int]) -> bool:
 
 
 def _keys_of(constraints: Constraints) -> Iterator[str]:
-    """Yield the label keys that an ask's constraints look at in other pods, the namespace's too."""
+    """Yield the label keys of an ask's pod selectors, with the namespace's key."""
     for terms in (
         constraints.pod_affinity,
         constraints.pod_anti_affinity,

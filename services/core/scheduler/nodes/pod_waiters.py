@@ -1,13 +1,12 @@
-"""The shapes that no node takes, by the pods whose coming or going may help them.
+"""The shapes that no node fits, by the pods whose start or end may help them.
 
-A pod that comes or goes wakes those whose selectors match it; one that goes, also those that its
-own anti-affinity kept away and those that want a port it had, or a volume of its drivers. One that
-comes with a volume that others share makes its node good for them. Others are not looked at.
+A started or ended pod requeues the shapes whose selectors match it; an ended one also those that
+its anti-affinity excluded, and those that need its ports or volume drivers. A started pod with a
+shared volume makes its node better for that volume's users. Others are not requeued.
 
-Which nodes pods close to a shape that waits is kept as it was when it was refused: room that comes
-free there helps it no more than before. Pods may have closed others since; those that open one
-wake the shape, as does any change of the nodes themselves. Limit: of MAX_KEPT shapes; of others
-more room on any node is a reason to look again.
+The nodes that pods closed to a shape are recorded at its refusal: freed capacity there does not
+help it. Pods may have closed others since; a pod that opens one requeues the shape, as does any
+change of node properties. Limit: MAX_KEPT shapes; others are tried again for capacity on any node.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -28,16 +27,16 @@ from shared.messages.constraints import Constraints
 if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Labels, Shape
 
-MAX_KEPT = 1_000  # shapes with a map of nodes that pods close to them; a byte a node each
+MAX_KEPT = 1_000  # shapes with recorded closed nodes; a byte for each node
 _Port = tuple[int, str]  # number and protocol
-_Volume = tuple[str, str]  # driver and claim; claim "": whichever of the driver
+_Volume = tuple[str, str]  # driver and claim; claim "": any of the driver
 
 
 class PodWaiters:
-    """The shapes that wait, and those of them that are to be looked at again."""
+    """The waiting shapes, and those of them to be requeued."""
 
     def __init__(self) -> None:
-        self._places: dict[Shape, int] = {}  # since when each waits
+        self._places: dict[Shape, int] = {}  # order of waiting
         self._selections = SelectionIndex()
         self._by_selection: dict[Selection, dict[Shape, None]] = {}
         self._kinds = KindTable()
@@ -45,16 +44,16 @@ class PodWaiters:
         self._by_port: dict[_Port, dict[Shape, None]] = {}
         self._by_volume: dict[_Volume, dict[Shape, None]] = {}
         self._noted: dict[Shape, None] = {}
-        self._open: dict[Shape, NDArray[np.bool_]] = {}  # the rows that pods leave open to each
+        self._open: dict[Shape, NDArray[np.bool_]] = {}  # the rows that pods allowed for each
         self._next = 0
 
     def __len__(self) -> int:
         return len(self._places)
 
     def add(self, shape: "Shape", open_rows: NDArray[np.bool_] | None = None) -> None:
-        """Let a shape wait, if pods may matter to it; one that does keeps its place.
+        """Add a shape, if pods may affect it; a known one keeps its position.
 
-        ``open_rows`` are the nodes that pods leave open to it now; None: all.
+        ``open_rows`` are the nodes that pods allow now; None: all.
         """
         self._open.pop(shape, None)
         if open_rows is not None and len(self._open) < MAX_KEPT and not open_rows.all():
@@ -76,7 +75,7 @@ class PodWaiters:
             self._by_volume.setdefault(volume, {})[shape] = None
 
     def remove(self, shape: "Shape") -> None:
-        """Let a shape wait no more; one that does not is no error."""
+        """Remove a shape; an unknown one is no error."""
         self._open.pop(shape, None)
         if self._places.pop(shape, None) is None:
             return
@@ -96,12 +95,12 @@ class PodWaiters:
             _take_out(self._by_volume, volume, shape)
 
     def are_in_the_way(self, shape: "Shape", row: int) -> bool:
-        """Return whether pods close a node to a shape that waits: more room there is no help."""
+        """Whether pods closed a node to a waiting shape, so that capacity there does not help."""
         rows = self._open.get(shape)
         return rows is not None and row < rows.size and not rows[row]
 
     def note(self, pod: PodKind, constraints: Constraints, *, is_gone: bool) -> None:
-        """Note whom a pod that came or went may help."""
+        """Note the shapes that a started or ended pod may help."""
         for selection in self._selections.matching(pod):
             self._noted.update(self._by_selection[selection])
         for driver, claim in _volumes_of(constraints):
@@ -116,19 +115,19 @@ class PodWaiters:
             self._noted.update(self._by_port.get((port.port, port.protocol), {}))
 
     def note_all(self) -> None:
-        """Note everybody."""
+        """Note all shapes."""
         self._noted.update(dict.fromkeys(self._places))
 
     def noted(self) -> "tuple[Shape, ...]":
-        """Return who is to be looked at again."""
+        """Return the noted shapes."""
         return tuple(self._noted)
 
     def note_only(self, shapes: "tuple[Shape, ...]") -> None:
-        """Note those who were noted before a trial, and nobody else."""
+        """Restore the shapes noted before a trial."""
         self._noted = dict.fromkeys(shapes)
 
     def take_noted(self) -> list["Shape"]:
-        """Return who is to be looked at again, who waits longest first, and note them no more."""
+        """Remove and return the noted shapes, those that wait longest first."""
         noted = sorted(self._noted, key=self._places.__getitem__)
         self._noted.clear()
         return noted
@@ -141,7 +140,7 @@ def _take_out(waiting: "dict[Any, dict[Shape, None]]", key: object, shape: "Shap
 
 
 def _volumes_of(constraints: Constraints) -> dict[_Volume, None]:
-    """Return what a shape waits for, or a pod has: volumes of drivers, and shared ones by name."""
+    """Return the volumes of constraints by driver, and by driver and claim."""
     found: dict[_Volume, None] = {}
     for volume in constraints.volumes:
         found[volume.driver, ""] = found[volume.driver, volume.claim] = None

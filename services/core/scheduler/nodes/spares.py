@@ -1,11 +1,11 @@
-"""Spares: nodes of each domain of a level that are kept free for gangs that lose a member.
+"""Spare nodes: nodes of each domain of a level that stay free for gangs that lose a member.
 
-Rule 1: of every domain so many schedulable nodes are spare, if so many have nothing on them that
-        runs for long; those that are spare stay so, others follow by name. Pods that require their
-        node, and those of other schedulers, do not count.
-Rule 2: a spare node takes pods that end within SHORT_NS by what they state, those that require it,
-        and those of a gang with a topology that was whole and has fewer pods than its minimum now.
-Cost: where the setting is on, the domains whose nodes have changed are read again.
+Rule 1: in every domain a number of schedulable nodes is spare, if so many have no long-running
+        pods; spare ones stay spare, others follow by name. Pods with a required node, and foreign
+        pods, do not count.
+Rule 2: a spare node fits pods that end within SHORT_NS by their stated time, pods that require it,
+        and pods of a gang with topology constraints that was whole and is below its minimum.
+Cost: with the setting on, the domains of changed nodes are read again.
 """
 
 from collections.abc import Callable, Iterable
@@ -29,15 +29,15 @@ class Spares:
         self._domains, self._rows = domains, rows
         self.level, self.number = "", 0
         self.nodes: dict[Node, None] = {}
-        self.seen = (-1, -1)  # the changes and facts of nodes when they were chosen last
+        self.seen = (-1, -1)  # versions of the nodes at the last choice
 
     @property
     def is_on(self) -> bool:
-        """Return whether any are to be kept."""
+        """Whether spare nodes are configured."""
         return self.number > 0
 
     def were_chosen(self, changes: int, facts: int) -> None:
-        """Record as of when the spare nodes are chosen."""
+        """Record the versions of the nodes at the choice."""
         self.seen = changes, facts
 
     def mask(self) -> Mask:
@@ -48,7 +48,7 @@ class Spares:
         return found
 
     def may_use(self, shape: Shape) -> bool:
-        """Return whether pods of a shape may go to spare nodes."""
+        """Whether pods of a shape may use spare nodes."""
         if shape.constraints.required_node or 0 < shape.run_ns <= SHORT_NS:
             return True
         return shape.bond is not None and shape.bond[0].has_lost_members
@@ -56,7 +56,7 @@ class Spares:
     def choose(
         self, changed: Iterable[Node] | None, is_short: Callable[[Allocation], bool]
     ) -> list[Node]:
-        """Choose again in the domains of changed nodes (None: all); return those that changed."""
+        """Choose again in the domains of ``changed`` (None: all); return the affected nodes."""
         tree, names = self._domains.cluster, [name for name, _ in self._domains.levels]
         if tree is None or self.level not in names:
             return self._set({})
@@ -89,7 +89,7 @@ def _domains_of(nodes: Iterable[Node], tree: DomainTree, level: int) -> list[int
 
 
 def _is_free(node: Node, is_short: Callable[[Allocation], bool]) -> bool:
-    """Return whether nothing runs on a node for long, and nobody waits for it."""
+    """Whether a node has no long-running pods and no reservation."""
     return (
         node.schedulable
         and not node.claimed & BY_ASK

@@ -1,10 +1,10 @@
-"""What the victims of every node could give at most, and who of them would go first.
+"""Upper bounds of what the victims of every node can free, and the first victim of each.
 
-For the kinds of victims that an ask may take there is a row a node: a node, or all of them, that
-cannot help is ruled out by one comparison, and the nodes are tried in the order of the least harm
-that they could do. Rows follow the log of the node table and the moves of the open statement, so a
-search costs what has changed.
-Limit: MAX_BOUNDS of them are remembered, those that were used last.
+For the kinds of victims that an ask may evict there is a row for each node: nodes that cannot help
+are excluded by one comparison, and the rest is tried in the order of the least possible harm. Rows
+are updated from the log of the node table and by the open statement's operations, so that a search
+costs what has changed.
+Limit: MAX_BOUNDS tables; the least recently used is dropped.
 """
 
 from collections import defaultdict
@@ -26,17 +26,17 @@ if TYPE_CHECKING:
     from services.core.scheduler.nodes.victim_kinds import Kind, NodeVictims
 
 MAX_BOUNDS = 16
-FAR = 2**61  # sums beyond it are made one by one, exactly
-NONE = 2 * RANKS  # the rank where there is no victim: after all others
+FAR = 2**61  # larger sums are computed one by one, exactly
+NONE = 2 * RANKS  # the rank without a victim: after all others
 NO_VICTIM = (NONE, 0, 0)
 Amounts: TypeAlias = NDArray[np.int64]
 
 
 class NodeBounds:
-    """The bounds of every node, by its row, for victims of some kinds and some types.
+    """The bounds of every node, for victims of some kinds and some types.
 
-    What is being released, and not kept for an ask that has preempted, is room already; so is what
-    the open statement expects.
+    Capacity being released, and not claimed for an ask that has preempted, counts as free; so does
+    what the open statement expects.
     """
 
     def __init__(
@@ -52,15 +52,15 @@ class NodeBounds:
         self._places = {kind: at for at, kind in enumerate(kinds)}
         self._amounts = [tuple(kind.amount.get(name, 0) for name in names) for kind in kinds]
         self._seen = -1
-        self._supposed: dict[Node, None] = {}  # of which the statement changed something since
+        self._supposed: dict[Node, None] = {}  # nodes that the statement changed since
         self._rows: Amounts = np.zeros((4 * len(names) + 3, 16), dtype=np.int64)
 
     def renew(self, node: "Node") -> None:
-        """Bring a node's row up to date before it is read again."""
+        """Mark a node for an update before the next reading."""
         self._supposed[node] = None
 
     def follow(self) -> None:
-        """Bring every row up to date."""
+        """Update all rows."""
         table = self._table
         nodes = table.order.changed_since(self._seen) if self._seen >= 0 else None
         missing = len(table.rows) - self._rows.shape[1]
@@ -76,7 +76,7 @@ class NodeBounds:
         self._seen = table.order.changes
 
     def _fill(self) -> None:
-        """Make the rows of all nodes; where sums may be large, one by one."""
+        """Compute the rows of all nodes; one by one if sums may be large."""
         rows = self._table.rows
         room = self._table.columns.table_of(self._names, When.NOW).T
         first: list[tuple[int, int, int]] = []
@@ -108,7 +108,7 @@ class NodeBounds:
         )
 
     def _row(self, node: "Node") -> list[int]:
-        """Return what stands in a node's row."""
+        """Return a node's row."""
         here = self._victims_on(node)
         room = self._room(node, here)
         give, largest = [0] * len(room), [0] * len(room)
@@ -121,7 +121,7 @@ class NodeBounds:
         return [*map(saturated, (*room, *reach, *give)), *largest, *self._first(here)]
 
     def _room(self, node: "Node", here: "NodeVictims") -> list[int]:
-        """Return what a node has and expects, less what is reserved there after preemption."""
+        """Return a node's free and expected amounts, less reservations after preemption."""
         gone = [allocation.resource_per_alloc for allocation in here.releasing.values()]
         kept = [
             held.ask.shape.resource for held in node.reservations.values() if held.has_preempted
@@ -129,14 +129,14 @@ class NodeBounds:
         return free_of(node, self._names, gone, kept)
 
     def _first(self, here: "NodeVictims") -> tuple[int, int, int]:
-        """Return rank, creation, negated, and kind of the first victim that is of the kinds."""
+        """Return the first victim's rank, negated creation time, and kind."""
         for victim in here.order:
             place = self._places.get(victim.kind)
             if place is not None:
                 return victim.rank, victim.newest, place
         return NO_VICTIM
 
-    # --- the bounds, a row a type ---------------------------------------------------------------
+    # --- the bounds, a row for each type --------------------------------------------------------
 
     def _part(self, number: int) -> Amounts:
         types = len(self._names)
@@ -144,33 +144,33 @@ class NodeBounds:
 
     @property
     def room(self) -> Amounts:
-        """Return the room of every node without a victim."""
+        """Return every node's capacity without evictions."""
         return self._part(0)
 
     @property
     def reach(self) -> Amounts:
-        """Return the room of every node without all its victims."""
+        """Return every node's capacity after evicting all its victims."""
         return self._part(1)
 
     @property
     def largest(self) -> Amounts:
-        """Return the most that one victim of every node has."""
+        """Return the largest amount of one victim, by node."""
         return self._part(3)
 
     @property
     def first(self) -> Amounts:
-        """Return the rank, the creation, negated, and the kind of every node's first victim."""
+        """Return the rank, negated creation time, and kind of every node's first victim."""
         return self._rows[4 * len(self._names) :, : len(self._table.rows)]
 
 
 class BoundsTable:
-    """The bounds that were used last."""
+    """The recently used bounds."""
 
     def __init__(self) -> None:
         self._made: dict[tuple[tuple[str, ...], tuple[Kind, ...]], NodeBounds] = {}
 
     def renew(self, node: "Node") -> None:
-        """Bring a node's row up to date in all of them before it is read again."""
+        """Mark a node in all of them for an update."""
         for bounds in self._made.values():
             bounds.renew(node)
 
@@ -181,7 +181,7 @@ class BoundsTable:
         names: tuple[str, ...],
         kinds: "tuple[Kind, ...]",
     ) -> NodeBounds:
-        """Return the bounds for some kinds and types, brought up to date."""
+        """Return the bounds for some kinds and types, up to date."""
         found = self._made.pop((names, kinds), None)
         if found is None:
             found = NodeBounds(nodes, victims_on, names, kinds)

@@ -1,13 +1,13 @@
-"""How many of a budget's allocations may go: counted beside those that go already.
+"""Budgets of victims: how many allocations of a budget may be evicted, given those already chosen.
 
-A budget is a disruption budget of the cluster, or what a gang has above its minimum.
+A budget is a PodDisruptionBudget, or a gang's surplus above its minimum.
 
-Rule 1: a budget allows so many as was told last, less those that were chosen since and have neither
-        gone nor been taken back. What is told counts them in, or will: who is one too many then is
-        refused, and taken back.
-Rule 2: an allocation of which no budget was told by name goes by its state alone.
-Rule 3: of a gang's task group as many may go as run above its minimum. That is asked of the gang
-        when it counts: what is being released does not run any more.
+Rule 1: a budget allows the last reported number, less those chosen since that neither ended nor
+        were cancelled. A report may not include them yet: one too many is then refused and
+        cancelled.
+Rule 2: an allocation without a named budget depends on its state only.
+Rule 3: of a gang's task group the pods above its minimum may be evicted, computed on demand; pods
+        being released do not count as running.
 """
 
 from collections import Counter
@@ -18,12 +18,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application
 
-Budgeted = tuple[Hashable, int]  # a budget, and how many more of it may go
+Budgeted = tuple[Hashable, int]  # a budget, and how many more it allows
 
 
 @dataclass(slots=True)
 class Budget:
-    """What is known of one: how many it allows, how many are under it, who was chosen since."""
+    """A budget: the allowed number, its allocations, and those chosen since."""
 
     allowed: int = 0
     members: int = 0
@@ -31,7 +31,7 @@ class Budget:
 
 
 class VictimBudgets:
-    """The budgets of allocations, by key. A budget is forgotten with the last that is under it."""
+    """The budgets of allocations, by key. A budget without allocations is removed."""
 
     def __init__(self) -> None:
         self._of: dict[str, str] = {}
@@ -42,15 +42,15 @@ class VictimBudgets:
         return bool(self._of or self._gang_of)
 
     def join_gang(self, key: str, application: "Application", task_group: str) -> None:
-        """Take in that an allocation is of a gang that keeps its minimum."""
+        """Record that an allocation belongs to a gang that keeps its minimum."""
         self._gang_of[key] = application, task_group
 
     def leave_gang(self, key: str) -> None:
-        """Forget which gang an allocation is of, if of any."""
+        """Remove an allocation from its gang, if it has one."""
         self._gang_of.pop(key, None)
 
     def set(self, key: str, name: str, allowed: int) -> None:
-        """Take in which budget an allocation is under ("": none), and how many that allows."""
+        """Record an allocation's budget ("": none), and the number that the budget allows."""
         if self._of.get(key, "") != name:
             self.forget(key)
             if name:
@@ -62,7 +62,7 @@ class VictimBudgets:
             budget.chosen.clear()
 
     def forget(self, key: str) -> None:
-        """Forget an allocation that has gone, or is under no budget any more."""
+        """Remove an allocation that has ended, or has no budget any more."""
         name = self._of.pop(key, "")
         if name:
             budget = self._budgets[name]
@@ -72,13 +72,13 @@ class VictimBudgets:
                 del self._budgets[name]
 
     def choose(self, key: str) -> None:
-        """Take in that an allocation is to go."""
+        """Record that an allocation was chosen as a victim."""
         name = self._of.get(key, "")
         if name:
             self._budgets[name].chosen[key] = None
 
     def spare(self, key: str) -> None:
-        """Take in that an allocation does not go after all."""
+        """Record that an allocation is no victim any more."""
         name = self._of.get(key, "")
         if name:
             self._budgets[name].chosen.pop(key, None)
@@ -88,12 +88,12 @@ class VictimBudgets:
         return self._of.get(key, "")
 
     def left(self, name: str) -> int:
-        """Return how many more of a disruption budget's may go."""
+        """Return how many more victims a disruption budget allows."""
         budget = self._budgets[name]
         return budget.allowed - len(budget.chosen)
 
     def limits(self, key: str, *, of_gangs: bool) -> Iterator[Budgeted]:
-        """Yield the budgets of an allocation; ``of_gangs``: that of its gang as well."""
+        """Yield the budgets of an allocation; ``of_gangs``: its gang's too."""
         name = self.of(key)
         if name:
             yield name, self.left(name)
@@ -102,12 +102,12 @@ class VictimBudgets:
             yield (application.id, task_group), application.surplus(task_group)
 
     def releases(self, supposed: Iterable[str] = (), *, of_gangs: bool = True) -> "Releases":
-        """Return who goes in a search: nobody yet, beside those that are supposed to."""
+        """Return an empty set of releases for a search, with the ``supposed`` ones."""
         return Releases(self, supposed if self else (), of_gangs=of_gangs)
 
 
 class Releases:
-    """Those that a search lets go, counted by their budgets."""
+    """The victims of a search, counted by budget."""
 
     def __init__(
         self, budgets: VictimBudgets, supposed: Iterable[str], *, of_gangs: bool = True
@@ -118,24 +118,24 @@ class Releases:
             self.go(key)
 
     def limits_of(self, key: str) -> list[Budgeted]:
-        """Return the budgets of an allocation, each with how many more of it may go."""
+        """Return the budgets of an allocation, each with how many more it allows."""
         found = self._budgets.limits(key, of_gangs=self._of_gangs)
         return [(name, left - self._count[name]) for name, left in found]
 
     def may_go(self, key: str) -> bool:
-        """Return whether one more may go."""
+        """Whether the budgets allow one more victim."""
         return all(left > 0 for _, left in self.limits_of(key))
 
     def are_too_many(self, keys: Iterable[str]) -> bool:
-        """Return whether of some budget of these more go than it lets."""
+        """Whether a budget of some victims is exceeded."""
         return any(left < 0 for key in keys for _, left in self.limits_of(key))
 
     def go(self, key: str) -> None:
-        """Let one go."""
+        """Add a victim."""
         for name, _ in self._budgets.limits(key, of_gangs=self._of_gangs):
             self._count[name] += 1
 
     def stay(self, key: str) -> None:
-        """Let one stay that was let go."""
+        """Remove a victim."""
         for name, _ in self._budgets.limits(key, of_gangs=self._of_gangs):
             self._count[name] -= 1

@@ -1,14 +1,13 @@
-"""Who could be evicted: an index of the allocations, kept as they come, go, end and are resized.
+"""The index of possible victims, updated as allocations are added, resized, released and ended.
 
-Rule 1: in it is every allocation of an application on a node that is there, which is not being
-        released, needs no certain node, and may be disrupted now.
-Rule 2: a node holds its own in the order in which they go: by rank, the newest first, by key. What
-        is being released there is held apart.
-Rule 3: those of one leaf, priority and amount are of one kind. A node, and a leaf, count theirs by
-        kind, so that what they could give is summed without reading them.
-Rule 4: nothing is kept until somebody looks for victims first: where nobody does it costs nothing.
-        What changes a node is in the log of the node table; that something is being released there
-        is entered by ``released``.
+Rule 1: it contains every allocation of an application on an existing node that is not being
+        released, has no required node, and may be evicted now.
+Rule 2: a node has its victims in order: by rank, newest first, by key. Allocations being released
+        are held separately.
+Rule 3: victims of one leaf, priority and amount are one kind. A node, and a leaf, count victims by
+        kind, so that sums need no allocations.
+Rule 4: nothing is indexed before the first search for victims. Changes of a node are in the log of
+        the node table; ``released`` adds releases to it.
 """
 
 from bisect import bisect_left, insort
@@ -38,17 +37,17 @@ class VictimIndex:
     def __init__(self, nodes: "NodeTable") -> None:
         self.is_kept = False
         self.by_leaf: dict[Queue, dict[Kind, None]] = {}
-        self.disruptions: dict[str, DisruptionState] = {}  # by key; whoever is not there is free
+        self.disruptions: dict[str, DisruptionState] = {}  # by key; others are FREE
         self.budgets = VictimBudgets()
         self._nodes = nodes
         self._by_node: dict[str, NodeVictims] = {}
         self._kinds: dict[KindKey, Kind] = {}
-        self._last: Kind | None = None  # that was found
-        self._supposed: dict[str, Victim] = {}  # whom the open statement releases
+        self._last: Kind | None = None  # the last kind found
+        self._supposed: dict[str, Victim] = {}  # released by the open statement
         self._bounds = BoundsTable()
 
     def start(self, applications: "Iterable[Application]") -> None:
-        """Take in all there is, unless it was done before, and follow it from now on."""
+        """Index all allocations, unless that was done, and keep the index up to date."""
         if self.is_kept:
             return
         self.is_kept = True
@@ -57,11 +56,11 @@ class VictimIndex:
                 self.placed(application, allocation)
 
     def on(self, node: "Node") -> NodeVictims:
-        """Return the victims of a node; the caller must not write to them."""
+        """Return the victims of a node; read-only."""
         return self._by_node.get(node.node_id, NOBODY)
 
     def kind_of(self, application: "Application", allocation: Allocation) -> Kind | None:
-        """Return what kind of victim an application's allocation is; None if it is none."""
+        """Return an allocation's kind of victim; None if it is none."""
         node = self._nodes.nodes.get(allocation.node_id)
         needs_its_node = bool(allocation.constraints.required_node)
         if node is None or needs_its_node or allocation.allocation_key in application.released:
@@ -71,21 +70,21 @@ class VictimIndex:
         return self._kinds.get(_key(application.queue, allocation))
 
     def is_barred(self, key: str) -> bool:
-        """Return whether an allocation may not be disrupted now."""
+        """Whether an allocation must not be evicted now."""
         return self.disruptions.get(key) == DisruptionState.BARRED
 
     def rank_of(self, allocation: Allocation) -> int:
-        """Return an allocation's rank among victims: the lowest goes first."""
+        """Return an allocation's rank as a victim: the lowest is evicted first."""
         return rank_of(allocation, self.disruptions)
 
     def bounds(self, names: tuple[str, ...], kinds: tuple[Kind, ...]) -> NodeBounds:
-        """Return what victims of some kinds could give of some types at most, by node."""
+        """Return the bounds by node for victims of some kinds and for some types."""
         return self._bounds.of(self._nodes, self.on, names, kinds)
 
-    # --- keeping it -----------------------------------------------------------------------------
+    # --- updates --------------------------------------------------------------------------------
 
     def placed(self, application: "Application", allocation: Allocation) -> None:
-        """Take in an allocation that an application has now."""
+        """Add an allocation of an application."""
         if not self.is_kept:
             return
         name, key = allocation.node_id, allocation.allocation_key
@@ -107,7 +106,7 @@ class VictimIndex:
             insort(here.order, Victim(self.rank_of(allocation), newest, key, allocation, kind))
 
     def gone(self, allocation: Allocation) -> None:
-        """Forget an allocation that ended, or is about to be released or resized."""
+        """Remove an allocation that ended, or is about to be released or resized."""
         if not self.is_kept:
             return
         here = self._by_node.get(allocation.node_id)
@@ -116,7 +115,7 @@ class VictimIndex:
         self.budgets.leave_gang(allocation.allocation_key)
         at = bisect_left(here.order, self._place_of(allocation))
         if at == len(here.order) or here.order[at].key != allocation.allocation_key:
-            return  # it needs its node, or is barred
+            return  # it has a required node, or a budget blocks it
         kind = here.order.pop(at).kind
         here.kinds[kind] -= 1
         if not here.kinds[kind]:
@@ -124,16 +123,16 @@ class VictimIndex:
         self._count_out(kind)
 
     def released(self, application: "Application", allocation: Allocation) -> None:
-        """Take in that an allocation is being released now, of which ``gone`` was said before."""
+        """Add an allocation that is being released, after ``gone`` removed it."""
         self.placed(application, allocation)
         node = self._nodes.nodes.get(allocation.node_id)
         if node is not None:
             self._nodes.touch(node)
 
     def try_release(self, allocation: Allocation, *, is_gone: bool) -> None:
-        """Take an allocation out that the open statement releases, or put it back.
+        """Remove an allocation that the open statement releases, or add it again.
 
-        Its kind stays, so that the bounds for it do.
+        Its kind stays, so that bounds stay valid.
         """
         key = allocation.allocation_key
         if is_gone:
@@ -156,16 +155,16 @@ class VictimIndex:
             del kinds[victim.kind]
 
     def renew(self, node: "Node") -> None:
-        """Have bounds read a node again of which the open statement expects something else."""
+        """Mark a node in the bounds for an update after the open statement changed it."""
         if self.is_kept:
             self._bounds.renew(node)
 
     def _place_of(self, allocation: Allocation) -> tuple[int, int, str]:
-        """Return what orders an allocation among the victims of its node."""
+        """Return an allocation's sort key among the victims of its node."""
         return (self.rank_of(allocation), -allocation.create_time_ns, allocation.allocation_key)
 
     def stuck(self, allocation: Allocation) -> None:
-        """Expect the room of an allocation that is being released no more: it does not go."""
+        """Stop expecting the capacity of a released allocation that does not end."""
         here = self._by_node.get(allocation.node_id)
         node = self._nodes.nodes.get(allocation.node_id)
         if here is not None:
@@ -174,7 +173,7 @@ class VictimIndex:
                 self._nodes.touch(node)
 
     def disrupt(self, application: "Application", allocation: Allocation, news: Disruption) -> None:
-        """Take in whether an allocation may be disrupted now."""
+        """Record whether an allocation may be evicted now."""
         self.gone(allocation)
         if news.state is DisruptionState.FREE:
             self.forget(allocation.allocation_key)
@@ -187,12 +186,12 @@ class VictimIndex:
             self._nodes.touch(node)
 
     def forget(self, key: str) -> None:
-        """Forget what disruption budgets say of an allocation: it has gone, or is under none."""
+        """Drop an allocation's disruption state: it has ended, or has no budget."""
         self.disruptions.pop(key, None)
         self.budgets.forget(key)
 
     def node_gone(self, node: "Node") -> None:
-        """Forget a node and all on it."""
+        """Remove a node and its victims."""
         here = self._by_node.pop(node.node_id, NOBODY)
         for victim in here.order:
             self.budgets.leave_gang(victim.key)

@@ -1,4 +1,4 @@
-"""Who could be evicted, as victims are counted: by leaf, priority and amount."""
+"""Kinds of victims: by leaf, priority and amount; and the order of victims."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,15 +14,15 @@ KindKey = tuple["Queue", int, tuple[tuple[str, int], ...]]
 
 
 RANKS = 4
-Disruptions = Mapping[str, DisruptionState]  # of those that are not FREE, by key
+Disruptions = Mapping[str, DisruptionState]  # by key, without FREE
 
 
 def rank_of(allocation: Allocation, disruptions: Disruptions) -> int:
     """Return 0 for an ordinary pod, 1 for an originator, 2 for one that opted out, 3 for both.
 
-    The lowest rank goes first. Opting out weighs more than being the originator: every application
-    of one pod is an originator, and would have no say otherwise. Pods under a disruption budget go
-    after all others, in the same order.
+    The lowest rank is evicted first. Opting out counts more than being the originator, because
+    every application of one pod is an originator. Pods under a disruption budget come after all
+    others, in the same order.
     """
     budgeted = RANKS if allocation.allocation_key in disruptions else 0
     return budgeted + 2 * (not allocation.allow_preempt_self) + allocation.originator
@@ -30,7 +30,7 @@ def rank_of(allocation: Allocation, disruptions: Disruptions) -> int:
 
 @dataclass(slots=True, eq=False)
 class Kind:
-    """Victims of one leaf, priority and amount, and how many there are."""
+    """Victims of one leaf, priority and amount, and their number."""
 
     key: KindKey
     leaf: "Queue"
@@ -40,10 +40,10 @@ class Kind:
 
 
 class Victim(NamedTuple):
-    """An allocation that could be evicted. As a tuple it is what orders victims."""
+    """A possible victim. The tuple's order is the order of eviction."""
 
     rank: int
-    newest: int  # when it was created, negated
+    newest: int  # negated creation time
     key: str
     allocation: Allocation
     kind: Kind

@@ -1,16 +1,15 @@
-"""The smallest set of victims that gives what is needed, among candidates in the order they go.
+"""The smallest set of victims that frees what is needed, among ordered candidates.
 
-Rule 1: a set helps if it gives what is needed of every dimension, keeps to the limits, and is
-        accepted. Of the sets that help, those go first whose highest rank is the lowest, then the
-        smallest, then those whose last victim comes first in order, then their last but one.
-Rule 2: candidates are taken in order until they help, then those are left out that are not needed,
-        the last tried first. That no set can be smaller is most often clear from the largest that
-        one candidate gives. Else, and if nothing was found because of limits, sets are searched;
-        candidates that are alike are counted and not told apart.
-
-Limits: MAX_STEPS steps of a search, shared by all nodes that are tried for one ask, and
-MAX_CANDIDATES candidates. Beyond them what was found in order stands: it helps, and none of it
-could be left out, but it may not be the smallest.
+Rule 1: a set helps if it frees what is needed in every dimension, stays within the limits, and is
+        accepted. Of the sets that help, the one with the lowest highest rank is best, then the
+        smallest, then the one whose last victim comes first in order, then its last but one.
+Rule 2: candidates are added in order until they help, then unnecessary ones are removed, last
+        first. That no smaller set exists usually follows from the largest amount of one candidate.
+        Otherwise, and if limits prevented a result, sets are searched; equal candidates are counted
+        as one class.
+Limits: MAX_STEPS steps, shared by all nodes tried for one ask, and MAX_CANDIDATES candidates.
+Beyond them the set found in order is the result: it helps without unnecessary victims, but may not
+be the smallest.
 """
 
 from bisect import bisect_left
@@ -22,8 +21,8 @@ from typing import NamedTuple
 
 from services.core.scheduler.nodes.victim_kinds import Victim
 
-MAX_STEPS = 20_000  # steps of the searches for one ask; the first set found is used
-MAX_CANDIDATES = 500  # candidates in a search for fewer victims; the last are omitted
+MAX_STEPS = 20_000  # search steps for one ask; then the set found in order is used
+MAX_CANDIDATES = 500  # candidates in a search; the last are ignored
 Limit = Hashable
 Costs = tuple[tuple[Limit, int], ...]
 Used = dict[Limit, int]
@@ -32,9 +31,9 @@ Accepts = Callable[[list[Victim]], bool]
 
 
 class Candidate(NamedTuple):
-    """A victim, what it gives of each dimension, and what it takes of which limit.
+    """A victim, what it frees in each dimension, and its cost in each limit.
 
-    Those that are ``alike`` give and take the same, and are accepted alike.
+    Candidates with equal ``alike`` are accepted alike if they free and cost the same.
     """
 
     victim: Victim
@@ -45,18 +44,18 @@ class Candidate(NamedTuple):
 
 @dataclass(slots=True)
 class Steps:
-    """How many steps searches have left."""
+    """The remaining steps of searches."""
 
     left: int = MAX_STEPS
 
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a set has to come to.
+    """The conditions for a set.
 
-    ``of`` is what is needed of each dimension, ``limits`` what may be taken of each limit;
-    ``accepts`` judges a set that gives what is needed, None: all are
-    accepted. ``largest`` is the most that one candidate gives of each dimension.
+    ``of`` is what is needed in each dimension, ``limits`` the bound of each limit; ``accepts``
+    checks a set that frees enough (None: all are accepted). ``largest`` is the most that one
+    candidate frees in each dimension.
     """
 
     of: Part
@@ -65,13 +64,13 @@ class Needs:
     largest: Part = ()
 
     def are_met(self, left: Iterable[int], taken: Sequence[Candidate]) -> bool:
-        """Return whether a set helps that leaves so much of what is needed."""
+        """Whether a set helps, given what it leaves of the need."""
         if any(value > 0 for value in left):
             return False
         return self.accepts is None or self.accepts([one.victim for one in taken])
 
     def are_within_limits(self, used: Used) -> bool:
-        """Return whether each limit is kept of which something is used."""
+        """Whether every used limit is respected."""
         return all(value <= self.limits[name] for name, value in used.items() if value)
 
 
@@ -83,7 +82,7 @@ def _count(used: Used, costs: Costs, times: int) -> None:
 def smallest_set(
     candidates: Iterable[Candidate], needs: Needs, steps: Steps
 ) -> list[Victim] | None:
-    """Return the smallest set that helps, in order; None where none does, or none is needed."""
+    """Return the smallest set that helps, in order; None if none does, or none is needed."""
     rest = iter(candidates)
     taken = _in_order(rest, needs)
     ranks = sorted({one.victim.rank for one in taken.read})
@@ -114,7 +113,7 @@ def _victims(found: Iterable[Candidate] | None) -> list[Victim] | None:
 
 @dataclass(slots=True)
 class _Taken:
-    """What was taken in order: whom, of whom, and whether that helps."""
+    """The result of adding candidates in order."""
 
     read: list[Candidate]
     candidates: list[Candidate]
@@ -124,7 +123,7 @@ class _Taken:
 
 
 def _in_order(candidates: Iterator[Candidate], needs: Needs) -> _Taken:
-    """Take candidates in order until they help; those beyond a limit are passed over."""
+    """Add candidates in order until they help; those beyond a limit are skipped."""
     read: list[Candidate] = []
     taken: list[Candidate] = []
     used: Used = {}
@@ -146,7 +145,7 @@ def _in_order(candidates: Iterator[Candidate], needs: Needs) -> _Taken:
 
 
 def _without_the_needless(taken: list[Candidate], needs: Needs) -> list[Candidate]:
-    """Leave out those that are not needed, the last tried first."""
+    """Remove unnecessary candidates, last first."""
     left = list(needs.of)
     for one in taken:
         left = [*map(sub, left, one.gives)]
@@ -161,7 +160,7 @@ def _without_the_needless(taken: list[Candidate], needs: Needs) -> list[Candidat
 
 
 def _least_size(needs: Needs) -> int:
-    """Return a number that no set that helps is smaller than, 1 at least."""
+    """Return a lower bound of the size of a set that helps, at least 1."""
     return max(
         1,
         *(
@@ -178,7 +177,7 @@ def _least_size(needs: Needs) -> int:
 
 @dataclass(slots=True)
 class _Class:
-    """Candidates that are alike, where they stand in order; so many ``may_go``."""
+    """Equal candidates by their positions; at most ``may_go`` of them may be used."""
 
     gives: Part
     costs: Costs
@@ -193,9 +192,9 @@ def _searched(
     ranks: Iterable[int],
     most: int = MAX_CANDIDATES,
 ) -> list[Candidate] | None:
-    """Return the first set that helps by Rule 1, of ``most`` candidates; None: none was found.
+    """Return the best set by Rule 1 with at most ``most`` candidates; None: not found.
 
-    ``ranks`` are those that the worst of a set may have, the lowest first.
+    ``ranks`` are the possible highest ranks of a set, lowest first.
     """
     for highest in ranks:
         among = [one for one in candidates[:MAX_CANDIDATES] if one.victim.rank <= highest]
@@ -210,14 +209,14 @@ def _searched(
 
 
 class _Search:
-    """The sets of one size, of candidates in order."""
+    """The search for sets of one size."""
 
     def __init__(self, candidates: list[Candidate], needs: Needs, steps: Steps) -> None:
         self._candidates = candidates
         self._needs = needs
         self._steps = steps
         self._classes: list[_Class] = []
-        self._most: list[Part] = []  # that one of this class, or a later one, gives
+        self._most: list[Part] = []  # largest amount of one of this class, or a later one
         self._fixed: list[int] = []
         self._used: Used = {}
         self._path: list[tuple[_Class, int]] = []
@@ -229,14 +228,14 @@ class _Search:
         self._all = sorted(classes.values(), key=lambda one: (-self._worth(one.gives), one.at[0]))
 
     def _worth(self, gives: Part) -> int:
-        """Return how much of what is needed one gives, in thousandths of each dimension."""
+        """Return how much of the need one frees, in thousandths of each dimension."""
         needed = zip(gives, self._needs.of, strict=True)
         return sum(min(part, need) * 1000 // need for part, need in needed if need > 0)
 
     def best_of(self, size: int) -> list[int] | None:
-        """Return where the victims of the first set of a size stand; None where none helps.
+        """Return the positions of the best set of a size; None if none helps.
 
-        Its last victim stands as far in front as can be, then its last but one, and so on.
+        Its last victim comes as early as possible, then its last but one, and so on.
         """
         self._fixed, self._used, left = [], {}, self._needs.of
         end = len(self._candidates)
@@ -245,7 +244,7 @@ class _Search:
             return None
         while size and self._steps.left > 0:
             best = found
-            low, high = size, max(best) + 1  # there is one before ``high``
+            low, high = size, max(best) + 1  # a set exists before ``high``
             while low < high:
                 middle = (low + high) // 2
                 nearer = self._before(middle, size, left)
@@ -263,7 +262,7 @@ class _Search:
         return [*self._fixed, *found]
 
     def _before(self, end: int, size: int, left: Part) -> list[int] | None:
-        """Return a set of a size among the first candidates that helps, beside those that stand."""
+        """Return ``size`` of the first ``end`` candidates that help with the fixed ones."""
         self._classes = []
         for one in self._all:
             one.may_go = bisect_left(one.at, end)
@@ -276,7 +275,7 @@ class _Search:
         return self._counts(0, size, left)
 
     def _counts(self, at: int, size: int, left: Part) -> list[int] | None:
-        """Return a set that helps, with so many more of the classes from one on."""
+        """Return a set that helps, with ``size`` more candidates of the classes from ``at`` on."""
         self._steps.left -= 1
         if size == 0:
             return self._judged(left)
@@ -298,7 +297,7 @@ class _Search:
         return None
 
     def _judged(self, left: Part) -> list[int] | None:
-        """Return the set that is on the path, if it helps beside those that stand."""
+        """Return the current set if it helps together with the fixed ones."""
         found = [at for one, times in self._path for at in one.at[:times]]
         taken = [self._candidates[at] for at in sorted((*self._fixed, *found))]
         return found if self._needs.are_met(left, taken) else None

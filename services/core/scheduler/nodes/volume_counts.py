@@ -1,8 +1,8 @@
-"""Volumes on nodes: how many of each driver, and which pods share one.
+"""Volumes on nodes: counts by driver, and the pods that share one.
 
-Rule 1: a node takes so many volumes of one driver (``Node.volume_limits``), and any number of the
-        others. One that several of its pods share counts once.
-Rule 2: of an exclusive claim no second pod runs, on whatever node.
+Rule 1: a node has a limit of volumes for each driver (``Node.volume_limits``), none for others. A
+        volume shared by several of its pods counts once.
+Rule 2: an exclusive claim has at most one running pod, on any node.
 Source: the Kubernetes documentation of node-specific volume limits, and of access modes.
 """
 
@@ -21,29 +21,29 @@ if TYPE_CHECKING:
 
 _Left = NDArray[np.int64]
 MAX_NAMED = 3  # nodes named that use a claim; more are not named
-_UNLIMITED = 2**31  # more than a pod can ask for
+_UNLIMITED = 2**31  # more than any pod has
 
 
 class VolumeCounts:
-    """Counts by driver and node; what is left of the limits by the rows of the node table."""
+    """Counts by driver and node; the remaining numbers by the rows of the node table."""
 
     def __init__(self) -> None:
-        self._on: dict[str, dict[Node, int]] = {}  # by driver, each shared one once
+        self._on: dict[str, dict[Node, int]] = {}  # volumes by driver; a shared one counts once
         self._pods: dict[tuple[str, str], dict[Node, int]] = {}  # by driver and claim
         self._left: dict[str, _Left | None] = {}  # by driver; None: no node limits it
 
     def clear(self) -> None:
-        """Count nothing."""
+        """Remove all counts."""
         self._on.clear()
         self._pods.clear()
         self._left.clear()
 
     def forget_rows(self) -> None:
-        """Take in that the rows, or their limits, have changed."""
+        """Drop cached rows after rows or limits changed."""
         self._left.clear()
 
     def count(self, node: "Node", volumes: Sequence[AttachedVolume], change: int) -> None:
-        """Count a pod's volumes in (1) or out (-1)."""
+        """Add a pod's volumes (1) or remove them (-1)."""
         for volume in volumes:
             if volume.claim and not self._is_another(node, volume, change):
                 continue
@@ -58,7 +58,7 @@ class VolumeCounts:
                 left[node.row] -= change
 
     def _is_another(self, node: "Node", volume: AttachedVolume, change: int) -> bool:
-        """Count a pod of a shared volume; return whether its node has one volume more, or less."""
+        """Count a pod of a shared volume; return whether its node's number of volumes changed."""
         key = (volume.driver, volume.claim)
         nodes = self._pods.setdefault(key, {})
         before = nodes.get(node, 0)
@@ -70,7 +70,7 @@ class VolumeCounts:
         return not (before and before + change)
 
     def open_rows(self, volumes: Sequence[AttachedVolume], rows: "list[Node]") -> Mask:
-        """Return the rows that have room for a pod's volumes, and where nobody has one of them."""
+        """Return the rows that fit a pod's volumes, none if one of them is exclusively in use."""
         if self.is_in_use(volumes):
             return np.zeros(len(rows), dtype=np.bool_)
         result = np.ones(len(rows), dtype=np.bool_)
@@ -82,11 +82,11 @@ class VolumeCounts:
         return result
 
     def is_in_use(self, volumes: Sequence[AttachedVolume]) -> bool:
-        """Return whether another pod has one of some volumes that only one pod may have."""
+        """Whether another pod uses one of some exclusive volumes."""
         return any(item.exclusive and (item.driver, item.claim) in self._pods for item in volumes)
 
     def _needs(self, volumes: Sequence[AttachedVolume], count: int) -> _Left:
-        """Return how many volumes each row would have more."""
+        """Return how many volumes each row would get."""
         needs = np.full(count, len(volumes), dtype=np.int64)
         for volume in volumes:
             for node in self._pods.get((volume.driver, volume.claim), ()):
@@ -94,7 +94,7 @@ class VolumeCounts:
         return needs
 
     def _left_of(self, driver: str, rows: "list[Node]") -> _Left | None:
-        """Return how many more volumes of a driver each row takes; None: any number everywhere."""
+        """Return how many more volumes of a driver each row fits; None: unlimited everywhere."""
         if driver not in self._left:
             left: _Left | None = None
             if any(driver in node.volume_limits for node in rows):
@@ -106,7 +106,7 @@ class VolumeCounts:
         return self._left[driver]
 
     def open_when_empty(self, volumes: Sequence[AttachedVolume], rows: "list[Node]") -> Mask:
-        """Return the rows that would have room for a pod's volumes if no pod ran."""
+        """Return the rows that would fit a pod's volumes if no pod ran."""
         result = np.ones(len(rows), dtype=np.bool_)
         for driver, own in _by_driver(volumes).items():
             limits = [node.volume_limits.get(driver, _UNLIMITED) for node in rows]
@@ -114,7 +114,7 @@ class VolumeCounts:
         return result
 
     def why_none(self, volumes: Sequence[AttachedVolume], rows: "list[Node]") -> Fact:
-        """Return what keeps a pod's volumes from every node, of drivers the one of most nodes."""
+        """Return why a pod's volumes fit no node; of several drivers the one of most nodes."""
         for item in volumes:
             pods = self._pods.get((item.driver, item.claim), {})
             if item.exclusive and pods:
@@ -139,7 +139,7 @@ class VolumeCounts:
 
 
 def _by_driver(volumes: Sequence[AttachedVolume]) -> dict[str, list[AttachedVolume]]:
-    """Return a pod's volumes by driver, each once."""
+    """Return a pod's volumes by driver."""
     found: dict[str, list[AttachedVolume]] = {}
     for volume in volumes:
         found.setdefault(volume.driver, []).append(volume)

@@ -1,4 +1,4 @@
-"""Which nodes may take an ask: a file for each fact, and which facts each question is about."""
+"""Filters of nodes: a file for each, and their combinations for each question."""
 
 from collections.abc import Mapping
 from typing import NamedTuple
@@ -43,11 +43,11 @@ from services.core.scheduler.nodes.pod_topology import PodIndex
 from services.core.scheduler.nodes.spares import Spares
 from shared.model.reasons import Fact, Reason
 
-NODE_FILTERS: tuple[type[NodeFilter], ...] = (Selected, Tolerated)  # others come after these
+NODE_FILTERS: tuple[type[NodeFilter], ...] = (Selected, Tolerated)  # others follow these
 
 
 class OfNode(Filter):
-    """All filters that look at nothing but what the node is, in one remembered answer."""
+    """All filters by node properties, in one cached answer."""
 
     def __init__(self, columns: NodeColumns, views: NodeViews, parts: list[NodeFilter]) -> None:
         super().__init__(columns)
@@ -69,7 +69,7 @@ class OfNode(Filter):
 
 
 class Facts(NamedTuple):
-    """The filters of every question; those of the node alone and of plugins come beside them."""
+    """The filters of all combinations, without those by node properties and of plugins."""
 
     schedulable: Schedulable
     claims: Claims
@@ -82,9 +82,9 @@ class Facts(NamedTuple):
 
 
 class NodeFilters:
-    """The filters of one table of nodes, as lists: each is a question that is asked of nodes."""
+    """The filters of a table of nodes, combined for each question."""
 
-    def __init__(  # noqa: PLR0917 - what the table of nodes is made of
+    def __init__(  # noqa: PLR0917 - the parts of the table of nodes
         self,
         columns: NodeColumns,
         views: NodeViews,
@@ -109,25 +109,25 @@ class NodeFilters:
         )
         self.of_node: list[NodeFilter] = []
         self._moving: list[Filter] = []
-        # The questions: a node ...
-        self.has_room = Filters(columns)  # has the room and the devices
-        self.admits = Filters(columns)  # is one that constraints and plugins let be used
-        self.fits = Filters(columns)  # takes a shape, other pods and claims aside
-        self.between_pods = Filters(columns)  # is left open by other pods
-        self.takes = Filters(columns)  # takes a shape, claims aside
+        # The combinations: a node ...
+        self.has_room = Filters(columns)  # has the capacity and the devices
+        self.admits = Filters(columns)  # is allowed by constraints and plugins
+        self.fits = Filters(columns)  # fits a shape, other pods and claims ignored
+        self.between_pods = Filters(columns)  # is allowed by other pods
+        self.takes = Filters(columns)  # fits a shape, claims ignored
         self.open = Filters(columns)  # ... and is not claimed by others
-        self.backfill = Filters(columns)  # ... and has what its claims lack all the same
-        self.indexed = Filters(columns)  # takes a shape, other pods aside, and is not claimed
-        self.could_hold = Filters(columns)  # takes a shape when nothing is on it
-        self.could_start = Filters(columns)  # ... by what other pods would have to say, too
-        self.reservable = Filters(columns)  # lacks nothing but room, and is not claimed
-        self.counted = Filters(columns)  # may be used: how many have room is counted elsewhere
+        self.backfill = Filters(columns)  # ... or leaves enough for its claims
+        self.indexed = Filters(columns)  # fits a shape, other pods ignored, and is not claimed
+        self.could_hold = Filters(columns)  # fits a shape when it is empty
+        self.could_start = Filters(columns)  # ... constraints between pods included
+        self.reservable = Filters(columns)  # lacks only capacity, and is not claimed
+        self.counted = Filters(columns)  # may be used; capacity is counted separately
         self.counted_open = Filters(columns)
         self.counted_backfill = Filters(columns)
         self.use(None)
 
     def use(self, hooks: NodeHooks | None) -> None:
-        """Have the filters of plugins among the others."""
+        """Set the filters of plugins."""
         columns = self._columns
         self.of_node = [each(columns, self._views) for each in NODE_FILTERS]
         self._moving = []
@@ -139,7 +139,7 @@ class NodeFilters:
         self.choose()
 
     def choose(self) -> None:
-        """Make the lists: devices are among them where shares of GPUs are announced."""
+        """Build the combinations; devices are included once GPU shares are in use."""
         schedulable, claims, room, devices, size, volumes, pods, domain = self.facts
         moving = self._moving
         node = OfNode(self._columns, self._views, self.of_node)
@@ -181,13 +181,13 @@ class NodeFilters:
 
     @property
     def unindexed(self) -> list[Filter]:
-        """Return what no index of nodes follows."""
+        """Return the filters that no index of nodes covers."""
         return [*self.between_pods.filters, *self._moving]
 
     # --- evidence -------------------------------------------------------------------------------
 
     def large(self, shape: Shape) -> tuple[Stage, tuple[Reason, Fact] | None]:
-        """Return which rows could hold a shape when empty and may be used for it, and why none."""
+        """Return the rows that could fit a shape when empty and are usable, and why none."""
         view, facts = self._views.of(shape), self._columns.facts
         judged = view.judged
         if judged is None or judged[0] != facts:
@@ -198,5 +198,5 @@ class NodeFilters:
         return (usable, why) if why is not None else evidence(shape, self._size_step, usable)
 
     def now(self, shape: Shape, large: Stage) -> tuple[Stage, tuple[Reason, Fact] | None]:
-        """Return which of those rows take a shape now, and why none."""
+        """Return which of those rows fit a shape now, and why none."""
         return evidence(shape, self._steps, large)

@@ -1,9 +1,9 @@
-"""What a filter is: one fact about whether a node takes asks of a shape.
+"""The base of filters: one condition whether a node fits asks of a shape.
 
 A filter is a class in a file of its own and a line in ``NodeFilters``. It answers for one node
-(``holds``); where that is not enough it answers for many rows in one step (``rows``), and says what
-nodes fail on (``why``, ``reason``). One that looks at nothing but what the node is, as its labels
-and annotations, is a ``NodeFilter``: its answers are remembered by row until the node is another.
+(``holds``); where that is too slow also for many rows at once (``rows``); and it explains refusals
+(``why``, ``reason``). A filter that reads only node properties, such as labels and annotations, is
+a ``NodeFilter``: its answers are cached by row.
 """
 
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from shared.model.reasons import Fact, Kind, Reason
 
 
 class After(NamedTuple):
-    """Once some allocations have gone from the nodes where they are, and pods come to the node.
+    """A state after some allocations ended, on any nodes, and others started on the node.
 
-    That is beside what the open statement expects. Of the amounts and devices of ``gone`` those on
-    the node count, of ``coming`` all.
+    In addition to what the open statement expects. Of ``gone`` the amounts and devices on the node
+    count, of ``coming`` all.
     """
 
     gone: Sequence[Allocation] = ()
@@ -35,66 +35,66 @@ Moment: TypeAlias = When | After
 
 
 class Filter:
-    """One fact. ``on`` is the word under which nodes that fail on it are reported."""
+    """One condition. ``on`` is the word for it in reports of refusing nodes."""
 
     on = ""
-    is_costly = False  # it is asked last, of the rows alone that are left
+    is_costly = False  # evaluated last, for the remaining rows only
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
 
     def matters(self, shape: Shape) -> bool:
-        """Return whether it may not hold for some node."""
+        """Whether it may refuse a node."""
         return True
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        """Return which of some rows it holds for; None: for all of them."""
+        """Return which of some rows it accepts; None: all."""
         nodes = self._columns.rows
         among = range(*at.indices(len(nodes))) if isinstance(at, slice) else at.tolist()
         return np.array([self.holds(nodes[row], shape, when) for row in among], dtype=np.bool_)
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        """Return whether it holds for one node."""
+        """Whether it accepts one node."""
         raise NotImplementedError
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
-        """Return which of the rows that are left it does not hold for now, and on what they fail.
+        """Return which of the remaining rows it refuses now, and why.
 
-        A row may fail on several things.
+        A row may be refused for several reasons.
         """
         passing = self.rows(shape, When.NOW, self._columns.all)
         return [] if passing is None else failing(self.on, left & ~passing)
 
     def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
-        """Return why no node takes a shape where all that were left before fail on this."""
+        """Return the reason if it refuses all remaining rows."""
         return Reason.CONSTRAINTS, Fact(Kind.FILTER, self.on, count=before.number)
 
 
 class NodeFilter(Filter):
-    """A fact that looks at nothing but what the node is: a subclass says ``admits``."""
+    """A filter by node properties only; a subclass defines ``admits``."""
 
-    is_of_labels = False  # whether it looks at nothing but taints, and labels that a shape names
-    depends_on_amounts = False  # whether shapes that differ in amounts only may have other answers
+    is_of_labels = False  # whether it reads only taints, and labels named by the shape
+    depends_on_amounts = False  # whether answers depend on the shape's amounts
 
     def __init__(self, columns: NodeColumns, views: NodeViews) -> None:
         super().__init__(columns)
         self._views = views
-        self.place = 0  # among the facts that views remember
+        self.place = 0  # its index among the cached facts
 
     def admits(self, node: Node, shape: Shape) -> bool:
-        """Return whether a node may take a shape."""
+        """Whether a node accepts a shape."""
         raise NotImplementedError
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        """Return which of some rows this holds for, and what was remembered before it."""
+        """Return which of some rows this and all earlier cached filters accept."""
         return self._views.of(shape).first[self.place][at]
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        """Return whether it holds for a node."""
+        """Whether it accepts a node."""
         return self.admits(node, shape)
 
 
 def failing(on: str, rows: Mask, detail: str = "") -> list[Failing]:
-    """Return that some rows fail on something; nothing where there are none."""
+    """Return some rows as refused for one reason; [] without rows."""
     number = int(np.count_nonzero(rows))
     return [Failing(on, rows, number, detail)] if number else []

@@ -1,7 +1,7 @@
-"""Whether claims leave a node open to a shape: one filter, with a rule for what may pass which.
+"""The filter of claims, with a rule for which claims a shape may pass.
 
-A claim of an ask closes its node to every other. One of the head gang does so too, but to what ends
-before the gang needs the node. By backfill a shape may have what all of them leave.
+An ask's claim closes its node to all others. A claim of the head gang does too, except to asks that
+end before the gang needs the node. With backfill a shape may use what all claims leave.
 """
 
 from typing import NamedTuple
@@ -21,32 +21,32 @@ from shared.model.resources import fits_room
 
 
 class HeadGang:
-    """For how long pods may run on the nodes that the head gang claims: it needs them then."""
+    """How long pods may run on the nodes claimed by the head gang, in ns."""
 
     def __init__(self) -> None:
         self.nodes = 0
         self.backfill_ns = 0
-        self.predicted_ns = 0  # the same by what is predicted of what states nothing
+        self.predicted_ns = 0  # the same for predicted run times
 
     def may_backfill(self, shape: Shape) -> bool:
-        """Return whether a shape may go to those nodes: it ends before they are needed."""
+        """Whether a shape may use those nodes: it ends before they are needed."""
         if shape.run_ns:
             return self.goes_first(shape)
         return 0 < shape.expected_ns <= self.predicted_ns
 
     def goes_first(self, shape: Shape) -> bool:
-        """Return whether it goes there first: what it leaves is for those that run for longer.
+        """Whether a shape uses those nodes first, leaving others to longer asks.
 
-        What may be there by a prediction alone goes there last: it may outlive it.
+        Asks by a predicted run time use them last, because they may outlive it.
         """
         return 0 < shape.run_ns <= self.backfill_ns
 
 
 class Rule(NamedTuple):
-    """What may pass which claims: those that are ``counted``, of CLOSED, keep a shape away.
+    """Which claims close a node to a shape: those of the flags ``counted``, of CLOSED.
 
-    ``in_time``: the head gang's keep nothing away that ends before it needs the node.
-    ``leaves_enough``: none keeps a shape away that takes nothing which the claims lack.
+    ``in_time``: the head gang's claims do not close it to shapes that end in time.
+    ``leaves_enough``: no claim closes it to a shape that leaves enough for the claims.
     """
 
     counted: int = CLOSED
@@ -56,12 +56,12 @@ class Rule(NamedTuple):
 
 NONE_PASSES = Rule()
 PASSES_IN_TIME = Rule(in_time=True)
-PASSES_ASKS = Rule(BY_HEAD_GANG, in_time=True)  # and the head gang's in time
+PASSES_ASKS = Rule(BY_HEAD_GANG, in_time=True)  # passes asks' claims, the head gang's in time
 BACKFILLS = Rule(leaves_enough=True)
 
 
 class Claims(Filter):
-    """No claim keeps a shape from a node, by a rule."""
+    """No claim closes the node to the shape, by a rule."""
 
     on = TAKEN
 
@@ -71,7 +71,7 @@ class Claims(Filter):
         self.is_costly = rule.leaves_enough
 
     def _bars(self, shape: Shape) -> int:
-        """Return what closes nodes to a shape."""
+        """Return the flags of claims that close nodes to a shape."""
         counted, in_time, _ = self._rule
         if not self._head_gang.nodes or (in_time and self._head_gang.may_backfill(shape)):
             return counted & ~BY_HEAD_GANG
@@ -103,10 +103,10 @@ class Claims(Filter):
 
 
 def leaves_enough(node: Node, shape: Shape) -> bool:
-    """Return whether a shape on a claimed node takes nothing that its claims lack.
+    """Whether a shape on a claimed node leaves enough for its claims.
 
-    Of every type that it takes there must be left at least what asks claim, now. On a node of the
-    head gang it takes no more than that gang leaves.
+    Of every type that it uses, at least the asks' claims must remain free now. On a node of the
+    head gang it uses at most what the gang leaves.
     """
     if node.head_claim is not None and not fits_room(node.head_claim.leaves, shape.resource):
         return False

@@ -1,6 +1,6 @@
-"""How filters are combined: in a mask of rows, for one node, and as evidence. Nowhere else.
+"""Combines filters: for a mask of rows, for one node, and for evidence.
 
-A list of filters is asked in its order, the costly ones last and only of rows that are left.
+Filters are evaluated in order, costly ones last and for the remaining rows only.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ Steps = Sequence[tuple[str, Sequence[Filter]]]
 
 
 class Filters:
-    """A list of filters: a node takes a shape where all hold."""
+    """A list of filters: a node fits a shape if all accept it."""
 
     __slots__ = ("_cheap", "_columns", "_costly", "_holds", "filters")
 
@@ -28,14 +28,14 @@ class Filters:
         self.set()
 
     def set(self, *filters: Filter) -> None:
-        """Ask these filters from now on, in their order."""
+        """Set the filters, in order."""
         self.filters = filters
         self._cheap = [one.rows for one in filters if not one.is_costly]
         self._costly = [one for one in filters if one.is_costly]
         self._holds = [one.holds for one in filters]
 
     def mask(self, shape: Shape, when: When = When.NOW, among: Amounts | None = None) -> Mask:
-        """Return which rows take a shape: of all, or of those ``among`` which it is asked."""
+        """Return which rows fit a shape, of all or of ``among``."""
         at = self._columns.all if among is None else among
         left: Mask | None = None
         for rows in self._cheap:
@@ -55,7 +55,7 @@ class Filters:
         return left
 
     def holds(self, node: Node, shape: Shape, when: Moment = When.NOW) -> bool:
-        """Return whether one node takes a shape."""
+        """Whether one node fits a shape."""
         for holds in self._holds:  # noqa: SIM110 - asked more often than anything else
             if not holds(node, shape, when):
                 return False
@@ -63,9 +63,9 @@ class Filters:
 
 
 def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Reason, Fact] | None]:
-    """Return what rows fail on, each at the first step that it fails, and why none is left.
+    """Return the refused rows, each at its first refusing step, and why none is left.
 
-    Of the filters of one step a row is counted for each that it fails. None: some are left.
+    In one step a row counts for each filter that refuses it. None: some rows are left.
     """
     failures, left, number, passed = start
     failures, passed, none_left = [*failures], {**passed}, None
@@ -89,7 +89,7 @@ def evidence(shape: Shape, steps: Steps, start: Stage) -> tuple[Stage, tuple[Rea
 
 
 def _without(left: Mask, number: int, found: list[Failing]) -> tuple[Mask, int]:
-    """Return the rows that are left without those that fail, and how many these are."""
+    """Return the rows left without the refused ones, and their number."""
     for item in found:
         left = left & ~item.rows
     if len(found) == 1:
@@ -98,7 +98,7 @@ def _without(left: Mask, number: int, found: list[Failing]) -> tuple[Mask, int]:
 
 
 def _merged(found: list[Failing]) -> list[Failing]:
-    """Return what rows fail on, with those together that fail on the same."""
+    """Return refused rows, merged by equal reasons."""
     by_what: dict[tuple[str, str], Failing] = {}
     for item in found:
         what = (item.on, item.detail)

@@ -1,4 +1,4 @@
-"""Whether a node is one that a shape's selector and node affinity select, with no taint in the way.
+"""Filters by node selector, node affinity and taints.
 
 Source: the Kubernetes documentation of node affinity and of taints and tolerations.
 """
@@ -19,7 +19,7 @@ MAX_TAINTS = 32  # taints named in a refusal; the others are summed up
 
 
 class Selected(NodeFilter):
-    """The selector, the required node, and required node affinity."""
+    """The node selector, the required node, and required node affinity."""
 
     on = SELECTOR
     is_of_labels = True
@@ -32,7 +32,7 @@ class Selected(NodeFilter):
 
 
 class Tolerated(NodeFilter):
-    """Every taint that keeps pods away is tolerated."""
+    """All taints that exclude pods are tolerated."""
 
     on = TAINTS
     is_of_labels = True
@@ -41,14 +41,14 @@ class Tolerated(NodeFilter):
         return is_tolerated(shape.constraints, node.taints)
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
-        """Tell the rows apart by the first taint that is not tolerated."""
+        """Return the refused rows by their first taint that is not tolerated."""
         found: list[Failing] = []
         for failing in super().why(shape, left):
             found += split(TAINTS, failing.rows, *self._taints(shape, failing.rows))
         return found
 
     def _taints(self, shape: Shape, rows: Mask) -> tuple[NDArray[np.int64], list[str]]:
-        """Return every row's number among the taints' texts, and these."""
+        """Return every row's index in the list of taint texts, and the list."""
         codes = np.zeros(rows.size, dtype=np.int64)
         numbers = {"": 0}
         for row in np.flatnonzero(rows).tolist():

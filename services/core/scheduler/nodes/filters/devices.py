@@ -1,4 +1,4 @@
-"""Whether a set of a node's GPU devices holds what a shape asks of devices."""
+"""The filter of GPU devices: whether the requested devices are free on a node."""
 
 import numpy as np
 
@@ -14,7 +14,7 @@ from shared.model.gpus import GPU, GPU_SHARE, WHOLE
 
 
 class FreeDevices(Filter):
-    """Whole devices, or the same share of several: each has that much free."""
+    """Whole devices, or the same share of several, are free."""
 
     def __init__(self, columns: NodeColumns, of_nodes: NodeDevices) -> None:
         super().__init__(columns)
@@ -44,7 +44,7 @@ class FreeDevices(Filter):
         return devices.holds(free, need)
 
     def times(self, shape: Shape, when: When) -> Amounts | None:
-        """Return for how many asks every row has the devices; None: they set no bound."""
+        """Return for how many asks every row has the devices; None: no limit."""
         need = self._of.need_of(shape)
         if need is None:
             return None
@@ -54,7 +54,7 @@ class FreeDevices(Filter):
         return self._of.rows.places(need, count, when_empty=when is When.EMPTY)
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
-        """Report nodes without the devices as lacking GPUs, or shares of some."""
+        """Return nodes without the devices as lacking GPUs, or GPU shares."""
         passing = self.rows(shape, When.NOW, self._columns.all)
         name = next((name for name in (GPU, GPU_SHARE) if shape.resource.get(name, 0) > 0), GPU)
         mask = left & ~passing if passing is not None else np.zeros(left.size, dtype=np.bool_)

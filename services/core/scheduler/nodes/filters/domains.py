@@ -1,4 +1,4 @@
-"""Whether a node is in the domain that the members of a gang leave to one more of it."""
+"""The filter of a gang's domain: the domain of existing members, for one more pod."""
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
@@ -10,7 +10,7 @@ from shared.model.reasons import DOMAIN, Fact, Kind, Reason
 
 
 class InDomain(Filter):
-    """The required level, and the slices, of a gang: as its members are now."""
+    """The node is in the required domain and slices of the gang's present members."""
 
     on = DOMAIN
     is_costly = True

@@ -1,4 +1,4 @@
-"""Whether the plugins let a node be used: their hooks ``feasible`` (docs/plugins.md)."""
+"""The filter of plugins: their ``feasible`` hooks (docs/plugins.md)."""
 
 from collections.abc import Sequence
 from typing import Protocol
@@ -15,41 +15,41 @@ from shared.model.reasons import PLUGIN, Fact, Kind, Reason
 
 
 class NodeHooks(Protocol):
-    """What the nodes ask and tell the hooks of plugins (``model/hooks.py``)."""
+    """The hooks of plugins that nodes use (``model/hooks.py``)."""
 
     facts: int
     moves: int
 
     @property
     def fixed(self) -> Sequence[object]:
-        """The hooks that say which nodes may be used, by what a node is."""
+        """The ``feasible`` hooks that read node properties only."""
 
     @property
     def moving(self) -> Sequence[object]:
-        """The hooks that look at more than that."""
+        """The other ``feasible`` hooks."""
 
     @property
     def score(self) -> Sequence[object]:
-        """The hooks that score nodes."""
+        """The ``score`` hooks."""
 
     @property
     def needs_scan(self) -> bool:
-        """Whether nodes have another order than their own, or one that no index follows."""
+        """Whether node order or filters depend on hooks that no index covers."""
 
     def admits_as_it_is(self, node: Node, shape: Shape) -> bool:
-        """Return whether the fixed hooks let a node take a shape."""
+        """Whether the fixed hooks accept a node."""
 
     def admits_now(self, node: Node, shape: Shape) -> bool:
-        """Return whether the moving ones do."""
+        """Whether the moving hooks accept a node."""
 
     def scored(self, number: int, node: Node, shape: Shape) -> float:
-        """Return what a hook scores a node; infinity where it raised."""
+        """Return a hook's score of a node; infinity if it raised."""
 
     def is_score_fixed(self, number: int) -> bool:
-        """Return whether a hook scores by what a node is, and nothing else."""
+        """Whether a score hook reads node properties only."""
 
     def why_closed(self, nodes: Sequence[Node], shape: Shape) -> str:
-        """Return which plugins leave none of some nodes open, or an empty text."""
+        """Return which plugins refuse all of some nodes, "" if a node is accepted."""
 
     def allocation_added(self, allocation: Allocation) -> None:
         """Notify the hooks that an allocation was added to a node."""
@@ -66,7 +66,7 @@ def _refusal(
 
 
 class FixedPlugins(NodeFilter):
-    """Hooks that depend on the node alone."""
+    """Hooks that depend on node properties only."""
 
     on = PLUGIN
     depends_on_amounts = True
@@ -83,7 +83,7 @@ class FixedPlugins(NodeFilter):
 
 
 class MovingPlugins(Filter):
-    """Hooks that look at pods or ledgers: they are asked every time, each node that is left."""
+    """Hooks that read pods or ledgers: called every time for each remaining node."""
 
     on = PLUGIN
     is_costly = True

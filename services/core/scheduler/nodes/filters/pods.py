@@ -1,4 +1,4 @@
-"""Whether other pods leave a node open: affinity, anti-affinity, topology spread, host ports."""
+"""The filter of other pods: affinity, anti-affinity, topology spread, host ports."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +15,7 @@ from shared.model.reasons import OTHER_PODS, Fact, Kind, Reason
 
 
 class OtherPods(Filter):
-    """Rules between pods, as the pods are counted now."""
+    """Constraints between pods, with the present counts."""
 
     on = OTHER_PODS
     is_costly = True
@@ -30,7 +30,7 @@ class OtherPods(Filter):
         return self._pods.concern(shape)
 
     def limits(self, shape: Shape) -> PodLimits:
-        """Return where pods let a shape go, as long as none of them comes or goes."""
+        """Return the nodes that pods allow for a shape; valid until a pod changes."""
         first = self._views.of(shape).first
         return self._pods.limits(shape, first[ELIGIBLE], first[SELECTED])
 
@@ -57,7 +57,7 @@ class OtherPods(Filter):
         return not self.matters(shape) or self.limits(shape).leaves_open(node)
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
-        """Count each row for the first rule that closes it, in the order of Kubernetes."""
+        """Return each refused row with the first rule that refuses it, in Kubernetes' order."""
         found: list[Failing] = []
         first = self._views.of(shape).first
         eligible, selected = first[ELIGIBLE], first[SELECTED]
@@ -74,7 +74,7 @@ class OtherPods(Filter):
 def pods_as_of(
     pods: PodIndex, nodes: Mapping[str, Node], node: Node, when: Moment
 ) -> Iterator[None]:
-    """Count pods as they will be: those that go, each from its node, and those that come here."""
+    """Count pods as of a later state: ended ones removed, started ones on this node."""
     if not isinstance(when, After):
         yield
         return

@@ -1,4 +1,4 @@
-"""Whether a node has the amounts that a shape asks for."""
+"""The filter of free capacity."""
 
 from collections.abc import Iterable, Sequence
 from operator import ge
@@ -17,7 +17,7 @@ from shared.model.resources import ResourceView
 
 
 class Room(Filter):
-    """Free amounts: capacity less what is allocated, occupied and kept."""
+    """The free amounts are enough: capacity less allocated, occupied and claimed."""
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
         if when is When.EXPECTED:
@@ -36,7 +36,7 @@ class Room(Filter):
         return found
 
     def _expected_rows(self, shape: Shape, at: At) -> Mask | None:
-        """Return the same of what rows will have: two matrices are added once, not by type."""
+        """Return the same for expected amounts, adding the two matrices once."""
         wanted = {name: value for name, value in shape.resource.items() if value > 0}
         if not wanted:
             return None
@@ -59,7 +59,7 @@ class Room(Filter):
         return all(map(ge, free_of(node, wanted, gone, coming), wanted.values()))
 
     def times(self, shape: Shape, when: When) -> Amounts:
-        """Return how often a shape goes into every row, MANY at most."""
+        """Return how often a shape fits on every row, at most MANY."""
         found = np.full(len(self._columns.rows), MANY, dtype=np.int64)
         for name, value in shape.resource.items():
             if value > 0:
@@ -68,7 +68,7 @@ class Room(Filter):
         return np.maximum(found, 0)
 
     def lacking(self, shape: Shape, left: Mask) -> dict[str, Mask]:
-        """Return by type the rows of those that are left that have too little of it now."""
+        """Return the remaining rows that lack each type now, by type."""
         found, everywhere = {}, self._columns.all
         for name, value in shape.resource.items():
             if value > 0:
@@ -89,12 +89,12 @@ class Room(Filter):
 
 
 def none_of(at: At) -> Mask:
-    """Return that none of some rows passes."""
+    """Return a mask that accepts none of some rows."""
     return np.zeros(at.stop if isinstance(at, slice) else at.size, dtype=np.bool_)
 
 
 def amounts_of(when: Moment, node: Node) -> tuple[list[ResourceView], list[ResourceView]]:
-    """Return the amounts of what goes from a node until a moment, and of what comes to it."""
+    """Return the amounts that end on a node and that start there, for a later state."""
     if not isinstance(when, After):
         return [], []
     gone = [one.resource_per_alloc for one in when.gone if one.node_id == node.node_id]
@@ -107,9 +107,9 @@ def free_of(
     gone: Sequence[ResourceView] = (),
     coming: Sequence[ResourceView] = (),
 ) -> list[int]:
-    """Return what a node has free and expects of some types, in their order.
+    """Return a node's free and expected amounts of some types, in order.
 
-    That is once amounts have ``gone`` from it, and others have come.
+    With amounts of pods that end (``gone``) and start (``coming``) there.
     """
     has, expects = node.available, node.expected
     room = []

@@ -1,4 +1,4 @@
-"""Whether a node is schedulable: not cordoned, not draining, ready."""
+"""The filter of schedulable nodes: not cordoned, not draining, ready."""
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
@@ -9,7 +9,7 @@ from shared.model.reasons import UNSCHEDULABLE, Fact, Kind, Reason
 
 
 class Schedulable(Filter):
-    """An ask that requires its node, a DaemonSet's, may go there all the same."""
+    """The node is schedulable, or the ask requires it (a DaemonSet's)."""
 
     on = UNSCHEDULABLE
 

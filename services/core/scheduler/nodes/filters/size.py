@@ -1,4 +1,4 @@
-"""Whether a node could hold a shape if nothing were on it: its amounts and its devices."""
+"""The filter of capacity: whether a node could fit a shape if it were empty."""
 
 from functools import reduce
 
@@ -19,7 +19,7 @@ MAX_LACKING = 128  # sets of types that empty nodes lack; more types are omitted
 
 
 class Size(Filter):
-    """Capacity: room and devices as of when the node is empty, whenever it is asked."""
+    """The node's capacity and devices are enough when it is empty."""
 
     on = TOO_SMALL
 
@@ -37,7 +37,7 @@ class Size(Filter):
         return all(part.holds(node, shape, When.EMPTY) for part in self._parts)
 
     def _lacked(self, shape: Shape) -> tuple[str, ...]:
-        """Return the types of which some node can hold too little, or none has any."""
+        """Return the types that a node may lack when empty."""
         numbers, least = self._columns.numbers, self._columns.least_capacities()
         lacked = [
             name
@@ -47,7 +47,7 @@ class Size(Filter):
         return tuple(lacked)
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:
-        """Tell the rows apart by the types that they have too little of."""
+        """Return the refused rows by the types that they lack."""
         lacked = self._lacked(shape)
         if not lacked and shape.on_devices is None:
             return []
@@ -64,7 +64,7 @@ class Size(Filter):
         return split(TOO_SMALL, rows, codes, texts)
 
     def _lacks(self, name: str, shape: Shape, rows: Mask) -> Mask:
-        """Return which rows can hold too little of a type; ``rows`` where none has any of it."""
+        """Return which rows' capacity lacks a type; ``rows`` if no node has the type."""
         amounts = self._columns.amounts(name, When.EMPTY, self._columns.all)
         return rows if amounts is None else amounts < shape.resource[name]
 

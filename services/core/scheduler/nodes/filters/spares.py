@@ -1,4 +1,4 @@
-"""Whether a node is kept as a spare from a shape (``nodes/spares.py``)."""
+"""The filter of spare nodes (``nodes/spares.py``)."""
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
@@ -10,12 +10,12 @@ from shared.model.reasons import TAKEN, Fact, Kind, Reason
 
 
 class Spare(Filter):
-    """Short pods, and those that a gang has lost, may go to spare nodes; others may not."""
+    """Only short pods, and replacements in a gang, may use spare nodes."""
 
     on = TAKEN
 
     def __init__(self, columns: NodeColumns, spares: Spares, *, none_passes: bool = False) -> None:
-        """``none_passes``: no pod may, as in an index that shapes of other run times share."""
+        """Create the filter; ``none_passes``: it refuses all, for an index shared by run times."""
         super().__init__(columns)
         self._spares, self._none_passes = spares, none_passes
 

@@ -1,4 +1,4 @@
-"""Whether a node takes a shape's volumes: as many as its drivers attach, none that is exclusive."""
+"""The filter of volumes: limits of attached volumes, and exclusive claims."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -15,7 +15,7 @@ from shared.model.reasons import IN_USE, VOLUMES, Fact, Reason
 
 
 class Volumes(Filter):
-    """Volume limits of nodes, and claims that one pod alone may have."""
+    """The node's volume limits allow the volumes, and no exclusive claim is in use."""
 
     on = VOLUMES
     is_costly = True

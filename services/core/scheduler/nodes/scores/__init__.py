@@ -1,7 +1,7 @@
-"""Which node comes first: a file for each score.
+"""Scores of nodes: a file for each.
 
-``SCORES`` are the orders that ``nodesortpolicy`` may name; ``shared/model/names.py`` has their
-names. Before the configured one come what an ask would rather have, and the scores of plugins.
+``SCORES`` are the orders that ``nodesortpolicy`` may name (``shared/model/names.py``). The ask's
+preferences and plugins' scores precede the configured one.
 """
 
 from services.core.scheduler.nodes.scores.base import NodeScore

@@ -1,9 +1,9 @@
-"""What a score is: where a node stands in the order of nodes, for asks of a shape.
+"""The base of scores: a node's sort key for asks of a shape.
 
-A score is a class in a file of its own and a line in ``SCORES``. Of one node a number, less is
-better; where that is not enough, of many rows in one step. One that does not look at the ask is
-kept by row and followed by one index for all shapes; one that does is followed for each shape, by
-what it asks for and of nodes: a node that has changed is scored again.
+A score is a class in a file of its own and a line in ``SCORES``. It gives a number for one node,
+less is better; where that is too slow also for many rows at once. A score that does not depend on
+the ask is cached by row, with one index for all shapes; one that does has an index for each shape,
+and changed nodes are scored again.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -24,13 +24,13 @@ from shared.model.gpus import Devices
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """What scores may look at. ``weights`` are of resource types, as configured."""
+    """The inputs of scores. ``weights`` are the configured weights of resource types."""
 
     columns: NodeColumns
     views: NodeViews
     devices: NodeDevices
     recent: RecentAsks
-    changes: Callable[[], int]  # how many changes of nodes have been logged
+    changes: Callable[[], int]  # returns the number of logged changes of nodes
     weights: Mapping[str, float]
 
 
@@ -38,25 +38,25 @@ class NodeScore:
     """The order of nodes by one rule."""
 
     looks_at_ask: ClassVar[bool] = False
-    chooses_devices: ClassVar[bool] = False  # it says which of a node's devices a pod is given
+    chooses_devices: ClassVar[bool] = False  # whether it chooses the devices of new pods
 
     def __init__(self, scored: Scored) -> None:
         self._columns = scored.columns
 
     def of_node(self, node: Node, shape: Shape) -> float:
-        """Return what a node scores; one that does not look at the ask reads nothing of it."""
+        """Return a node's score; ``shape`` is unused unless ``looks_at_ask``."""
         raise NotImplementedError
 
     def of_few(self, nodes: Sequence[Node], shape: Shape) -> list[Any]:
-        """Return what a few nodes score for a shape that they take."""
+        """Return the scores of a few nodes that fit a shape."""
         return [self.of_node(node, shape) for node in nodes]
 
     def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[Any]:
-        """Return what some rows score for a shape that they take."""
+        """Return the scores of some rows that fit a shape."""
         if not self.looks_at_ask:
             return self._columns.score[rows]
         return np.array(self.of_few([self._columns.rows[row] for row in rows.tolist()], shape))
 
     def device_for(self, node: Node, demand: Demand) -> Devices:
-        """Return the devices of a node for a demand, where the score chooses them."""
+        """Return a node's devices for a demand, if the score chooses them."""
         raise NotImplementedError

@@ -1,11 +1,11 @@
-"""Scores of nodes by their GPU devices, kept by what is asked for.
+"""Scores of nodes by their GPU devices, cached by demand.
 
-Rule 1: a score depends on a node's state (``Room``), on what is asked for and on the mix. So it is
-        kept, for each demand and state, as long as the mix is the same. Of nodes that are alike one
-        is scored: of all that have the room side by side, of the few that have changed alone.
-Rule 2: who uses no such score pays for none: asks are counted from the moment on that one is used.
-Limits: MAX_DEMANDS demands are kept; the one not asked for longest is forgotten. It is all
-        forgotten when the core starts anew.
+Rule 1: a score depends on a node's state (``Room``), the demand and the mix of recent asks. It is
+        cached for each demand and state while the mix is unchanged. Of nodes in one state one is
+        scored: all with free capacity at once, or only the few that changed.
+Rule 2: recent asks are counted only while such a score is in use.
+Limits: MAX_DEMANDS demands; the least recently used is dropped. All are dropped when the core
+restarts.
 """
 
 from collections.abc import Sequence
@@ -27,19 +27,19 @@ from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.model.gpus import WHOLE, Devices
 from shared.model.resources import MEMORY, VCORE
 
-MAX_DEMANDS = 500  # shapes with cached scores of all nodes; more are computed again
-MAX_STATES = 10_000  # states of nodes, besides two a node; with more all are renumbered
+MAX_DEMANDS = 500  # demands with cached scores
+MAX_STATES = 10_000  # states, besides two for each node; with more all are renumbered
 
 
 class _Rooms:
-    """What nodes have left, as scores look at it."""
+    """The free capacity of nodes, as scores read it."""
 
     def __init__(self, scored: Scored) -> None:
         self._columns: NodeColumns = scored.columns
         self._views, self._devices = scored.views, scored.devices
 
     def of_rows(self, rows: Numbers, sets: Sequence[Constraints]) -> Rooms:
-        """Return what some rows have left, and which of them each set of constraints lets use."""
+        """Return the free capacity of rows, and whether each set of constraints allows them."""
         free, number = self._devices.rows.open(rows)
         amounts = (self._columns.amounts(name, When.NOW, rows) for name in (VCORE, MEMORY))
         vcore, memory = (number * 0 if found is None else found for found in amounts)
@@ -47,7 +47,7 @@ class _Rooms:
         return Rooms(free, vcore, memory, number, open_to)
 
     def of_node(self, node: Node, sets: Sequence[Constraints]) -> Room:
-        """Return the same of one node."""
+        """Return the same for one node."""
         numbers, available = self._columns.numbers, self._columns.available
         vcore, memory = (
             available.item(node.row, numbers[name]) if name in numbers else 0
@@ -62,9 +62,9 @@ class _Rooms:
 
 
 class _States:
-    """What nodes are alike for scores: those that have one Room have one number.
+    """Numbers for nodes' states: nodes with equal Room have one number.
 
-    ``_seen`` is how many changes of nodes there had been when a row was looked at, 0: it was not.
+    ``_seen`` is the number of changes at a row's last reading, 0: never.
     """
 
     def __init__(self, scored: Scored, rooms: _Rooms) -> None:
@@ -76,31 +76,31 @@ class _States:
         self._seen = np.zeros(16, dtype=np.int64)
 
     def use(self, sets: tuple[Constraints, ...]) -> None:
-        """Tell apart what these sets of constraints do, from now on."""
+        """Set the sets of constraints that states distinguish."""
         if sets != self._sets:
             self._sets = sets
             self.forget()
 
     def forget(self) -> None:
-        """Forget all, so that they are numbered anew."""
+        """Drop all states."""
         self._numbers.clear()
         self.rooms.clear()
         self._seen[:] = 0
 
     @property
     def are_many(self) -> bool:
-        """Return whether most of those that are kept are of nodes that have changed since."""
+        """Whether most states are outdated."""
         return len(self.rooms) > MAX_STATES + 2 * len(self._columns.rows)
 
     def of(self, rows: Numbers) -> Numbers:
-        """Return the numbers of some rows."""
+        """Return the state numbers of some rows."""
         self._grow()
         for row in rows[self._columns.changed[rows] >= self._seen[rows]].tolist():
             self._update(self._columns.rows[row])
         return self._of_row[rows]
 
     def of_one(self, node: Node) -> int:
-        """Return the number of one node."""
+        """Return the state number of one node."""
         self._grow()
         if node.changed >= self._seen.item(node.row):
             self._update(node)
@@ -124,7 +124,7 @@ class _States:
 
 @dataclass(slots=True, eq=False)
 class _Known:
-    """By number of a state: the score for one demand, what is free on the device picked, if any."""
+    """By state number: the score for one demand, and the free part of the chosen device."""
 
     mix: Mix
     is_there: NDArray[np.bool_]
@@ -132,14 +132,14 @@ class _Known:
     picked: Numbers
 
     def record(self, numbers: int | Numbers, scores: int | Numbers, picked: int | Numbers) -> None:
-        """Record the scores of some states."""
+        """Set the scores of some states."""
         self.is_there[numbers] = True
         self.scores[numbers] = scores
         self.picked[numbers] = picked
 
 
 class ByDevices(NodeScore):
-    """What each node scores for what is asked for; a subclass says by which ``rule``."""
+    """A score by demand; a subclass defines its ``rule``."""
 
     looks_at_ask = True
     chooses_devices = True
@@ -160,7 +160,7 @@ class ByDevices(NodeScore):
         missing = np.flatnonzero(~known.is_there[states])
         if missing.size:
             last = np.zeros(len(self._states.rooms), dtype=np.int64)
-            last[states[missing]] = missing  # of those that are alike one is scored
+            last[states[missing]] = missing  # one row of each state is scored
             some = missing[last[states[missing]] == missing]
             rooms = self._rooms.of_rows(rows[some], mix.constraints)
             known.record(states[some], *self.rule.of_many(mix, rooms, demand))
@@ -176,7 +176,7 @@ class ByDevices(NodeScore):
         return [known.scores.item(state) for state in states]
 
     def device_for(self, node: Node, demand: Demand) -> Devices:
-        """Return the device of a node for a share; any other demand has the usual ones."""
+        """Return the device for a share of one device; other demands get the default ones."""
         free = open_devices(node)
         need = (demand.size, demand.number)
         if demand.number != 1 or demand.size == WHOLE:
@@ -193,7 +193,7 @@ class ByDevices(NodeScore):
         return ((free.index(picked), demand.size),)
 
     def _known_for(self, demand: Demand, mix: Mix) -> _Known:
-        """Return the scores for a demand, of as many states as there are."""
+        """Return the cached scores for a demand, sized for all states."""
         count = len(self._states.rooms)
         known = self._known.pop(demand, None)
         if known is None and len(self._known) >= MAX_DEMANDS:
@@ -202,11 +202,11 @@ class ByDevices(NodeScore):
             more = 2 * count + 16
             is_there, scores = np.zeros(more, dtype=np.bool_), np.zeros(more, dtype=np.int64)
             known = _Known(mix, is_there, scores, scores.copy())
-        self._known[demand] = known  # the one that was asked for last is the last
+        self._known[demand] = known  # most recently used last
         return known
 
     def _mix_now(self) -> Mix:
-        """Return the mix; states that are known from before this call may have other numbers."""
+        """Return the present mix; earlier state numbers may be invalid after this call."""
         mix = self._recent.mix
         if mix is not self._last:
             self._last = mix

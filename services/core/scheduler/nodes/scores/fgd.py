@@ -1,15 +1,16 @@
 """``fgd``: fragmentation gradient descent.
 
-For a node n and a class of asks m, F_n(m) is all that its devices have free where m cannot run
-there (vcore, memory, constraints, devices), else the sum of what is free on devices too small for
-m. F_n is the mean over the recent mix of classes (``Mix``).
-A node scores the rise of F_n when the ask is placed there, in steps of STEP; a share goes to the
-device with the least rise. To that is added SPREAD of a step times the share of the node's GPUs
-that is free, and STRANDED times the rise of what is stranded: the GPUs that are free beyond what
-the free vcore suffices for, at the vcore a GPU that the mix asks for. F_n sees those only once the
-vcore is too little for a class, and by then they are lost.
+For a node n and a class of asks m, F_n(m) is all free device capacity if m cannot run there (vcore,
+memory, constraints, devices), else the sum of the free parts of devices too small for m. F_n is the
+mean over the mix of recent asks (``Mix``).
 
-Units: thousandths of a device. All numbers are whole.
+A node's score is the rise of F_n when the ask is placed there, in steps of STEP; a share goes to
+the device with the least rise. Added are SPREAD of a step times the free part of the node's GPUs,
+and STRANDED times the rise of stranded GPUs: those free beyond what the free vcore is sufficient
+for, at the mix's vcore for each GPU. F_n includes these only when the vcore is too little for a
+class, which is too late.
+
+Units: thousandths of a device, whole numbers.
 Source: Weng et al., USENIX ATC'23, section 4; STEP is their score's. docs/adr/0070.
 """
 
@@ -31,14 +32,14 @@ from services.core.scheduler.nodes.scores.mix import (
 from shared.model.gpus import WHOLE
 
 STEP = 40  # thousandths of a GPU
-PARTS = 1_000  # of a step: what scores are counted in
-SPREAD = 100  # parts, of a node whose GPUs are all free
-STRANDED = 7_500  # parts a GPU: 0.3 of what a GPU of F is
+PARTS = 1_000  # units of a score in a step
+SPREAD = 100  # units for a node whose GPUs are all free
+STRANDED = 7_500  # units for a stranded GPU: 0.3 of a GPU of F
 NOWHERE = np.iinfo(np.int64).max
 
 
 def fgd(mix: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
-    """Return every node's score, and what is free on the device that a share is to be taken of."""
+    """Return every node's score, and the free part of the device chosen for a share."""
     before = mix.usable(rooms.free, rooms)
     taken = demand.size * demand.number
     free = rooms.free.sum(axis=1)
@@ -54,14 +55,14 @@ def fgd(mix: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
         at = steps.shape[1] - 1 - steps[:, ::-1].argmin(axis=1)
         rows = np.arange(steps.shape[0])
         best, picked = steps[rows, at], rooms.free[rows, at]
-        best[best == NOWHERE] = 0  # nobody asks for the score of a node that cannot hold it
+        best[best == NOWHERE] = 0  # nodes that do not fit are not scored
         return best * PARTS + beside, picked
     rises = before - mix.usable(rest_after(rooms.free, demand), rooms, demand) - taken * mix.total
     return (rises + step // 2) // step * PARTS + beside, fullest(rooms.free, demand)
 
 
 def fgd_of(mix: Mix, room: Room, demand: Demand) -> tuple[int, int]:
-    """Return the same of one node: for a few that costs less than arrays do."""
+    """Return the same for one node: for a few nodes it is faster than arrays."""
     free, taken = sum(room.free), demand.size * demand.number
     stranded = mix.stranded_of(free - taken, room.vcore - demand.vcore)
     stranded -= mix.stranded_of(free, room.vcore)
@@ -76,6 +77,6 @@ def fgd_of(mix: Mix, room: Room, demand: Demand) -> tuple[int, int]:
 
 
 class Fgd(ByDevices):
-    """The node where the ask fragments the devices least comes first."""
+    """Nodes where the ask fragments the devices least come first."""
 
     rule = DeviceRule(fgd, fgd_of)

@@ -1,6 +1,6 @@
-"""``gpu-binpacking``: the share of a node's GPUs that is free; of devices the fullest.
+"""``gpu-binpacking``: the free part of a node's GPUs, least first; of devices the fullest.
 
-Units: thousandths of a device. All numbers are whole.
+Units: thousandths of a device, whole numbers.
 """
 
 from services.core.scheduler.model.shapes import Demand
@@ -17,17 +17,17 @@ from services.core.scheduler.nodes.scores.mix import (
 
 
 def gpu_binpacking_of(_: Mix, room: Room, demand: Demand) -> tuple[int, int]:
-    """Return the same of one node."""
+    """Return the same for one node."""
     share = sum(room.free) // max(len(room.free), 1)
     return share, min((left for left in room.free if left >= demand.size), default=0)
 
 
 def gpu_binpacking(_: Mix, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers]:
-    """Return every node's score, and what is free on the device that a share is to be taken of."""
+    """Return every node's score, and the free part of the device chosen for a share."""
     return free_share(rooms.free.sum(axis=1), rooms), fullest(rooms.free, demand)
 
 
 class GpuBinpacking(ByDevices):
-    """The node with the fewest free GPUs comes first."""
+    """Nodes with the fewest free GPUs come first."""
 
     rule = DeviceRule(gpu_binpacking, gpu_binpacking_of)

@@ -1,4 +1,4 @@
-"""Nodes that have the room now come before those where it is being released."""
+"""A score by idle capacity: nodes that fit now come before those with capacity being released."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -9,15 +9,15 @@ from services.core.scheduler.nodes.filters.combined import Filters
 
 
 class IdleFirst:
-    """What rows score for idle room: less is better."""
+    """The score by idle capacity; less is better."""
 
     def __init__(self, has_room: Filters) -> None:
         self._has_room = has_room
 
     def matters(self, _: Shape) -> bool:
-        """Return that nodes score differently."""
+        """Return True: nodes score differently."""
         return True
 
     def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[np.bool_]:
-        """Return which of some rows lack the room now."""
+        """Return which of some rows do not fit now."""
         return ~self._has_room.mask(shape, among=rows)

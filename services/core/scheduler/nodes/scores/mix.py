@@ -1,8 +1,7 @@
-"""What was asked for lately, in classes, and how much of a node's devices they can use.
+"""The mix of recent asks in classes, and how much of a node's devices they can use.
 
-Units: thousandths of a device. All numbers are whole. Of two ways to place a share on devices with
-one score the fullest device is taken.
-Limits: STEPS values a dimension are told apart; of more some are rounded up.
+Units: thousandths of a device, whole numbers. Of two devices with one score the fullest is chosen.
+Limits: STEPS values in a dimension; with more some are rounded up.
 """
 
 from bisect import bisect_right
@@ -19,7 +18,7 @@ from shared.messages.constraints import Constraints
 from shared.model.gpus import WHOLE
 
 Numbers: TypeAlias = NDArray[np.int64]
-STEPS = 64  # values of vcore, of memory and of sizes that a mix tells apart
+STEPS = 64  # distinct values of vcore, memory and size in a mix
 
 
 _NOTHING = Demand(0, 0)
@@ -27,20 +26,20 @@ _NOTHING = Demand(0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Rooms:
-    """What some nodes have left, a row a node; ``free`` by device, the most first.
+    """The free capacity of some nodes, a row for each; ``free`` by device, largest first.
 
-    ``open_to`` is, for each part of the mix, whether its constraints let a node be used; None: all.
+    ``open_to`` is, for each part of the mix, which nodes its constraints allow; None: all.
     """
 
     free: Numbers
     vcore: Numbers
     memory: Numbers
-    devices: Numbers  # how many they have
+    devices: Numbers  # number of devices
     open_to: Sequence[NDArray[np.bool_] | None] = (None,)
 
 
 class Room(NamedTuple):
-    """What one node has left: a row of ``Rooms``, as a state that nodes may share."""
+    """The free capacity of one node: a row of ``Rooms``, as a hashable state."""
 
     free: tuple[int, ...]
     vcore: int
@@ -49,7 +48,7 @@ class Room(NamedTuple):
 
 
 class Mix:
-    """How often each class was asked for; one part for each set of constraints."""
+    """The frequency of each class of recent asks, in a part for each set of constraints."""
 
     def __init__(self, counts: Mapping[Constraints, Mapping[Demand, int]]) -> None:
         self.constraints = tuple(counts)
@@ -65,12 +64,12 @@ class Mix:
         self.vcore = sum(d.vcore * number for d, number in of_gpus)
 
     def usable(self, free: Numbers, rooms: Rooms, demand: Demand = _NOTHING) -> Numbers:
-        """Return what of ``free`` classes can use, summed over all that were asked for."""
+        """Return how much of ``free`` each class can use, summed over all recent asks."""
         found = (part.usable(free, part.at(rooms, demand)) for part in self._parts)
         return _of_open(found, rooms)
 
     def usable_of(self, free: Sequence[int], room: Room, demand: Demand = _NOTHING) -> int:
-        """Return what of one node's ``free`` classes can use, summed over all asked for."""
+        """Return the same for one node."""
         vcore, memory = room.vcore - demand.vcore, room.memory - demand.memory
         found = 0
         for part, is_open in zip(self._parts, room.open_to, strict=True):
@@ -79,16 +78,16 @@ class Mix:
         return found
 
     def usable_without(self, rooms: Rooms, demand: Demand) -> Numbers:
-        """Return it for each node, and each device that a share is taken of."""
+        """Return the same for each node and each device that a share is placed on."""
         found = (part.usable_without(rooms, demand) for part in self._parts)
         return _of_open(found, rooms)
 
     def stranded_of(self, free: int, vcore: int) -> int:
-        """Return how much of what is free on one node the vcore does not suffice for."""
+        """Return the free device capacity of one node beyond its free vcore."""
         return max(free - max(vcore, 0) * self.gpus // self.vcore, 0) if self.vcore else 0
 
     def stranded(self, free: Numbers, vcore: Numbers) -> Numbers:
-        """Return how much of what is free the vcore does not suffice for."""
+        """Return the free device capacity of nodes beyond their free vcore."""
         if not self.vcore:
             return np.zeros_like(free)
         found: Numbers = np.maximum(free - np.maximum(vcore, 0) * self.gpus // self.vcore, 0)
@@ -98,8 +97,8 @@ class Mix:
 class _Part:
     """The classes of one set of constraints.
 
-    ``_singles`` is, for so much vcore, memory and free on a device, how many asked for no more and
-    for one device; ``_wholes``, for so many wholly free, how many asked for several whole ones.
+    ``_singles`` is, by vcore, memory and size, how many asks need at most that, on one device;
+    ``_wholes``, by the number of free devices, how many need several whole ones.
     """
 
     def __init__(self, classes: Mapping[Demand, int]) -> None:
@@ -114,7 +113,7 @@ class _Part:
         self._deep = sizes.size + 1
         self._singles = self._table(one, self._deep, lambda d: int(np.searchsorted(sizes, d.size)))
         self._wholes = self._table(wholes, self._most + 1, lambda d: d.number - 1)
-        # the same as lists: of one node numbers are looked up faster there
+        # the same as lists, which are faster for one node
         self._steps_of_one = self._vcore.tolist(), self._memory.tolist()
         self._rank_of_one = self._rank.tolist()
         self._tables_of_one = self._singles.tolist(), self._wholes.tolist()
@@ -122,7 +121,7 @@ class _Part:
     def _table(
         self, classes: Mapping[Demand, int], deep: int, at: Callable[[Demand], int]
     ) -> Numbers:
-        """Return the sums of classes up to each step of each dimension, as one line."""
+        """Return the cumulative sums of classes over all dimensions, flattened."""
         table = np.zeros((self._vcore.size + 1, self._memory.size + 1, deep), dtype=np.int64)
         for demand, number in classes.items():
             vcore = np.searchsorted(self._vcore, demand.vcore)
@@ -132,7 +131,7 @@ class _Part:
         return reduce(np.cumsum, range(3), table).ravel()
 
     def at(self, rooms: Rooms, demand: Demand) -> tuple[Numbers, Numbers, Numbers]:
-        """Return the place of some nodes in the tables, and what they have left beside devices."""
+        """Return the nodes' positions in the tables, and their free vcore and memory."""
         vcore, memory = rooms.vcore - demand.vcore, rooms.memory - demand.memory
         line = np.searchsorted(self._vcore, vcore, "right") * (self._memory.size + 1)
         return line + np.searchsorted(self._memory, memory, "right"), vcore, memory
@@ -146,7 +145,7 @@ class _Part:
         return found + self._on_several(free, *at[1:]) if self._several else found
 
     def usable_of(self, free: Sequence[int], vcore: int, memory: int) -> int:
-        """Return it for one node."""
+        """Return the same for one node."""
         (vcores, memories), (singles, wholes) = self._steps_of_one, self._tables_of_one
         line = bisect_right(vcores, vcore) * (len(memories) + 1) + bisect_right(memories, memory)
         first, rank = line * self._deep, self._rank_of_one
@@ -185,7 +184,7 @@ class _Part:
         return found
 
     def _on_several(self, free: Numbers, vcore: Numbers, memory: Numbers) -> Numbers:
-        """Return what those can use who take a share of each of several devices."""
+        """Return what asks with a share of several devices can use."""
         found = np.zeros(free.shape[0], dtype=np.int64)
         for demand, number in self._several.items():
             large = free >= demand.size
@@ -206,7 +205,7 @@ def _of_open(found: Iterable[Numbers], rooms: Rooms) -> Numbers:
 
 
 def _steps(values: Iterable[int]) -> Numbers:
-    """Return the values in order, or of more than STEPS so many, the largest among them."""
+    """Return the sorted values; of more than STEPS a selection with the largest."""
     found = np.array(sorted(set(values)), dtype=np.int64)
     if found.size <= STEPS:
         return found
@@ -214,20 +213,20 @@ def _steps(values: Iterable[int]) -> Numbers:
 
 
 class DeviceRule(NamedTuple):
-    """One rule, of many nodes side by side and of one."""
+    """One rule, for many nodes at once and for one."""
 
     of_many: Callable[[Mix, Rooms, Demand], tuple[Numbers, Numbers]]
     of_one: Callable[[Mix, Room, Demand], tuple[int, int]]
 
 
 def free_share(free: Numbers, rooms: Rooms) -> Numbers:
-    """Return the share of their GPUs that nodes have free, in thousandths."""
+    """Return the free part of nodes' GPUs, in thousandths."""
     found: Numbers = free // np.maximum(rooms.devices, 1)
     return found
 
 
 def fullest(free: Numbers, demand: Demand) -> Numbers:
-    """Return what is free on the fullest device that holds a share."""
+    """Return the free part of the fullest device that fits a share."""
     if not free.shape[1]:
         return np.zeros(free.shape[0], dtype=np.int64)
     least: Numbers = np.where(free >= demand.size, free, WHOLE).min(axis=1)
@@ -235,7 +234,7 @@ def fullest(free: Numbers, demand: Demand) -> Numbers:
 
 
 def rest_after(free: Numbers, demand: Demand) -> Numbers:
-    """Return what is free once the fullest devices that hold it have an ask, whole ones first."""
+    """Return the free parts after the fullest devices that fit get an ask."""
     if not demand.number:
         return free
     holds = free >= demand.size
@@ -246,9 +245,9 @@ def rest_after(free: Numbers, demand: Demand) -> Numbers:
 
 
 def ways(free: Sequence[int], demand: Demand) -> Iterator[tuple[int, list[int]]]:
-    """Yield every way to place an ask on one node: what its device has free, what is left of all.
+    """Yield every way to place an ask on one node: the device's free part, and the rest of all.
 
-    Devices that have the same free are one way; several go to the fullest that hold them.
+    Devices with equal free parts are one way; several devices are the fullest that fit.
     """
     holding = sorted([left for left in free if left >= demand.size])
     if demand.number == 1:

@@ -1,12 +1,11 @@
-"""Packing and spreading of the policy kai: by the room of what is asked for, coming room included.
+"""Packing and spreading of the policy kai: by the requested type's capacity, expected included.
 
-``kai`` of a ``nodesortpolicy`` is the same packing for idle room: one index for each shape follows
-it.
+``kai`` of a ``nodesortpolicy`` is the same packing for idle capacity, with an index for each shape.
 
-Order when packing: nodes without accelerators for asks without (resource type), then the least of
-accelerators, else of processors, else of the first type by name, that is left or being released.
-Amounts, not shares: of two empty nodes the smaller one. When spreading: the resource type, too, and
-then the largest share that is left. Source: docs/rules/kai.md#scores-and-domains.
+Packing: nodes without accelerators first for asks without them, then the least remaining
+accelerators, else vcore, else the first type by name; amounts, not ratios: of two empty nodes the
+smaller one. Spreading: accelerators likewise, then the largest remaining ratio.
+Source: docs/rules/kai.md#scores-and-domains.
 """
 
 import numpy as np
@@ -21,17 +20,17 @@ from shared.model.gpus import GPU, GPU_SHARE
 from shared.model.resources import VCORE
 
 _TYPE_MARKS, _PLACE_MARKS = 10.0, 9.0
-_WRONG_TYPE = 1 << 62  # above any amount that counts: a node with accelerators that none asks for
+_WRONG_TYPE = 1 << 62  # above any amount: a node with accelerators that are not requested
 _MOST = _WRONG_TYPE - 1
 
 
 def _accelerators(shape: Shape) -> str:
-    """Return which accelerators a shape asks for, whole ones or shares of them; "": none."""
+    """Return the accelerator type of a shape, whole or shares; "": none."""
     return next((name for name in (GPU, GPU_SHARE) if shape.resource.get(name, 0) > 0), "")
 
 
 def _wrong(columns: NodeColumns, shape: Shape, rows: Amounts) -> Mask | None:
-    """Return which rows have accelerators of which a shape asks for none; None: no matter."""
+    """Return the rows with accelerators that a shape does not request; None: irrelevant."""
     if _accelerators(shape):
         return None
     gpus = columns.amounts(GPU, When.EMPTY, rows)
@@ -39,13 +38,13 @@ def _wrong(columns: NodeColumns, shape: Shape, rows: Amounts) -> Mask | None:
 
 
 class Packing:
-    """What nodes score in searches; no index follows it."""
+    """The packing score in searches; no index covers it."""
 
     def __init__(self, columns: NodeColumns) -> None:
         self._columns = columns
 
     def of_rows(self, rows: Amounts, shape: Shape) -> NDArray[np.float64]:
-        """Return what some rows score for a shape; less is better."""
+        """Return the scores of some rows; less is better."""
         known, wrong = self._columns.numbers, _wrong(self._columns, shape, rows)
         marks = np.zeros(rows.size, dtype=np.float64)
         if wrong is not None:
@@ -54,7 +53,7 @@ class Packing:
         return marks - self._place(rows, name) * _PLACE_MARKS
 
     def _place(self, rows: Amounts, name: str) -> NDArray[np.float64]:
-        """Return from 0 to 1 how good rows are by what they will have of a type."""
+        """Return values from 0 to 1 by the expected amounts of a type; 1 is best."""
         room = self._columns.amounts(name, When.EXPECTED, rows)
         low, high = (0, 0) if room is None else (room.min(), room.max())
         if room is None or low == high:
@@ -65,7 +64,7 @@ class Packing:
 
 
 class Spreading(Packing):
-    """The other way round: the node with the largest share that is left."""
+    """The spreading score: the node with the largest remaining ratio first."""
 
     def _place(self, rows: Amounts, name: str) -> NDArray[np.float64]:
         room = self._columns.amounts(name, When.EXPECTED, rows)
@@ -76,9 +75,9 @@ class Spreading(Packing):
 
 
 class AsKai(NodeScore):
-    """``kai``: nodes without accelerators for asks without, then the least that is left.
+    """``kai``: nodes without accelerators for asks without, then the least remaining amount.
 
-    Of accelerators whole ones are counted, and parts of devices once anybody asks for shares.
+    Whole accelerators are counted, and parts of devices once shares are in use.
     """
 
     looks_at_ask = True
@@ -88,7 +87,7 @@ class AsKai(NodeScore):
         self._devices = scored.devices
 
     def of_node(self, node: Node, shape: Shape) -> int:
-        """Return what a node has left of accelerators, or of processors for an ask without any."""
+        """Return a node's remaining accelerators, or vcore for an ask without any."""
         if _accelerators(shape):
             if self._devices.are_shared:
                 return sum(max(left, 0) for left in open_devices(node))
@@ -97,7 +96,7 @@ class AsKai(NodeScore):
         return min(node.available.get(VCORE, 0), _MOST) + (_WRONG_TYPE if is_wrong else 0)
 
     def of_rows(self, rows: Amounts, shape: Shape) -> Amounts:
-        """Return the same of some rows."""
+        """Return the same for some rows."""
         wanted = _accelerators(shape)
         if wanted and self._devices.are_shared:
             free, _ = self._devices.rows.open(rows)

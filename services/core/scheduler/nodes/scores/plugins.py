@@ -1,4 +1,4 @@
-"""The scores of plugins: hook after hook, before the configured score."""
+"""The scores of plugins, hook after hook, before the configured score."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from services.core.scheduler.nodes.node_view import NodeViews
 
 
 class PluginScore:
-    """What one hook scores a node; infinity where it raised, and so no node of it is taken."""
+    """The score of one hook; infinity if it raised, which excludes the node."""
 
     is_of_labels = False
 
@@ -23,7 +23,7 @@ class PluginScore:
 
     @property
     def is_fixed(self) -> bool:
-        """Return whether it looks at what a node is, and at nothing else."""
+        """Whether it reads node properties only."""
         return self._hooks.is_score_fixed(self._of_hooks)
 
     def of_node(self, node: Node, shape: Shape) -> float:

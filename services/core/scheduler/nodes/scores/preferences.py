@@ -1,6 +1,6 @@
-"""What an ask would rather have: Kubernetes' preferences, which come before the configured score.
+"""An ask's preferences, as in Kubernetes; they precede the configured score.
 
-Each is brought to 0 to 100 over the nodes that take the ask; their weights are Kubernetes' own.
+Each is normalised to 0 to 100 over the nodes that fit; their weights are Kubernetes' own.
 Source: the Kubernetes documentation of node affinity, of taints, and of affinity between pods.
 """
 
@@ -20,7 +20,7 @@ OF_NODES, OF_TAINTS, OF_PODS = 2, 3, 2  # Kubernetes' weights
 
 
 class PreferredNodes:
-    """The sum of the weights of the preferred terms that a node matches."""
+    """The sum of the weights of the preferred terms that match a node."""
 
     is_of_labels = True
 
@@ -30,7 +30,7 @@ class PreferredNodes:
 
 
 class SoftTaints:
-    """How many PreferNoSchedule taints of a node are not tolerated."""
+    """The number of PreferNoSchedule taints that are not tolerated."""
 
     is_of_labels = True
 
@@ -41,14 +41,14 @@ class SoftTaints:
 
 
 class Preferences:
-    """All preferences of an ask in one number. No index has it: it depends on the other nodes."""
+    """One score for all preferences of an ask; no index holds it: it depends on all nodes."""
 
     def __init__(self, columns: NodeColumns, views: NodeViews, pods: PodIndex) -> None:
         self._columns, self._views, self._pods = columns, views, pods
         self.of_nodes, self.of_taints = PreferredNodes(), SoftTaints()
 
     def matters(self, shape: Shape) -> bool:
-        """Return whether an ask would rather have some nodes than others."""
+        """Whether an ask prefers some nodes."""
         if shape.constraints is NO_CONSTRAINTS:
             return self._columns.soft_taints > 0
         return bool(
@@ -58,7 +58,7 @@ class Preferences:
         )
 
     def of_rows(self, rows: Amounts, shape: Shape) -> Amounts:
-        """Return how little each of some rows is preferred."""
+        """Return the scores of some rows; less is better."""
         wishes: list[tuple[NDArray[np.int64], bool, int]] = []
         if shape.constraints.preferred_nodes:
             wishes.append((self._number(self.of_nodes, rows, shape), False, OF_NODES))
@@ -77,7 +77,7 @@ class Preferences:
 
 
 def normalised(scores: Amounts, *, is_less_better: bool) -> Amounts:
-    """Return scores from 0 to 100, the best 100; scores that are all alike are all 0."""
+    """Return scores from 0 to 100, the best 100; all 0 if they are equal."""
     low, high = int(scores.min()), int(scores.max())
     if low == high:
         return np.zeros(scores.size, dtype=np.int64)

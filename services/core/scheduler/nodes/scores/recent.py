@@ -1,10 +1,10 @@
-"""The mix of what was asked for lately.
+"""The mix of recent asks.
 
-Rule 1: the mix is that of the last ``window`` asks, placeholders aside. It is taken again each time
-        that a quarter of the window has been asked for, and from the start on when as many have
-        come as there were: a question never changes it.
-Rule 2: of constraints the MAX_SETS most common are told apart; an ask with others is counted as if
-        any node would do.
+Rule 1: the mix is that of the last ``window`` asks, without placeholders. It is updated after every
+        quarter of the window, and at the start whenever the number of asks has doubled: reading
+        never changes it.
+Rule 2: the MAX_SETS most common sets of constraints are distinguished; other asks count as
+        unconstrained.
 """
 
 from collections import Counter, deque
@@ -17,26 +17,26 @@ from services.core.scheduler.nodes.scores.mix import Mix
 from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 
 MAX_SETS = 8  # sets of constraints in the mix; others count as none
-PART = 4  # of the window: after so many new asks the mix is taken anew
+PART = 4  # the mix is updated after one in so many parts of the window
 
 
 class RecentAsks:
-    """What was asked for lately, and the mix of it."""
+    """The recent asks, and their mix."""
 
     def __init__(self, reorder: Callable[[], None]) -> None:
-        self._reorder = reorder  # nodes are looked at anew: those that have not changed, too
+        self._reorder = reorder  # called when the mix changes: scores of all nodes change
         self._recent: deque[AskedFor] = deque(maxlen=NODE_SCORE_WINDOW)
         self._asked = 0
         self._due = 1
-        self.taken: tuple[AskedFor, ...] = ()  # what the mix is made of
+        self.taken: tuple[AskedFor, ...] = ()  # the asks of the mix
         self._mix: Mix | None = None
 
     def remember(self, window: int) -> None:
-        """Make the mix of so many asks from now on."""
+        """Set the number of asks in the mix."""
         self._recent = deque(self._recent, maxlen=window)
 
     def asked(self, asked_for: AskedFor) -> None:
-        """Count an ask into the recent mix."""
+        """Add an ask."""
         self._recent.append(asked_for)
         self._asked += 1
         if self._asked >= self._due:
@@ -47,14 +47,14 @@ class RecentAsks:
 
     @property
     def mix(self) -> Mix:
-        """Return the mix: another object when it is another."""
+        """Return the mix; a changed mix is another object."""
         if self._mix is None:
             self._mix = mix_of(self.taken)
         return self._mix
 
 
 def mix_of(asked: Sequence[AskedFor]) -> Mix:
-    """Return the mix of some asks; the part without constraints is there in any case."""
+    """Return the mix of some asks; it always has a part without constraints."""
     alike = Counter(map(id, asked))
     objects = {id(item): item for item in asked}
     counts: Counter[tuple[Constraints, Demand]] = Counter()
@@ -73,7 +73,7 @@ def mix_of(asked: Sequence[AskedFor]) -> Mix:
 
 
 def _of_nodes(constraints: Constraints) -> Constraints:
-    """Return what constraints say of which nodes may be used: what is preferred closes none."""
+    """Return the required node constraints, without preferences."""
     if constraints == NO_CONSTRAINTS:
         return NO_CONSTRAINTS
     return replace(constraints.of_nodes, preferred_nodes=(), gpu_devices=1)

@@ -1,4 +1,4 @@
-"""Scores by the weighted share of a node that is in use. Shares are floats, no ledger holds one.
+"""Scores by the weighted used part of a node. These are floats; no ledger contains one.
 
 Source: YuniKorn's node sorting policies.
 """
@@ -21,7 +21,7 @@ class Fair(NodeScore):
         self._scaled = [(name, weight / scale) for name, weight in weights if weight]
 
     def of_node(self, node: Node, shape: Shape) -> float:
-        """Return the weighted share of a node that is in use."""
+        """Return the weighted used part of a node."""
         used = weight_sum = 0.0
         capacity, available = node.capacity, node.available
         for name, scaled in self._scaled:
