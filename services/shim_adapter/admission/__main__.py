@@ -1,8 +1,9 @@
 """Run the admission webhook: ``python -m services.shim_adapter.admission``.
 
-It answers on MUSTER_ADMISSION_PORT, in the cluster that MUSTER_KUBECONFIG or its pod names. It is
-ready when what it decides by has been listed and the API server believes its certificate.
-Exit status: 0 after SIGTERM or SIGINT, 78 when the environment does not hold, 1 when a part ended.
+It listens on MUSTER_ADMISSION_PORT, in the cluster of MUSTER_KUBECONFIG or of its pod. It is ready
+when namespaces, priority classes and ConfigMaps are listed and the API server trusts its
+certificate. Exit status: 0 after SIGTERM or SIGINT, 78 for an invalid environment, 1 when a part
+ended.
 """
 
 import asyncio

@@ -1,9 +1,9 @@
-"""The webhook's certificates: what they are, and when new ones are due.
+"""The webhook's certificates, and when new ones are due.
 
-Rule 1: each certificate has an authority of its own, whose key is discarded after signing: nothing
-        else can be signed that the API server trusts.
-Rule 2: new ones are due when a third of the time is left, for another name, and if the stored
-        ones cannot be read.
+Rule 1: each certificate has its own authority, whose key is discarded after signing, so that
+        nothing else can be signed that the API server trusts.
+Rule 2: new ones are due when a third of the time is left, for another name, and if the stored ones
+        cannot be read.
 Rule 3: the API server trusts the previous authority and the new one, so that a replica that still
         uses the previous certificate is trusted until it expires.
 """

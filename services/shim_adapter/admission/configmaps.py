@@ -1,8 +1,7 @@
 """Validates changes of the ConfigMaps.
 
-YuniKorn asks its scheduler and lets everything pass when that is away. The rules are ours to read
-wherever we are (`shared.queueconfig`), so no service is asked and nothing passes unseen.
-
+YuniKorn asks its scheduler and allows everything when the scheduler does not answer. Here the rules
+(`shared.queueconfig`) are checked in the webhook itself, so that every change is checked.
 Pure. Source: docs/rules/queues.md#where-it-comes-from and docs/rules/configuration.md.
 """
 
@@ -22,9 +21,9 @@ Maps = Mapping[str, Mapping[str, str]]
 
 
 def judge(request: Mapping[str, Any], namespace: str, maps: Maps) -> Verdict:
-    """Return what is said to a request about a ConfigMap; ``maps`` are those that are there.
+    """Return the verdict on a request for a ConfigMap; ``maps`` are the existing ones.
 
-    Raises ValueError where it is no request.
+    Raises ValueError if it is not a valid request.
     """
     name, operation = request.get("name"), request.get("operation")
     if request.get("namespace") != namespace or name not in MAPS:
@@ -41,7 +40,7 @@ def judge(request: Mapping[str, Any], namespace: str, maps: Maps) -> Verdict:
 
 
 def _wrong_queues(before: Maps, after: Maps) -> list[str]:
-    """Return what is wrong in the queues that ConfigMaps say together, where that changes."""
+    """Return the errors in the queues of all ConfigMaps together, if the queues change."""
     text = _queues(after)
     if text == _queues(before):
         return []

@@ -1,15 +1,15 @@
-"""What the webhook says to a request: allowed or not, and what is set in the object (pure).
+"""The webhook's verdict on a request: allowed or not, and the patch of the object (pure).
 
-Rule 1: a pod of another scheduler, or that has a node already, is not touched, nor is one with the
-        label `app: yunikorn`, nor a placeholder that Muster makes, nor one of its own services.
-Rule 2: in the namespaces that are Muster's, a pod of the default scheduler becomes Muster's. It is
-        given an application where it names none, its priority class's word on preemption, and
-        who asked for it; a workload's template is given the last, for its pods are made by
-        controllers. A workload that a controller owns, or that a system account writes, is left as
-        it is: a controller compares what it made with what it was made of, and would make another.
-Rule 3: who a pod is of is said by whoever may say it, or by nobody else than themselves, and never
-        changed. This holds wherever a pod is Muster's, also where it is not touched otherwise.
-Rule 4: what is said twice is the same: a patch of what was patched is empty.
+Rule 1: not changed are pods of another scheduler, pods with a node, pods with the label
+`app: yunikorn`, Muster's placeholders, and the pods of its own services.
+Rule 2: in Muster's namespaces a pod of the default scheduler becomes Muster's. It gets an
+application if it names none, the preemption policy of its priority class, and its user. A
+workload's template gets the user only, because controllers make its pods. A workload that a
+controller owns, or a system account writes, is not changed: its controller would see a difference
+and make another.
+Rule 3: the user of a pod is set by the user itself, or by one that may name others, and never
+changes. This applies to every pod of Muster, also if nothing else of it is changed.
+Rule 4: the decision is idempotent: for a patched object the patch is empty.
 
 Source: docs/rules/configuration.md#admission.
 """
@@ -53,18 +53,18 @@ CHANGED = "user info annotation change is not allowed"
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a decision rests on beside the request."""
+    """The inputs of a decision besides the request."""
 
     filters: Filters = field(default_factory=Filters)
     annotations: Mapping[str, str] = field(default_factory=dict)  # of the request's namespace
     classes: Mapping[str, PriorityClass] = field(default_factory=dict)
-    own_namespace: str = ""  # whose pods are Muster's services, which it cannot schedule itself
+    own_namespace: str = ""  # of Muster's services, which it cannot schedule itself
     shim_adapter: str = ""  # the user that makes placeholders
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """An answer; ``message`` says why not."""
+    """The result; ``message`` is the reason of a refusal."""
 
     is_allowed: bool = True
     message: str = ""
@@ -78,7 +78,7 @@ class _Person:
 
     @property
     def info(self) -> str:
-        """Return who they are as pods say it."""
+        """Return the user and groups as the text of a pod's annotation."""
         groups = {"groups": list(self.groups)} if self.groups else {}
         return json.dumps({"user": self.name, **groups}, separators=(",", ":"))
 
@@ -87,7 +87,7 @@ _ALLOWED = Verdict()
 
 
 def decide(request: Mapping[str, Any], context: Context) -> Verdict:
-    """Return what is said to an AdmissionRequest. Raises ValueError where it is none."""
+    """Return the verdict on an AdmissionRequest. Raises ValueError if it is not a valid one."""
     kind = mapping(request.get("kind"), "request.kind").get("kind")
     operation = request.get("operation")
     if operation not in ("CREATE", "UPDATE") or _namespace(request) == context.own_namespace:
@@ -102,7 +102,7 @@ def decide(request: Mapping[str, Any], context: Context) -> Verdict:
 
 
 def mapping(value: Any, where: str) -> Mapping[str, Any]:
-    """Return a map. Raises ValueError."""
+    """Return ``value`` if it is a map. Raises ValueError if not."""
     if not isinstance(value, dict):
         said = f"{where}: a map is expected, found {type(value).__name__}"
         raise ValueError(said)  # noqa: TRY004 - what was sent is wrong, not who calls
@@ -110,7 +110,7 @@ def mapping(value: Any, where: str) -> Mapping[str, Any]:
 
 
 def optional(value: Any, where: str) -> Mapping[str, Any]:
-    """Return a map, an empty one where there is none. Raises ValueError."""
+    """Return ``value`` if it is a map, {} for None. Raises ValueError if it is neither."""
     return {} if value is None else mapping(value, where)
 
 
@@ -148,7 +148,7 @@ def _pod(request: Mapping[str, Any], context: Context) -> Verdict:
 
 
 def _is_free(spec: Mapping[str, Any]) -> bool:
-    """Return whether a pod is for whichever scheduler is the default one."""
+    """Return whether a pod is for the default scheduler."""
     return (spec.get("schedulerName") or "") in _DEFAULT_SCHEDULERS
 
 
@@ -204,7 +204,7 @@ def _workload(request: Mapping[str, Any], path: tuple[str, ...], context: Contex
 
 
 def _is_made_by_a_controller(request: Mapping[str, Any], person: _Person, filters: Filters) -> bool:
-    """Return whether a workload is a controller's work, by its owner or by who writes it."""
+    """Return whether a workload has a controller as owner, or is written by a system account."""
     if filters.is_system(person.name):
         return True
     owners = _metadata(mapping(request.get("object"), "request.object")).get("ownerReferences")
@@ -236,7 +236,7 @@ def _refused(
 
 
 def _named(text: str) -> _Person | None:
-    """Return who an annotation names; None where it cannot be read."""
+    """Return the user in an annotation; None if it cannot be read."""
     try:
         info = {key.lower(): value for key, value in load_json(text).items()}
     except (ValueError, AttributeError):
@@ -255,9 +255,9 @@ def _labels(
     *,
     is_grouped: bool,
 ) -> dict[str, str]:
-    """Return the labels that a pod is to have beside its own.
+    """Return the labels to add to a pod.
 
-    The gang of a PodGroup is an application of its own: its pods are given none here.
+    None are added to the pods of a PodGroup: its gang is an application of its own.
     """
     wanted = {old: labels[new] for new, old in _LEGACY.items() if labels.get(new)}
     reading = Reading(is_unique=filters.generate_unique_app_id)
@@ -291,7 +291,7 @@ def _metadata(item: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _texts(metadata: Mapping[str, Any], name: str) -> Mapping[str, str] | None:
-    """Return labels or annotations; None where there are none. Raises ValueError."""
+    """Return labels or annotations; None if there are none. Raises ValueError."""
     found = metadata.get(name)
     if found is None:
         return None

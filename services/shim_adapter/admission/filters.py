@@ -1,9 +1,8 @@
-"""Which namespaces are Muster's, and who may speak for others.
+"""Which namespaces are Muster's, and which users may set the user of a pod.
 
-The keys `admissionController.…` of the two ConfigMaps. Lists are regular expressions (RE2) with
-commas between, any of which may match anywhere. A value that cannot be read is as if it were not
-there, and is reported by ``wrong_in``, by which the webhook refuses it before it is stored.
-
+The keys `admissionController.…` of the two ConfigMaps. Lists are regular expressions (RE2)
+separated by commas, any of which may match anywhere. A value that cannot be read is ignored;
+``wrong_in`` reports it, so that the webhook refuses it before it is stored.
 Source: docs/rules/configuration.md#admission.
 """
 
@@ -43,7 +42,7 @@ _CONTROLLERS = _patterns("^system:serviceaccount:kube-system:")
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What the keys say; each default is YuniKorn's."""
+    """The values of the keys; each default is YuniKorn's."""
 
     process_namespaces: Patterns = ()  # none: all
     bypass_namespaces: Patterns = _KUBE_SYSTEM
@@ -57,14 +56,14 @@ class Filters:
     external_groups: Patterns = ()
 
     def processes(self, namespace: str, annotations: Mapping[str, str]) -> bool:
-        """Return whether pods of a namespace are to be Muster's."""
+        """Return whether the pods of a namespace become Muster's."""
         said = _either(annotations.get(ENABLE, ""))
         if said is not None:
             return said
         return _within(namespace, self.process_namespaces, self.bypass_namespaces)
 
     def labels(self, namespace: str, annotations: Mapping[str, str]) -> bool:
-        """Return whether pods of a namespace are given an application."""
+        """Return whether the pods of a namespace get an application."""
         said = _either(annotations.get(GENERATE, ""))
         if said is not None:
             return said
@@ -91,12 +90,12 @@ KEYS = {
 
 
 def filters_of(maps: Sequence[Mapping[str, str]]) -> Filters:
-    """Return what ConfigMaps say together; a later one wins, key by key."""
+    """Return the filters of the ConfigMaps; for each key the last map that has it counts."""
     return _read(maps)[0]
 
 
 def wrong_in(data: Mapping[str, str]) -> list[str]:
-    """Return what cannot be read in a ConfigMap, a sentence each."""
+    """Return the values of a ConfigMap that cannot be read, with one sentence each."""
     return _read([data])[1]
 
 

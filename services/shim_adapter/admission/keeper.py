@@ -1,14 +1,14 @@
-"""The certificates' keeper: one Secret, what the API server believes, what we answer with.
+"""Keeps the certificates: in one Secret, in the webhook configurations, and in the server.
 
-Rule 1: what is kept is the Secret's; it is written with its version, so that of several replicas
-        one makes new certificates and the others take them.
-Rule 2: the configurations of the webhooks name the authorities of the Secret before anybody answers
-        with its certificate; who answers already goes on with the one before for SETTLE_SECONDS,
-        until every API server has heard.
-Rule 3: what fails is tried again at the next check. The certificate in use stays in use.
+Rule 1: the Secret has the current certificates. It is written with its version, so that of several
+replicas one makes new certificates and the others use them.
+Rule 2: the webhook configurations get the authorities of the Secret before any replica uses its
+certificate. A replica that is already serving uses the previous one for SETTLE_SECONDS more, until
+every API server has the new configuration.
+Rule 3: a failure is retried at the next check. The certificate in use stays in use.
 
-The Secret and both configurations are there already (deploy/): no right to make any is needed, and
-whoever removes them removes all there is.
+The Secret and both configurations are created by deploy/, so no right to create them is needed, and
+removing them removes everything.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ log = structlog.get_logger("muster.admission")
 
 
 class Keeper:
-    """Keeps the certificates. ``context`` is what a server answers with, once ``is_ready``.
+    """Keeps the certificates; a server uses ``context`` once ``is_ready`` is set.
 
-    ``names`` are further ones than the Service's, or addresses, by which it is reached.
+    ``names`` are further names or addresses of the server, besides the Service's.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class Keeper:
         ]
 
     async def run(self) -> None:
-        """Check again and again, until cancelled."""
+        """Check the certificates periodically, until cancelled."""
         while True:
             pause = LOOK_SECONDS
             try:
@@ -81,9 +81,9 @@ class Keeper:
             await asyncio.sleep(jittered(pause))
 
     async def renew_if_due(self) -> None:
-        """Make new certificates if they are due, have them believed, and use them.
+        """Make new certificates if they are due, publish their authorities, and use them.
 
-        Raises ApiServerError: not yet.
+        Raises ApiServerError if that was not possible now.
         """
         secret = await self._client.request("GET", self._secret)
         kept = _stored(secret)
@@ -127,7 +127,7 @@ def _as_data(kept: Certificates) -> dict[str, str]:
 
 
 def _load(context: ssl.SSLContext, kept: Certificates) -> None:
-    """Load a pair: ssl takes them from a file alone, which is private and removed at once."""
+    """Load a certificate and its key from a private temporary file: ssl reads files only."""
     with tempfile.TemporaryDirectory() as folder:
         pair = Path(folder) / "pair.pem"
         pair.touch(mode=0o600)

@@ -1,4 +1,4 @@
-"""JSON patches (RFC 6902) that set texts in maps of an object, and a text beside them."""
+"""JSON patches (RFC 6902) that set a text field, or texts in a map of an object."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,14 +12,17 @@ def pointer(*names: str) -> str:
 
 
 def put(path: str, value: str) -> Operation:
-    """Return what sets a field, whether or not it is there."""
+    """Return the operation that sets a field, whether or not it exists."""
     return {"op": "add", "path": path, "value": value}
 
 
 def put_into(
     path: str, there: Mapping[str, str] | None, wanted: Mapping[str, str]
 ) -> list[Operation]:
-    """Return what sets keys of a map that may not be there; what is right already is left alone."""
+    """Return the operations that set keys of a map (None: there is no map yet).
+
+    A key that already has its value needs no operation.
+    """
     if there is None:
         return [{"op": "add", "path": path, "value": dict(wanted)}] if wanted else []
     return [

@@ -1,8 +1,8 @@
 """The webhook's HTTPS server: AdmissionReviews in, answers out.
 
-`POST /mutate` for pods and workloads, `POST /validate` for the ConfigMaps. What is no
-AdmissionReview is answered with 400, one too large with 413, one that cannot be decided now with
-503: the API server then does as its failurePolicy says.
+`POST /mutate` for pods and workloads, `POST /validate` for the ConfigMaps. The answer is 400 if the
+body is not an AdmissionReview, 413 if it is too large, 503 if it cannot be decided now: the API
+server then applies its failurePolicy.
 """
 
 import asyncio
@@ -20,8 +20,8 @@ from services.shim_adapter.admission.decision import Verdict, decide, mapping
 from services.shim_adapter.admission.watching import Watching
 from services.shim_adapter.backends.kubernetes.client import ApiServerError
 
-MAX_REVIEW = 8 * 1024 * 1024  # bytes of a request: two objects at the API server's own limit; 413
-JUDGE_SECONDS = 8.0  # before the API server has given up; 503
+MAX_REVIEW = 8 * 1024 * 1024  # bytes of a request: two objects of the API server's limit
+JUDGE_SECONDS = 8.0  # less than the API server's timeout
 REVIEW = "admission.k8s.io/v1"
 _ANSWERS = Counter(
     "muster_admission_reviews", "Answers of the admission webhook", ["path", "answer"]

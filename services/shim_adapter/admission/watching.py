@@ -1,4 +1,4 @@
-"""What decisions rest on, watched: namespaces, priority classes, the two ConfigMaps."""
+"""Watches the inputs of decisions: namespaces, priority classes, the two ConfigMaps."""
 
 import asyncio
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ ASK_SECONDS = 2.0  # for a namespace that was made just now; the request fails
 
 
 class Watching:
-    """The objects, as they are now."""
+    """The present namespaces, priority classes and ConfigMaps."""
 
     def __init__(self, client: ApiClient) -> None:
         self.maps: dict[str, Mapping[str, str]] = {}
@@ -51,7 +51,7 @@ class Watching:
                 group.create_task(reflector.run())
 
     async def context(self, namespace: str) -> Context:
-        """Return what a decision in a namespace rests on. Raises ApiServerError, TimeoutError."""
+        """Return the inputs of a decision in a namespace. Raises ApiServerError, TimeoutError."""
         if namespace not in self._namespaces:
             await self._ask_for(namespace)
         return Context(
@@ -63,7 +63,7 @@ class Watching:
         )
 
     async def _ask_for(self, namespace: str) -> None:
-        """Read a namespace that no watch has reported yet: its pods may come right behind it."""
+        """Read a namespace that no watch has reported yet: its first pods may follow at once."""
         try:
             async with asyncio.timeout(ASK_SECONDS):
                 found = await self._client.request("GET", f"/api/v1/namespaces/{namespace}")

@@ -1,1 +1,1 @@
-"""Resource managers: what carries out the mirror's calls and reports what happens."""
+"""Resource managers: they carry out the mirror's calls and report events."""

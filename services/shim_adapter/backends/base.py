@@ -1,4 +1,4 @@
-"""What the shim adapter needs of a resource manager: one that runs, or a simulated one."""
+"""The interface of a resource manager, real or simulated, for the shim adapter."""
 
 from typing import Protocol
 
@@ -8,39 +8,39 @@ from shared.messages.find_pod import PodFound
 
 
 class CommandRefusedError(ValueError):
-    """A resource manager will not do what it was asked; the message says why."""
+    """A resource manager refuses a command; the message is the reason."""
 
 
 class Backend(Protocol):
-    """A resource manager that can be driven a step at a time."""
+    """A resource manager that is driven step by step."""
 
     @property
     def is_ready(self) -> bool:
-        """Return whether everything that exists is known; before that nothing may be said."""
+        """Return whether all existing objects are known; until then nothing may be reported."""
 
     def activate(self) -> None:
-        """Take in that the machine has become the active one, so that it can become ready."""
+        """Start to become ready: the machine is the active one now."""
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
-        """Do what the mirror asks; return what came of it at once."""
+        """Carry out a call of the mirror; return the immediate results."""
 
     def advance(self, now_ns: int) -> list[News]:
-        """Return what has happened up to a moment, in order."""
+        """Return the events up to a moment, in order."""
 
     def next_due_ns(self) -> int | None:
-        """Return when something will happen by itself, or None."""
+        """Return the time of the next timed event, or None."""
 
     def find_held(self, name: str) -> PodFound | None:
-        """Return a pod that is held back by its uid, else one of this name; None: it is not."""
+        """Return the pod held back with this uid, else one with this name, else None."""
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
-        """Delete pods by name. Raises CommandRefusedError, and has then changed nothing."""
+        """Delete pods by name, all or none. Raises CommandRefusedError."""
 
 
 class Playground(Protocol):
-    """A resource manager whose pods and nodes users make through us: a simulated one.
+    """A simulated resource manager, whose pods and nodes users create through the shim adapter.
 
-    What it will not do raises CommandRefusedError, and has then changed nothing.
+    A command that it refuses raises CommandRefusedError and changes nothing.
     """
 
     def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
@@ -55,4 +55,4 @@ class Playground(Protocol):
         """Add, update, drain, undrain or remove nodes, all of them or none."""
 
     def hold_confirmations(self, *, held: bool, now_ns: int) -> list[News]:
-        """Stop confirming what the core released, or let what was held go."""
+        """Stop confirming the core's releases, or confirm the held ones and go on."""
