@@ -31,7 +31,7 @@ from shared.queueconfig.schema import (
 )
 from shared.queueconfig.warnings import partition_warnings
 
-MAX_REMEMBERED = 3  # the new one, the one in use, and the one before
+MAX_REMEMBERED = 3  # one that comes, one that holds, one that held
 _EMPTY_ROOT = QueueConfig(name=ROOT, parent=True)
 DEFAULT_CONFIG = """\
 partitions:

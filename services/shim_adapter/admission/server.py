@@ -20,8 +20,8 @@ from services.shim_adapter.admission.decision import Verdict, decide, mapping
 from services.shim_adapter.admission.watching import Watching
 from services.shim_adapter.backends.kubernetes.client import ApiServerError
 
-MAX_REVIEW = 8 * 1024 * 1024  # bytes of a request: two objects of the API server's limit
-JUDGE_SECONDS = 8.0  # less than the API server's timeout
+MAX_REVIEW = 8 * 1024 * 1024  # bytes of a request: two objects at the API server's own limit; 413
+JUDGE_SECONDS = 8.0  # before the API server has given up; 503
 REVIEW = "admission.k8s.io/v1"
 _ANSWERS = Counter(
     "muster_admission_reviews", "Answers of the admission webhook", ["path", "answer"]

@@ -63,7 +63,7 @@ from shared.model.states import ApplicationEvent, ApplicationState
 
 RESERVATION_TIMEOUT = "ResourceReservationTimeout"
 EXECUTION_TIMEOUT = "ExecutionTimeout"
-MAX_ALONE = 4  # parts of a gang skipped one at a time; further ones are not
+MAX_ALONE = 4  # parts of a gang that are skipped alone; further ones are not
 _Found = tuple[list[tuple[Ask, Node]] | NoPlaces, WaitList | None]
 
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Application
 
 
-MAX_STARTS = 8  # domains tried for a gang with affinity between its members
+MAX_STARTS = 8  # domains in which a gang is tried that affinity keeps together
 
 
 @dataclass(frozen=True, slots=True)

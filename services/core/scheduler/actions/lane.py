@@ -81,11 +81,11 @@ from shared.model.resources import (
 )
 from shared.model.units import seconds
 
-MAX_TOLD = 3  # nodes named in reports; the others are counted
+MAX_TOLD = 3  # nodes named to users; the others are counted
 LATER_NS = NEVER_NS // 2  # beyond all times: added to sort a node after all others
 MEASURES = (GPU, VCORE, MEMORY)  # idle capacity is measured by the first requested of these
 LONG_WAIT_NS = seconds(12 * 3_600)  # waiting time after which rule 8 applies
-MAX_A_NODE = 64  # members of a gang counted on one node at most
+MAX_A_NODE = 64  # members of a gang counted on one node; more are not expected there
 
 
 # --- the choice of the head gang ----------------------------------------------------------------

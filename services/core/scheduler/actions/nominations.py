@@ -17,7 +17,7 @@ from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import Allocation
 from shared.model.resources import Resource, add_into, fits_room
 
-MAX_GROUPS = 1_000  # groups of a shape checked for its highest priority
+MAX_GROUPS = 1_000  # groups of a shape checked for its highest priority; others are not
 
 
 def give_way(partition: Partition) -> bool:

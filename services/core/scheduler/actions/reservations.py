@@ -46,7 +46,7 @@ from shared.model.units import seconds
 
 EXPIRY_NS = seconds(2 * 60 * 60)
 AHEAD_NS = seconds(5 * 60)  # how long before it fits a node is reserved for a first ask
-MAX_LOOKED = 16  # nodes checked for one shape
+MAX_LOOKED = 16  # nodes checked for one shape; those that lack more are not
 MAX_LATE = 4  # shapes of a pass that no node fits in time; the rest wait for the next
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Shape
 
 LAST = 2**63  # the sort key of an application for which a hook raised
-MAX_SENTENCE = 500  # characters of a plugin's text
+MAX_SENTENCE = 500  # characters of what a plugin says
 KINDS = tuple(Policy.__dataclass_fields__)
 Find = Callable[[str], Register]
 Report = Callable[[str], None]

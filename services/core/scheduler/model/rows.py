@@ -976,7 +976,7 @@ class Tracker(UserLedger):
 Owner = tuple[Tracker, ...]
 
 
-MAX_NOTES = 8  # notes on an application; further ones are dropped
+MAX_NOTES = 8  # sentences about an application; more say nothing new
 CREATION_TIME_TAG = "yunikorn.apache.org/creationTime"
 _SCHEDULING_STATES = (
     ApplicationState.ACCEPTED,

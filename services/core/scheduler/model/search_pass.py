@@ -6,8 +6,8 @@ decided by then is carried out, and other messages are handled in between.
 
 from dataclasses import dataclass, field
 
-MAX_WORK = 300  # operations and jobs tried in one piece of a pass
-MAX_PIECES = 10_000  # pieces of one pass; the rest is left to the next pass
+MAX_WORK = 300  # moves tried and jobs checked in one piece of a pass; then the next piece
+MAX_PIECES = 10_000  # pieces of one pass; new work is left to the next pass
 
 
 @dataclass(slots=True)

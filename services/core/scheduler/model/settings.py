@@ -60,11 +60,11 @@ STALENESS_GRACE_NS = seconds(60)
 STUCK_AFTER_NS = seconds(2 * 60)
 RESTART_ROOM_NS = seconds(30)
 NODE_SCORE_WINDOW = 1_000  # recent asks that node scores use
-MAX_NODE_SCORE_WINDOW = 10_000  # largest accepted window
+MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of an invalid value in a text
 MAX_NAMES = 100  # names of actions or plugins in a setting; more are an unknown name
 MAX_NAMES_CHARACTERS = 10_000  # characters of these names; more are an unknown name
-MAX_REFUSED = 50  # texts about invalid settings; the others are counted
+MAX_REFUSED = 50  # sentences about invalid settings; the others are counted
 LEAST_USAGE_NS = seconds(60)  # of a half-life or a window of usage; shorter ones are refused
 _SPARES = re.compile(r"([^=,\s]{1,100})=([0-9]{1,4})")
 _WINDOW = re.compile(r"[0-9]{1,6}")

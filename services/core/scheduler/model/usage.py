@@ -26,7 +26,7 @@ from shared.model.units import seconds
 
 BITS = 48  # binary digits of a reading behind the point
 PERIOD = 32  # half-lives after which all sums are divided, to keep them small
-MAX_ROWS = 20_000  # queues, and users in queues; the oldest is dropped
+MAX_ROWS = 20_000  # queues, and users of queues, with usage over time; the oldest is forgotten
 REPORT_NS = seconds(60)  # shortest time between two reports
 TOLD_PPM = 1_000  # change that is published, in millionths of the cluster
 RANK_NS = seconds(10)  # how long ranks are valid

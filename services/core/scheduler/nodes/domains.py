@@ -17,7 +17,7 @@ from services.core.scheduler.nodes.columns import Amounts, Mask
 from shared.messages.gang_tree import GangTree
 from shared.messages.interface import NO_TOPOLOGY, Allocation, TopologyConstraint
 
-MAX_TREES = 16  # trees of levels named by gangs; a gang with a further one waits
+MAX_TREES = 16  # trees of levels that gangs name; a gang with another one waits
 EVERYWHERE = -1  # the level of all nodes, with or without a domain
 Path = tuple[str, ...]
 Bound = tuple["DomainTree", int, tuple[int, ...]]  # tree, level, allowed domains ((): all)

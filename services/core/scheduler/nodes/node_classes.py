@@ -16,7 +16,7 @@ from shared.model.amounts import amounts_text
 from shared.model.reasons import NodeEvidence, NodeFailures
 
 MAX_CLASSES = 64
-MAX_SHOWN = 8  # classes in one refusal; the smaller ones are summed up
+MAX_SHOWN = 8  # classes in one refusal; the smaller ones are told together
 OTHERS = "others"
 
 

@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 MAX_INDEXES = 500
 LOG = 1_024  # length of the log; an index further behind is filled again
 ONE_BY_ONE = 12  # up to so many nodes, comparing each is cheaper than arrays
-MOST_PUSHED = 64  # with more changed nodes, filling the heap again is cheaper
+MOST_PUSHED = 64  # nodes entered for the changes since last time; filling costs less than more
 WASTED = 3  # after so many fills with one answer each, changes are not followed
 TRY_AGAIN = 8  # then changes are followed at one in so many fills
 MANY_NEW = 20  # with more new node ids, sorting all is cheaper than inserting each

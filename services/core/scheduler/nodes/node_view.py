@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from services.core.scheduler.model.rows import Node
     from services.core.scheduler.model.shapes import Shape
 
-MAX_CONSTRAINTS = 1_000  # cached views; with more all are computed again
-MAX_KEYS = 16  # node labels with values cached by row; with more all are read again
+MAX_CONSTRAINTS = 1_000  # remembered at one time; more only cost a new comparison
+MAX_KEYS = 16  # labels of nodes with values cached by row; with more all are read again
 FEW = 16  # up to so many rows, computing each is cheaper than grouping them
 SCHEDULABLE, MATCHING, USABLE = "schedulable", "matching", "usable"  # the steps of evidence
 SELECTED, ELIGIBLE = 0, 1  # the first facts of a view: the selector, then the taints

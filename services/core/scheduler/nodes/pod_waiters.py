@@ -27,7 +27,7 @@ from shared.messages.constraints import Constraints
 if TYPE_CHECKING:
     from services.core.scheduler.model.shapes import Labels, Shape
 
-MAX_KEPT = 1_000  # shapes with recorded closed nodes; a byte for each node
+MAX_KEPT = 1_000  # shapes with a map of nodes that pods close to them; a byte a node each
 _Port = tuple[int, str]  # number and protocol
 _Volume = tuple[str, str]  # driver and claim; claim "": any of the driver
 

@@ -21,8 +21,8 @@ from typing import NamedTuple
 
 from services.core.scheduler.nodes.victim_kinds import Victim
 
-MAX_STEPS = 20_000  # search steps for one ask; then the set found in order is used
-MAX_CANDIDATES = 500  # candidates in a search; the last are ignored
+MAX_STEPS = 20_000  # steps of the searches for one ask; the first set found is used
+MAX_CANDIDATES = 500  # candidates in a search for fewer victims; the last are omitted
 Limit = Hashable
 Costs = tuple[tuple[Limit, int], ...]
 Used = dict[Limit, int]

@@ -38,7 +38,7 @@ from services.core.scheduler.statement.tentative import tentative
 from shared.messages.interface import Allocation, AllocationRelease, TerminationType
 from shared.messages.protocol import TimerFired, TimerKind, TimerSet
 
-MAX_ENDS = 1_000  # pod ends that an expected start may wait for
+MAX_ENDS = 1_000  # pod ends that an expected start may wait for; beyond it none is given
 DRAWS = STRATA  # of run times, for one expected start
 LEAST_DRAWS = 3
 MAX_PODS_DRAWN = 100_000  # running pods in all draws together; with more, fewer draws

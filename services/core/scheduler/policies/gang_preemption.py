@@ -34,7 +34,7 @@ from services.core.scheduler.policies.preemption_victims import eligible
 from services.core.scheduler.statement.statement import Statement, under_way
 from shared.messages.gang_tree import GangTree
 
-MAX_TRIES = 256  # domains searched for one gang; after that one for each slice
+MAX_TRIES = 256  # domains searched for room for one gang; then each slice has one more
 
 
 @dataclass(frozen=True, slots=True)

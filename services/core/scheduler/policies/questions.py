@@ -22,7 +22,7 @@ from shared.messages.what_if import Forecast, WhatIf
 from shared.model.units import milliseconds, seconds
 
 MAX_QUESTIONS = 1
-MOST_NS = seconds(12)  # clients wait for 15 s
+MOST_NS = seconds(12)  # an asker waits for 15 s
 POLL_NS = milliseconds(10)  # between two polls of the answer
 BUSY = "another what-if is being answered, or much is being placed: ask again in a moment"
 RECOVERING = "the core is still reading what is in the cluster: ask again in a moment"

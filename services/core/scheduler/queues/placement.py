@@ -25,7 +25,7 @@ from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
 DEFAULT_QUEUE = "root.default"
 RECOVERY_QUEUE = "root.@recovery@"
 FORCE_TAG = "application.create.force"
-MAX_PATH = 512  # characters; limits the depth of the tree too
+MAX_PATH = 512  # characters: with it how deep queues may be made one below the other
 _DOT = "_dot_"
 
 

@@ -27,8 +27,8 @@ from shared.messages.constraints import NO_CONSTRAINTS, Constraints
 from shared.model.gpus import WHOLE, Devices
 from shared.model.resources import MEMORY, VCORE
 
-MAX_DEMANDS = 500  # demands with cached scores
-MAX_STATES = 10_000  # states, besides two for each node; with more all are renumbered
+MAX_DEMANDS = 500  # shapes with cached scores of all nodes; more are computed again
+MAX_STATES = 10_000  # states of nodes, besides two a node; with more all are renumbered
 
 
 class _Rooms:
