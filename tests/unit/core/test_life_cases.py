@@ -338,6 +338,20 @@ def test_a_real_pod_of_another_group_or_of_none_takes_no_placeholder():
     assert data(core) == {"a": (1, 0, 0), "b": (1, 0, 0)}
 
 
+@pytest.mark.parametrize("settings", [(), PARTIAL])
+def test_more_real_pods_than_placeholders_wait_until_these_have_gone(settings):
+    """yunikorn.md 3.3, step 4: also those that are asked for in one message."""
+    core = core_of(settings=settings)
+    core.gang("app", 1, ONE)
+    said = core.asks("app", ["r", "s", "t"], ONE, task_group_name="tg")
+    assert section(said, "new_allocations") == []
+    assert section(core.node("n2", vcore=9000, pods=9), "new_allocations") == []
+    placed = section(confirm(core, said), "new_allocations")
+    assert [one.allocation_key for one in placed] == ["r", "s", "t"]
+    assert data(core) == {"tg": (1, 0, 1)}
+    core.check()
+
+
 def test_of_two_groups_each_counts_its_own():
     core = core_of()
     core.application("app", placeholder_ask={"vcore": 5000, "pods": 5})

@@ -431,12 +431,21 @@ def requeue_group(
 ) -> None:
     """Requeue a group after its first ask was placed; all groups if they come earlier now.
 
-    Asks whose placeholders are being released are not queued.
+    Asks whose placeholders are being released are not queued, nor are those of a group that has
+    placeholders left.
     """
     if _is_to_be_entered(application, order_before):
         enter(application)
-    elif group.asks and not group.is_covered:
+    elif group.asks and not group.is_covered and not _awaits_replacement(application, group):
         enter_group(group)
+
+
+def _awaits_replacement(application: Application, group: AskGroup) -> bool:
+    """Whether a group's real asks wait for placeholders of it that have not ended."""
+    if group.placeholder or application.tree is not None:
+        return False
+    counts = application.task_groups.get(group.task_group_name)
+    return counts is not None and not counts.is_used_up
 
 
 def _is_to_be_entered(application: Application, order_before: tuple[object, ...]) -> bool:
