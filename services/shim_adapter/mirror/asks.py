@@ -32,6 +32,7 @@ from shared.model.units import NANOS_PER_SECOND
 _HOST_NAME = "si.io/hostname"
 HOST_NAME_LABEL = "kubernetes.io/hostname"  # which every kubelet gives its node
 _RACK_NAME = "si.io/rackname"
+_FORCE_TAG = "application.create.force"
 _REQUIRED_NODE = "yunikorn.apache.org/requiredNode"
 NODE_ACTIONS = {
     "add": NodeAction.CREATE,
@@ -84,6 +85,14 @@ def application_request(application: ApplicationRecord) -> AddApplicationRequest
         submission=application.submission,
         gang=_settings(application),
     )
+
+
+def forced(request: AddApplicationRequest) -> AddApplicationRequest:
+    """Return a request to take an application in even where no rule places it.
+
+    It has pods on nodes: they are counted in the recovery queue then.
+    """
+    return replace(request, tags={**request.tags, _FORCE_TAG: "true"})
 
 
 def _settings(application: ApplicationRecord) -> GangSettings:

@@ -283,7 +283,7 @@ class ClusterMirror(Phases):
             return
         if application is None:
             application = self.world.application_of(pod)
-            self._announce(application)
+            self._announce(application, has_place=bool(pod.node) and not pod.has_ended)
         self._on_gang(application.application_id, pod.spec.gang)
         self._note(application, pod)
         if application.phase is ApplicationPhase.ENDING:

@@ -4,7 +4,7 @@ What leads from one to the next is reported by the resource manager or decided b
 (``mirror.py``); here is what the mirror then does for the application.
 """
 
-from services.shim_adapter.mirror.asks import application_request
+from services.shim_adapter.mirror.asks import application_request, forced
 from services.shim_adapter.mirror.calls import GANG_TIMED_OUT, DeletePod
 from services.shim_adapter.mirror.gangs import in_place_of
 from services.shim_adapter.mirror.moves import Moves
@@ -34,8 +34,14 @@ _WHY_FAILED = {
 class Phases(Moves):
     """An application from its announcement to its end."""
 
-    def _announce(self, application: ApplicationRecord) -> None:
-        self._send(application.partition, new_applications=(application_request(application),))
+    def _announce(self, application: ApplicationRecord, *, has_place: bool = False) -> None:
+        """Announce an application; one whose first pod has its node already is not refused.
+
+        Source: docs/rules/pods.md#tags.
+        """
+        request = application_request(application)
+        request = forced(request) if has_place else request
+        self._send(application.partition, new_applications=(request,))
 
     def _remove(self, application: ApplicationRecord) -> None:
         removed = RemoveApplicationRequest(application.application_id, application.partition)

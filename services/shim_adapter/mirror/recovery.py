@@ -14,6 +14,7 @@ from services.shim_adapter.mirror.asks import (
     application_request,
     ask_of,
     disruption_of,
+    forced,
     foreign_allocation,
     node_info,
     nominated_allocation,
@@ -36,7 +37,6 @@ from shared.messages.protocol import SyncBegin, SyncEnd
 from shared.model.names import DEFAULT_PARTITION
 from shared.model.states import ApplicationState
 
-FORCE_TAG = "application.create.force"
 _STARTING = (
     "",
     ApplicationState.NEW,
@@ -157,7 +157,7 @@ class Existing:
         is_dropped = application.partition in self._world.dropped
         if not (is_dropped or any(pod.node and not pod.has_ended for pod in pods)):
             return request
-        return replace(request, tags={**request.tags, FORCE_TAG: "true"})
+        return forced(request)
 
 
 def is_to_be_asked(application: ApplicationRecord, pod: PodRecord) -> bool:

@@ -346,6 +346,21 @@ async def nodes_as_they_are(stack: Stack) -> None:
 
 
 @spec
+async def a_pod_that_names_its_node_is_counted_whatever_its_queue(stack: Stack) -> None:
+    """Its application is forced (2.7): where no rule places it, it is in the recovery queue."""
+    await stack.begin(tree(leaf("one")))
+    for name, queue in (("known", "root.one"), ("unknown", "root.gone")):
+        await stack.apply(pod_body(name, f"app-{name}", queue=queue, nodeName="w1"))
+    for name, queue in (("known", "root.one"), ("unknown", "root.@recovery@")):
+        await stack.until_state(f"app-{name}", "Running")
+        assert (await stack.app(f"app-{name}"))["queueName"] == queue
+    (node,) = [one for one in await stack.ws("partition/default/nodes") if one["nodeID"] == "w1"]
+    assert node["allocated"]["vcore"] == 20
+    await stack.apply(pod_body("waits", "app-waits", queue="root.gone"))
+    await stack.until_state("app-waits", "Rejected")
+
+
+@spec
 async def a_node_grows(stack: Stack) -> None:
     await stack.begin(OPEN, {"w1": {"cpu": "1"}})
     for at in range(2):
