@@ -63,6 +63,21 @@ def test_a_queue_that_is_taken_out_drains_schedules_and_goes():
     assert paths == ["root.b"]
 
 
+def test_a_parent_becomes_a_leaf_when_the_last_queue_below_it_has_gone():
+    system = System(config_of("{name: p, queues: [{name: a}]}"))
+    reload(system, "{name: p}")
+    shown = told(system, f"{PARTITION}/queue/root.p?subtree")
+    assert (shown["isLeaf"], shown["children"][0]["status"]) == (False, "Draining")
+    system.fire_own("cleaner")
+    shown = told(system, f"{PARTITION}/queue/root.p?subtree")
+    assert (shown["isLeaf"], "children" in shown) == (True, False)
+    events = told(system, "/ws/v1/events/batch")["EventRecords"]
+    assert [event["message"] for event in events if event.get("eventChangeDetail") == 402] == [
+        "leaf queue: true"
+    ]
+    assert section(system.application("app", "root.p"), "accepted_applications")
+
+
 def test_a_queue_that_comes_back_is_active():
     system = running("{name: a}", "{name: b}")
     system.asks("app", ["one"], {"vcore": 1})

@@ -261,6 +261,58 @@ def test_all_below_a_queue_that_is_taken_out_drain_and_none_is_made_there():
     assert sorted(core.partition.queues) == ["root", "root.b", "root.p", "root.p.y", "root.p.y.z"]
 
 
+# --- parents that are leaves from then on ---------------------------------------------------------
+
+NESTED = "{name: p, parent: true, queues: [{name: x}, {name: y}]}"
+
+
+def test_a_parent_whose_queues_are_taken_out_is_a_leaf_once_they_have_drained():
+    """yunikorn.md 6.12: "missing managed queues → Draining, removed by the 10 s cleaner"."""
+    core = Core(config_of(NESTED, "{name: b}"))
+    core.node("n1", vcore=5000, pods=9)
+    placed(core, "old", "root.p.x")
+    core.asks("old", ["o1"], ONE)
+    core.send(UpdateConfiguration(config_of("{name: p}", "{name: c}")))
+    assert not core.partition.config_error
+    tree = core.partition.queues
+    assert {path: tree[path].status for path in ("root.p", "root.p.x", "root.p.y", "root.b")} == {
+        "root.p": "Active", "root.p.x": "Draining", "root.p.y": "Draining", "root.b": "Draining",
+    }  # fmt: skip
+    core.asks("old", ["o2"], ONE)
+    assert list(core.partition.applications["old"].allocations) == ["o1", "o2"]
+    core.fire_own(TimerKind.CLEANER)
+    assert sorted(tree) == ["root", "root.c", "root.p", "root.p.x"]
+    assert not tree["root.p"].is_leaf
+    assert placed(core, "new", "root.p")[0] == ""
+    core.update(remove_applications=(RemoveApplicationRequest("old"),))
+    core.fire_own(TimerKind.CLEANER)
+    assert sorted(tree) == ["root", "root.c", "root.p"]
+    assert placed(core, "new", "root.p")[0] == "root.p"
+    core.asks("new", ["n1", "n2"], ONE)
+    assert list(core.partition.applications["new"].allocations) == ["n1", "n2"]
+    core.check()
+
+
+def test_dynamic_queues_below_one_that_becomes_a_leaf_drain_and_live_on_if_it_does_not():
+    rules = "name: default, placementrules: [{name: provided, create: true}], "
+    made, as_leaf = (
+        config_of(leaf).replace("name: default, ", rules)
+        for leaf in ("{name: p, parent: true}", "{name: p}")
+    )
+    core = Core(made)
+    placed(core, "old", "root.p.x.y")
+    core.send(UpdateConfiguration(as_leaf))
+    tree = core.partition.queues
+    assert [tree[path].status for path in ("root.p.x", "root.p.x.y")] == ["Draining"] * 2
+    assert placed(core, "new", "root.p.x.y")[0] == ""
+    assert "parent is already a leaf: root.p" in placed(core, "other", "root.p.z")[1]
+    core.send(UpdateConfiguration(made))
+    assert [tree[path].status for path in ("root.p.x", "root.p.x.y")] == ["Active"] * 2
+    assert placed(core, "new", "root.p.x.y")[0] == "root.p.x.y"
+    assert placed(core, "other", "root.p.z")[0] == "root.p.z"
+    core.check()
+
+
 # --- limits of users and groups -----------------------------------------------------------------
 
 

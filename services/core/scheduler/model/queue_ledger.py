@@ -93,6 +93,7 @@ class QueueLedger:
     name: str
     parent: Self | None = None
     is_leaf: bool = True
+    becomes_leaf: bool = False  # configured as a leaf, but has queues below it still
     is_managed: bool = True
     status: str = ACTIVE
     max_resource: Resource | None = None

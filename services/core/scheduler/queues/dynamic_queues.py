@@ -19,7 +19,7 @@ from services.core.scheduler.queues.placement import (
     nearest_queue,
 )
 from services.core.scheduler.statement import queue_moves
-from services.core.scheduler.statement.journal import QueueEnded, limit_changes
+from services.core.scheduler.statement.journal import QueueChanged, QueueEnded, limit_changes
 from services.core.scheduler.statement.partition import CLEANER_INTERVAL_MS, Partition
 from shared.messages.protocol import TimerKind
 from shared.model.numbers import INT64_MAX, parse_uint64
@@ -48,7 +48,7 @@ def get_or_create(partition: Partition, path: str) -> Queue:
         nearest = nearest_queue(path, partition.queues)
     except PlacementError as error:
         raise QueueCreationError(str(error)) from error
-    if nearest.is_leaf:
+    if nearest.is_leaf or nearest.becomes_leaf:
         raise QueueCreationError(
             f"creation of queue {path} failed parent is already a leaf: {nearest.path}"
         )
@@ -143,8 +143,13 @@ def clean_up(partition: Partition) -> None:
 
 
 def _take_out(partition: Partition, queue: Queue) -> None:
-    assert queue.parent is not None
+    above = queue.parent
+    assert above is not None
     queue_moves.remove(partition, queue)
+    if above.becomes_leaf and not above.children:
+        partition.set(above, is_leaf=True, becomes_leaf=False)
+        above.forget_turns()
+        partition.journal.record(QueueChanged(above))
     users, groups = queue.user_limits, queue.group_limits
     partition.set(queue, user_limits={}, group_limits={})
     for entry in limit_changes(queue, users, groups):

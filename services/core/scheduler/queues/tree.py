@@ -2,7 +2,8 @@
 
 A queue that a reload removes drains: it accepts no applications and is removed when it is empty;
 one that returns is active again, and a dynamic one that is configured becomes managed
-(docs/rules/queues.md#reload). The root's max is the cluster and is not configured; its
+(docs/rules/queues.md#reload). A parent that is configured as a leaf becomes one when the queues
+below it have been removed. The root's max is the cluster and is not configured; its
 maxapplications is set when the tree is first built and stays.
 
 A reload that changes only maxima requeues what is in those queues; any other requeues everything.
@@ -165,7 +166,7 @@ def _limits(partition: Partition) -> dict[str, tuple[dict[str, Limit], dict[str,
 def conflict(partition: Partition, config: PartitionConfig) -> str:
     """Return why a configuration cannot be applied to the present tree, "" if it can.
 
-    A queue cannot change between leaf and parent while it, or a queue below it, has applications.
+    A leaf cannot become a parent while it has applications.
     """
     held = partition.configured
     applied = held.root if isinstance(held, PartitionConfig) else None
@@ -177,11 +178,6 @@ def conflict(partition: Partition, config: PartitionConfig) -> str:
             return (
                 f"queue {queue.path} has {len(queue.applications)} applications and cannot become "
                 "a parent: let it drain first"
-            )
-        if queue.parent is not None and queue.children and not becomes_parent:
-            return (
-                f"queue {queue.path} has queues below it and cannot become a leaf: "
-                "let them drain first"
             )
         stack += _to_judge(queue, wanted, before)
     return ""
@@ -206,9 +202,12 @@ def _apply(
 ) -> None:
     above = queue.parent
     is_root = above is None  # the root's limits are not configured
+    is_leaf = not (config.parent or config.children or is_root)
+    becomes_leaf = is_leaf and bool(queue.children)
     partition.set(
         queue,
-        is_leaf=not (config.parent or config.children or queue.name == ROOT),
+        is_leaf=is_leaf and not becomes_leaf,
+        becomes_leaf=becomes_leaf,
         is_managed=True,
         status=ACTIVE,
         properties={**inheritable(inherited), **config.properties},
@@ -227,8 +226,10 @@ def _apply(
         queue.configure(settings_as_stated(tuple(queue.properties.items())))
     wanted = {child.name for child in config.children}
     for child in queue.children.values():
-        if child.name not in wanted and child.is_managed:
+        if child.name not in wanted and (child.is_managed or becomes_leaf):
             _drain(partition, child)
+        elif child.name not in wanted and child.status == DRAINING:
+            _let_live(partition, child)
     for child_config in config.children:
         if child_config.name not in queue.children:
             queue_moves.add(partition, Queue(child_config.name, queue))
@@ -237,8 +238,14 @@ def _apply(
 
 def _drain(partition: Partition, queue: Queue) -> None:
     for below in depth_first(queue):
-        if below.is_managed:
+        if below.is_managed or not queue.is_managed:
             partition.set(below, status=DRAINING)
+
+
+def _let_live(partition: Partition, queue: Queue) -> None:
+    """Reactivate a dynamic queue and those below it: the queue above is a parent again."""
+    for below in depth_first(queue):
+        partition.set(below, status=ACTIVE)
 
 
 def _find_owner(partition: Partition, application: Application) -> None:
