@@ -889,6 +889,7 @@ class Queue(QueueLedger):
             queue.turn = None
             queue.parent.turns.unordered.pop(queue, None)
             if queue.parent.active_children:
+                queue.parent.next_changed()
                 return
             queue = queue.parent
 
