@@ -420,7 +420,7 @@ def ask_removed(
 ) -> None:
     """Requeue the rest of a group after an ask was removed; all groups if the order changed."""
     head = group.head()
-    if application.order != order_before:
+    if application.order != order_before or _passes_turn_on(application, group):
         enter(application)
     elif head is not None and ask.order < head.order:
         _enter_where_they_wait(application, (group,))
@@ -433,10 +433,15 @@ def requeue_group(
 
     Asks whose placeholders are being released are not queued.
     """
-    if _is_to_be_entered(application, order_before):
+    if _is_to_be_entered(application, order_before) or _passes_turn_on(application, group):
         enter(application)
     elif group.asks and not group.is_covered:
         enter_group(group)
+
+
+def _passes_turn_on(application: Application, group: AskGroup) -> bool:
+    """Return whether a part of a gang has no more asks: another part may be next now."""
+    return application.tree is not None and not group.asks
 
 
 def _is_to_be_entered(application: Application, order_before: tuple[object, ...]) -> bool:
