@@ -122,7 +122,10 @@ def _decide(partition: Partition, most: int) -> int | None:
     if leaf is not None:
         is_in_order = partition.lane is None or not partition.settings.shortest_first
         placed = runs.place(partition, leaf, most) if is_in_order else 0
-        return placed or _place_from(partition, leaf)
+        placed = placed or _place_from(partition, leaf)
+        if not placed:
+            leaf.next_changed()
+        return placed
     return _finish(partition)
 
 

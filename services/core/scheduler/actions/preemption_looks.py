@@ -48,6 +48,18 @@ def check_gang_later(partition: Partition, application: Application) -> None:
     _check_waiting_since(partition, leaf, partition.now_ns, is_owed=has_guarantee(leaf))
 
 
+def check_newcomers(partition: Partition, application: Application) -> None:
+    """Check soon for new asks that join blocked ones: they may take from others, if those may not.
+
+    Asks of a blocked bucket are not refused one by one. Under YuniKorn's preemption they have
+    their own moments.
+    """
+    if partition.settings.policy != YUNIKORN and any(
+        group.bucket.refusal is not None for group in application.groups.values()
+    ):
+        partition.check_preemption_at(partition.now_ns + LOOK_NS)
+
+
 def preempts(partition: Partition) -> bool:
     """Whether asks preempt by YuniKorn's policy."""
     settings = partition.settings

@@ -7,7 +7,13 @@ from collections.abc import Callable, Iterable
 from dataclasses import replace
 from typing import TypeVar
 
-from services.core.scheduler.actions import gang, quota_preemption, replacement, restarts
+from services.core.scheduler.actions import (
+    gang,
+    preemption_looks,
+    quota_preemption,
+    replacement,
+    restarts,
+)
 from services.core.scheduler.intake import allocations, arrivals, disruptions, existing, foreign
 from services.core.scheduler.lifecycle import endings
 from services.core.scheduler.lifecycle.endings import drop_ask
@@ -106,6 +112,7 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
         if application is not None:
             gang.await_placeholders(partition, application)
             queueing.enter(application)
+            preemption_looks.check_newcomers(partition, application)
             partition.check_replacements(application)
 
 

@@ -411,6 +411,12 @@ class QueueLedger:
         if self.parent is not None:
             self.parent.turns.unordered[self] = None
 
+    def next_changed(self: Self) -> None:
+        """Say that another ask comes next here: a policy's own order may depend on it."""
+        if self.tree.keys is not None:
+            for queue in self.lineage():
+                queue.moved()
+
     def forget_turns(self) -> None:
         """Record that a max, a guarantee or a setting changed."""
         self.tree.version += 1

@@ -889,6 +889,7 @@ class Queue(QueueLedger):
             queue.turn = None
             queue.parent.turns.unordered.pop(queue, None)
             if queue.parent.active_children:
+                queue.parent.next_changed()
                 return
             queue = queue.parent
 
@@ -1235,7 +1236,14 @@ class Application:
         )
 
     def _start_together(self, pods: Mapping[str, int]) -> bool:
-        return sum(pods.values()) > (0 if self.has_topology else 1)
+        """Return whether pods need their places at once; one does where another part would do."""
+        return sum(pods.values()) > (0 if self.has_topology or self._starts_by_choice else 1)
+
+    @property
+    def _starts_by_choice(self) -> bool:
+        """Return whether some of a gang's parts are enough for its minimum, which it lacks."""
+        tree = self.tree
+        return tree is not None and tree.has_choice and not tree.is_satisfied(self.real_pods())
 
     def pass_over(self, task_group: str) -> bool:
         """Leave a task group out of the next start; return whether other parts are sufficient."""

@@ -420,7 +420,7 @@ def ask_removed(
 ) -> None:
     """Requeue the rest of a group after an ask was removed; all groups if the order changed."""
     head = group.head()
-    if application.order != order_before:
+    if application.order != order_before or _passes_turn_on(application, group):
         enter(application)
     elif head is not None and ask.order < head.order:
         _enter_where_they_wait(application, (group,))
@@ -434,7 +434,7 @@ def requeue_group(
     Asks whose placeholders are being released are not queued, nor are those of a group that has
     placeholders left.
     """
-    if _is_to_be_entered(application, order_before):
+    if _is_to_be_entered(application, order_before) or _passes_turn_on(application, group):
         enter(application)
     elif group.asks and not group.is_covered and not _awaits_replacement(application, group):
         enter_group(group)
@@ -446,6 +446,11 @@ def _awaits_replacement(application: Application, group: AskGroup) -> bool:
         return False
     counts = application.task_groups.get(group.task_group_name)
     return counts is not None and not counts.is_used_up
+
+
+def _passes_turn_on(application: Application, group: AskGroup) -> bool:
+    """Return whether a part of a gang has no more asks: another part may be next now."""
+    return application.tree is not None and not group.asks
 
 
 def _is_to_be_entered(application: Application, order_before: tuple[object, ...]) -> bool:

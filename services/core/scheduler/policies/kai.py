@@ -31,8 +31,13 @@ def has_victims(job: Job) -> bool:
 
 
 def _waits(job: Job) -> bool:
-    """Whether a job may not preempt yet."""
-    return job.trial.adapter.waits_s(job.application) > 0
+    """Whether a job may not preempt: not yet, or never by its ``preemptionPolicy``.
+
+    Source: docs/rules/pods.md#labels-and-annotations.
+    """
+    heads = [group.head() for group in job.application.groups.values()]
+    may = all(head is None or head.request.allow_preempt_other for head in heads)
+    return not may or job.trial.adapter.waits_s(job.application) > 0
 
 
 def _called(job: Job) -> str:
