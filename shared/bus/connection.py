@@ -1,7 +1,7 @@
 """Connections to a broker, and how one that is lost is recognised."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -58,9 +58,19 @@ class _Wire(aiormq.Connection):
 
     At 3 s these are 6 s: the broker sends one every 1.5 s. The library's own 12 s are more than
     a broker's node that stands still may cost.
+    ``on_end`` is called as soon as nothing more is read. The library closes the connection after
+    that, which takes another 6 s where the broker reads nothing either.
     """
 
     HEARTBEAT_GRACE_MULTIPLIER = 1.5  # type: ignore[assignment]
+    has_ended = False
+    on_end: Callable[[], None] | None = None
+
+    def _on_reader_done(self, task: "asyncio.Task[Any]") -> None:
+        super()._on_reader_done(task)
+        self.has_ended = True
+        if self.on_end is not None:
+            self.on_end()
 
 
 class _Underlay(UnderlayConnection):
@@ -96,6 +106,15 @@ class Connection(aio_pika.Connection):
 
     def __del__(self) -> None:
         """Close nothing."""
+
+
+def call_at_end(connection: AbstractConnection, on_end: Callable[[], None]) -> None:
+    """Call a function once a connection ends; at once if it has ended."""
+    wire = wire_of(connection)
+    assert isinstance(wire, _Wire)
+    wire.on_end = on_end
+    if wire.has_ended:
+        on_end()
 
 
 def wire_of(connection: AbstractConnection) -> AbstractWire:

@@ -6,8 +6,9 @@ is lost is followed by the next.
 """
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 from urllib.parse import unquote, urlsplit
 
 import aio_pika
@@ -22,7 +23,7 @@ from tenacity import (
 
 from shared.bus.addresses import addresses_of, order_of
 from shared.bus.blocked import Blocked
-from shared.bus.connection import Closing, Connection, wire_of
+from shared.bus.connection import Closing, Connection, call_at_end, wire_of
 from shared.bus.errors import BusUnavailableError
 
 CONNECT_SECONDS = 10.0
@@ -36,11 +37,15 @@ class Links:
     """The connections of one service, and to which of the brokers they go.
 
     ``url`` may name several brokers of a cluster, which are tried in an order that is ``name``'s
-    own. Raises UnknownBusError for a URL that names no broker.
+    own. ``on_end`` is called when one of the connections that are open ends.
+    Raises UnknownBusError for a URL that names no broker.
     """
 
-    def __init__(self, url: str, name: str, heartbeat_seconds: int) -> None:
+    def __init__(
+        self, url: str, name: str, heartbeat_seconds: int, on_end: Callable[[], None]
+    ) -> None:
         self.name = name
+        self._on_end = on_end
         self._addresses = order_of(addresses_of(url), name)
         self.user = unquote(urlsplit(self._addresses[0]).username or "guest")
         self.connections: list[AbstractConnection] = []  # another list with each time of connecting
@@ -150,18 +155,20 @@ class Links:
             raise
         self._failures = 0
         self.connections.append(connection)
-        connection.close_callbacks.add(self._on_closed)
+        call_at_end(connection, partial(self._ended, connection))
 
     def _attempt_seconds(self) -> float:
         """Return how long an address may take to answer: a link that is dead must not take all."""
         rounds = self._failures // len(self._addresses)
         return min(ATTEMPT_SECONDS * 2.0**rounds, CONNECT_SECONDS)
 
-    def _on_closed(self, connection: object, _: object) -> None:
+    def _ended(self, connection: AbstractConnection) -> None:
         now = asyncio.get_running_loop().time()
         for limit, connections in self._limits.items():
             if connection in connections and not limit.expired():
                 limit.reschedule(now)
+        if connection in self.connections:
+            self._on_end()
 
 
 def _shown(address: str) -> str:

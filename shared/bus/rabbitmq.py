@@ -78,7 +78,7 @@ class RabbitBus:
         is_given: bool = False,
         heartbeat_seconds: int = HEARTBEAT_SECONDS,
     ) -> None:
-        self._links = Links(url, name, heartbeat_seconds)
+        self._links = Links(url, name, heartbeat_seconds, self._ended)
         self._is_given = is_given
         self._prefix = prefix
         self._closed = False
@@ -375,6 +375,10 @@ class RabbitBus:
         if self._links.connections is connections:
             self._links.go_on()
             self._drop()
+
+    def _ended(self) -> None:
+        """Drop both connections when one of them has ended."""
+        self._lost(self._links.connections)
 
     def _drop(self) -> None:
         """Have both connections closed. Readers start over at once: closing may take its time."""

@@ -734,6 +734,31 @@ def test_a_node_that_stands_still_is_left_and_its_reader_told_before_its_connect
     assert published < TRY_SECONDS[0] + OPEN_SECONDS + 0.5
 
 
+def test_a_connection_that_a_broker_ends_is_left_though_the_broker_reads_nothing_more():
+    """The library closes it then, for as long as a silent connection is trusted."""
+
+    async def never(_):
+        await asyncio.sleep(1000)
+
+    async def story(bus, broker):
+        inbox = await bus.subscribe(CORE)
+        reading = asyncio.create_task(inbox.receive(1))
+        await asyncio.sleep(0.1)
+        start = broker.loop.time()
+        with mock.patch.object(asyncio.StreamWriter, "drain", never):
+            for session in list(broker.sessions):
+                session.close(320)
+            with pytest.raises(BusUnavailableError):
+                await reading
+        await bus.publish([number(0)])
+        inbox = await bus.subscribe(CORE)
+        return broker.loop.time() - start, names_of(await received(inbox, 1))
+
+    seconds, found = told(story)
+    assert seconds < 0.5
+    assert found == ["number/0"]
+
+
 def test_an_inbox_that_is_full_is_given_no_other_channel_whatever_it_refuses():
     async def story(bus, broker):
         await bus.publish([number(0), number(1)])
