@@ -52,7 +52,7 @@ _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
 _DEFAULT = re.compile(r"<(\w+)>")
 _READERS = (pods, task_groups, namespaces, filters)
 _NAME = re.compile(r"[\w.]+/[\w.-]+")
-_PROPERTY = r'"([a-z]+\.[\w.]+)"'
+_PROPERTY = r'(?:get\(|properties, )"([a-z][\w.]+)"'
 _KEY = r"""["']((?:service|admission\w*)\.[\w.]+)["']"""
 _INTRODUCTION = """\
 # Settings

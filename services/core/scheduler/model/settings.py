@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from shared.model.duration import parse_go_duration
 from shared.model.numbers import parse_int64
-from shared.model.queue_properties import parse_weight
+from shared.model.queue_properties import parse_spares, parse_weight
 from shared.model.scheduler_settings import (
     ASKS,
     BACKFILLS,
@@ -66,7 +66,6 @@ MAX_NAMES = 100  # names of actions or plugins in a setting; more are an unknown
 MAX_NAMES_CHARACTERS = 10_000  # characters of these names; more are an unknown name
 MAX_REFUSED = 50  # sentences about invalid settings; the others are counted
 LEAST_USAGE_NS = seconds(60)  # of a half-life or a window of usage; shorter ones are refused
-_SPARES = re.compile(r"([^=,\s]{1,100})=([0-9]{1,4})")
 _WINDOW = re.compile(r"[0-9]{1,6}")
 
 
@@ -93,7 +92,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "starvationGuard": _A_DURATION,
     "restartRoom": _A_DURATION,
     "spares": (
-        lambda text: _spares(text) is not None,
+        lambda text: parse_spares(text) is not None,
         "a level and a number of nodes, like rack=2",
     ),
     "reservations": _one_of(*RESERVATIONS),
@@ -287,7 +286,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         plugins=_plugins(values.get("plugins", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
-        spares=_spares(values.get("spares", "")) or ("", 0),
+        spares=parse_spares(values.get("spares", "")) or ("", 0),
         restart_room_ns=_duration(values, "restartRoom", RESTART_ROOM_NS),
         topology_levels=topology_levels(values.get("topologyLevels", "")) or (),
         usage_half_life_ns=_usage_time(values.get("usageHalfLife", "")),
@@ -316,12 +315,6 @@ def _duration(values: Mapping[str, str], name: str, default_ns: int) -> int:
     """Parse a duration in ns; an invalid one is the default."""
     found = parse_go_duration(values.get(name, ""))
     return default_ns if found is None else found
-
-
-def _spares(text: str) -> tuple[str, int] | None:
-    """Parse a level and a number of spare nodes; None if it is invalid."""
-    found = _SPARES.fullmatch(text)
-    return (found[1], int(found[2])) if found is not None else None
 
 
 def _grows_by_turns(text: str, policy: str) -> bool:
