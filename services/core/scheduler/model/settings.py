@@ -59,6 +59,7 @@ CONSOLIDATION_VICTIMS = 16  # as in KAI
 STALENESS_GRACE_NS = seconds(60)
 STUCK_AFTER_NS = seconds(2 * 60)
 RESTART_ROOM_NS = seconds(30)
+AVOID_NODE_NS = seconds(10 * 60)  # of gangs that start again as a whole below their minimum
 NODE_SCORE_WINDOW = 1_000  # recent asks that node scores use
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of an invalid value in a text
@@ -91,6 +92,7 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangGrowth": _one_of(*GROWTHS),
     "starvationGuard": _A_DURATION,
     "restartRoom": _A_DURATION,
+    "avoidNode": _A_DURATION,
     "spares": (
         lambda text: parse_spares(text) is not None,
         "a level and a number of nodes, like rack=2",
@@ -176,6 +178,8 @@ class Settings:
     ``staleness_grace_ns``: how long a gang may stay below its minimum; negative: unlimited.
     ``restart_room_ns``: how long the capacity of ended members is reserved for their replacements;
         0: not.
+    ``avoid_node_ns``: how long the replacement of a failed pod of a gang prefers other nodes; 0:
+        not; None: AVOID_NODE_NS for gangs that start again as a whole, else not.
     ``spares``: a level and the number of spare nodes in each of its domains.
     ``topology_levels``: the levels of domains, widest first, each with its name and node label.
     ``usage_half_life_ns``, ``usage_window_ns``: half-life and window of usage over time; 0: none;
@@ -207,6 +211,7 @@ class Settings:
     staleness_grace_ns: int = STALENESS_GRACE_NS
     stuck_after_ns: int = STUCK_AFTER_NS
     restart_room_ns: int = RESTART_ROOM_NS
+    avoid_node_ns: int | None = None
     spares: tuple[str, int] = ("", 0)
     topology_levels: tuple[tuple[str, str], ...] = ()
     usage_half_life_ns: int = 0
@@ -287,6 +292,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
         spares=parse_spares(values.get("spares", "")) or ("", 0),
+        avoid_node_ns=parse_go_duration(values.get("avoidNode", "")),
         restart_room_ns=_duration(values, "restartRoom", RESTART_ROOM_NS),
         topology_levels=topology_levels(values.get("topologyLevels", "")) or (),
         usage_half_life_ns=_usage_time(values.get("usageHalfLife", "")),
