@@ -18,6 +18,7 @@ from services.core.scheduler.model import queue_settings
 from services.core.scheduler.model.queue_settings import settings_of
 from services.core.scheduler.model.settings import (
     _RULES,
+    AVOID_NODE_NS,
     RESERVED_FOR_HEADS_PERCENT,
 )
 from services.core.scheduler.model.settings import Settings as SchedulerSettings
@@ -45,6 +46,7 @@ _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
     "node_score_window": f"{_PLAIN.node_score_window:,}",
     "staleness_grace": go_duration(_PLAIN.staleness_grace_ns),
     "restart_room": go_duration(_PLAIN.restart_room_ns),
+    "avoid_node": go_duration(AVOID_NODE_NS),
     "stuck_after": go_duration(_PLAIN.stuck_after_ns),
     "preemption_delay": go_duration(queue_settings.DEFAULT_PREEMPTION_DELAY_NS),
     "backoff_delay": go_duration(queue_settings.DEFAULT_BACKOFF_NS),
@@ -52,7 +54,7 @@ _DEFAULTS: dict[str, Any] = {  # as words/settings.yaml calls them
 _DEFAULT = re.compile(r"<(\w+)>")
 _READERS = (pods, task_groups, namespaces, filters)
 _NAME = re.compile(r"[\w.]+/[\w.-]+")
-_PROPERTY = r'"([a-z]+\.[\w.]+)"'
+_PROPERTY = r'(?:get\(|properties, )"([a-z][\w.]+)"'
 _KEY = r"""["']((?:service|admission\w*)\.[\w.]+)["']"""
 _INTRODUCTION = """\
 # Settings

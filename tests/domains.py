@@ -40,7 +40,17 @@ def near(**wish):
     return TopologyConstraint(slices=slices, **wish)
 
 
-def gang(core, name, *parts, above=None, constraints=NO_CONSTRAINTS, priority=0, tags=None, **more):
+def gang(
+    core,
+    name,
+    *parts,
+    above=None,
+    constraints=NO_CONSTRAINTS,
+    priority=0,
+    tags=None,
+    queue="root.default",
+    **more,
+):
     """Announce a gang: parts are (name, members, topology) and what each of them requests.
 
     ``above`` is the topology of all together; ``constraints``, ``priority`` and ``tags`` are those of
@@ -67,9 +77,7 @@ def gang(core, name, *parts, above=None, constraints=NO_CONSTRAINTS, priority=0,
             )
             for key in keys
         ]
-    request = AddApplicationRequest(
-        name, "root.default", placeholder_ask=wanted, gang=terms, **more
-    )
+    request = AddApplicationRequest(name, queue, placeholder_ask=wanted, gang=terms, **more)
     return core.update(new_applications=(request,), asks=tuple(asks))
 
 

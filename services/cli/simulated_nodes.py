@@ -71,7 +71,8 @@ def in_racks(nodes: tuple[NodeRecord, ...], racks: int, blocks: int) -> tuple[No
     A rack is in one block.
     """
     drawn = [(name, label, count) for name, label, count in _drawn(racks, blocks) if count]
-    for most, (name, _, count) in zip((racks or len(nodes), len(nodes)), drawn, strict=False):
+    most_of = (racks or len(nodes), len(nodes))[-len(drawn) :] if drawn else ()
+    for most, (name, _, count) in zip(most_of, drawn, strict=True):
         if count > most:
             raise NodesError(f"--{name}s {count}: there are only {most} to be in them")
     parts = racks or len(nodes)  # which blocks are made of

@@ -49,6 +49,18 @@ def term_matches(term: NodeTerm, name: str, labels: Mapping[str, str]) -> bool:
     return all_hold(term.expressions, labels) and all_hold(term.fields, {NODE_NAME: name})
 
 
+def other_nodes(names: tuple[str, ...], weight: int) -> NodeTerm:
+    """Return a preferred term that all nodes match but these."""
+    return NodeTerm(fields=(Requirement(NODE_NAME, "NotIn", names),), weight=weight)
+
+
+def avoided_names(term: NodeTerm) -> tuple[str, ...]:
+    """Nodes that a preferred term excludes by name alone; () for any other term."""
+    if term.expressions or len(term.fields) != 1 or term.fields[0].operator != "NotIn":
+        return ()
+    return term.fields[0].values
+
+
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
     """Return whether one of the tolerations matches the taint.
 

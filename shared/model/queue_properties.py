@@ -18,6 +18,8 @@ RECLAIM_OF, RECLAIM_OF_QUEUE = "reclaim.min.runtime.of", "queue"
 _RECLAIM_OF = ("lca", RECLAIM_OF_QUEUE)
 SERVICE_LEVELS = "attained.service.levels"
 MAX_SERVICE_LEVELS = 8  # levels of attained service of a queue; a property with more is ignored
+SPARES = "spares"
+_SPARES = re.compile(r"([^=,\s]{1,100})=([0-9]{1,4})")
 _WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 _SHOWN = 40  # characters of a value that does not hold
 
@@ -49,6 +51,12 @@ def parse_levels(text: str) -> tuple[int, ...] | None:
     found = tuple(parse_go_duration(part.strip()) or 0 for part in text.split(","))
     grows = all(one < other for one, other in zip((0, *found), found, strict=False))
     return found if grows and len(found) <= MAX_SERVICE_LEVELS else None
+
+
+def parse_spares(text: str) -> tuple[str, int] | None:
+    """Return a level and how many nodes of its domains are spare; None: it is no such text."""
+    found = _SPARES.fullmatch(text)
+    return (found[1], int(found[2])) if found is not None else None
 
 
 def of_types(properties: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
@@ -96,6 +104,10 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     SERVICE_LEVELS: (
         lambda text: parse_levels(text) is not None,
         f"not increasing durations, like 1h,10h, {MAX_SERVICE_LEVELS} at most: there are no levels",
+    ),
+    SPARES: (
+        lambda text: parse_spares(text) is not None,
+        "not a level and a number of nodes, like rack=2: no node is kept",
     ),
     RECLAIM_OF: (
         lambda text: text.lower() in _RECLAIM_OF,

@@ -1,18 +1,20 @@
 """What topology costs, and whether a placement is ever missed: ``make bench-topology``.
 
 CPU milliseconds of placing and of refusing a gang of 512 in slices, at growing sizes; what a tree
-costs pods that ask for none of it, in pairs; and gangs of like pods on random trees against every
-placement that there is.
+costs pods that ask for none of it, in pairs; gangs of like pods on random trees against every
+placement that there is; and months of jobs in racks (``racks.py``).
 """
 
 import argparse
 import random
 import time
+from collections.abc import Callable
 from statistics import median
 from typing import Any
 
 from services.core.scheduler.actions import domain_places
 from shared.messages.interface import NodeAction, NodeInfo
+from tests.benchmarks import racks
 from tests.builders import Core
 from tests.domains import HOST, LEVELS, cluster, counts, gang, near
 from tests.property.test_topology import domains, holds
@@ -23,6 +25,8 @@ PLACES = 2  # of a node
 MEMBERS = 512
 ROUNDS = 5
 CASES = 10_000
+JOBS, DAYS = 5_000, 10  # of the replays in racks
+ROWS = ("cost", "plain", "missed", "several", "required", "elastic", "failures")
 
 
 def large(nodes: int, racks: int, blocks: int, *, levels: Any = LEVELS) -> Core:
@@ -151,11 +155,22 @@ def main() -> None:
     """Print every row."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--cases", type=int, default=CASES)
-    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--small", action="store_true", help="few jobs: figures of nothing")
+    parser.add_argument("--only", choices=ROWS, action="append", help="may be repeated")
     options = parser.parse_args()
-    rows_of_cost(SIZES[:1] if options.small else SIZES)
-    row_of_plain()
-    row_of_missed(options.cases)
+    jobs, days = (300, 2) if options.small else (JOBS, DAYS)
+    sizes = SIZES[:1] if options.small else SIZES
+    rows: dict[str, Callable[[], None]] = {
+        "cost": lambda: rows_of_cost(sizes),
+        "plain": row_of_plain,
+        "missed": lambda: row_of_missed(options.cases),
+        "several": lambda: racks.row_of_several_racks(jobs),
+        "required": lambda: racks.row_of_required_racks(jobs),
+        "elastic": lambda: racks.row_of_elastic(jobs),
+        "failures": lambda: racks.row_of_failures(days),
+    }
+    for name in options.only or ROWS:
+        rows[name]()
 
 
 if __name__ == "__main__":

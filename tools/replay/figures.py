@@ -16,12 +16,13 @@ from collections.abc import Callable, Iterable
 from statistics import fmean, median
 from typing import Any
 
+from services.cli.simulated_nodes import RACK_LABEL
 from shared.model.gpus import GPU
 from shared.model.resources import VCORE
 from shared.model.units import NANOS_PER_SECOND
 from tools.replay.forecasts import forecast_figures
 from tools.replay.run import NEVER_STARTED, Outcome, Run
-from tools.replay.too_large import TOO_LARGE
+from tools.replay.too_large import TOO_LARGE, rooms_of_racks
 
 BOUND_NS = 10 * NANOS_PER_SECOND
 PERCENTILES = (95, 99)
@@ -70,6 +71,8 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
         "jainOfQueues": _jain(started, lambda run: run.job.queue),
         "jainOfUsers": _jain(started, lambda run: run.job.user),
         "utilisationByQueue": _by_queue(outcome, until_ns),
+        "gangsOfOneRack": len(gangs := _gangs_of_one_rack(outcome, started)),
+        "overSeveralRacks": sum(gangs),
         "forecasts": forecast_figures(outcome.forecasts),
         "all": _group(started),
         "bySize": _by_size(started, name, per),
@@ -78,6 +81,18 @@ def figures_of(outcome: Outcome, cpu_seconds: float) -> Figures:
             for queue in sorted({run.job.queue for run in started})
         },
     }
+
+
+def _gangs_of_one_rack(outcome: Outcome, started: list[Run]) -> list[bool]:
+    """Return of each gang that an empty rack could hold whether its nodes are in several."""
+    setup = outcome.setup
+    rooms = rooms_of_racks(setup.nodes, setup.racks)
+    rack_of = {node.name: node.labels.get(RACK_LABEL) for node in setup.nodes}
+    return [
+        len({rack_of[node] for node in run.nodes}) > 1
+        for run in started
+        if run.job.pods > 1 and any(room.could_hold(run.job) for room in rooms)
+    ]
 
 
 def _left_out(outcome: Outcome) -> Figures:

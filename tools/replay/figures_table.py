@@ -57,6 +57,11 @@ def parts(found: Figures) -> list[Any]:
     lines: list[Any] = [head, use, fair]
     if found["evictions"]:
         lines.append(f"evictions lost {found['lostPercent']} % of what ran")
+    if found["gangsOfOneRack"]:
+        lines.append(
+            f"{found['overSeveralRacks']:,} of {found['gangsOfOneRack']:,} gangs that one rack "
+            "could hold were in several"
+        )
     if found["timedOut"]:
         lines.append(f"the placeholders of {found['timedOut']:,} gangs timed out")
     if found["forecasts"]["asked"]:

@@ -11,6 +11,9 @@ Rule 3: who is evicted starts again, and what it ran is lost: a job of one pod b
         left and so many seconds more, which its pods state (``muster.io/restart-seconds``).
 Rule 4: where the setup has a placeholder timeout, a gang that has not got all its placeholders by
         then gives them back: a soft one asks for its pods one by one, a hard one does not run.
+Rule 5: where the setup has a topology, gangs ask for it that an empty rack could hold.
+Rule 6: where it has a minimum, a gang starts with that share of its pods, and the others join it
+        as they are placed: with half of them it takes twice as long.
 Limit: without one a job waits for as long as the trace goes on: the placeholder timeout is then
         MAX_DURATION_NS, which is never reached: a replay with jobs that end later is an error.
 """
@@ -29,13 +32,17 @@ from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.records import NodeRecord
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import (
+    NO_GANG_SETTINGS,
+    NO_TOPOLOGY,
     AddApplicationRequest,
     Allocation,
     AllocationAsk,
     AllocationRelease,
+    GangSettings,
     NodeAction,
     NodeInfo,
     RemoveApplicationRequest,
+    SubGroup,
     TerminationType,
     UpdatedApplication,
     UpdateRequest,
@@ -59,7 +66,7 @@ from shared.model.states import ApplicationState
 from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, NANOS_PER_SECOND
 from tools.replay.jobs import FOREVER_NS, Job, Trace, TraceError
 from tools.replay.setup import Setup
-from tools.replay.too_large import TOO_LARGE, Room, sentence_of
+from tools.replay.too_large import TOO_LARGE, Room, rooms_of_racks, sentence_of
 
 START_NS = 1_767_225_600 * NANOS_PER_SECOND  # 2026-01-01
 RM_ID = "replay"
@@ -87,7 +94,10 @@ class Run:
     held: dict[str, tuple[str, int]] = field(default_factory=dict)  # by pod: node, size
     nodes: tuple[str, ...] = ()  # of its last beginning
     began_ns: int = -1  # its last beginning
-    left_ns: int = 0  # for how long it runs from then on
+    left_ns: int = 0  # for how long it runs from then on, with all its pods
+    paced_ns: int = 0  # since when it has as many pods as now
+    pace: int = 0  # with how many of them it has run since then
+    version: int = 0  # of its end: another pace makes it another
     restart_ns: int = 0  # what of that is for starting over
     before_ns: int = 0  # for how long it ran in its other beginnings
     lost_ns: int = 0
@@ -185,9 +195,10 @@ class Replay:
         self.series = Series()
         self._watch = watch
         self._room = Room(setup.nodes)
+        self._racks = rooms_of_racks(setup.nodes, setup.racks)
         self._of: dict[str, Run] = {}
         self._again: list[Run] = []  # evicted, to be submitted once their ends are handed in
-        self._ends: list[tuple[int, int, int, Run]] = []  # a heap: when, number, beginning
+        self._ends: list[tuple[int, int, int, Run]] = []  # a heap: when, number, version
         self._timers: dict[str, TimerSet] = {}
         self._due: list[tuple[int, str, str]] = []  # a heap of those timers, with generations
         self._numbers = count()
@@ -395,7 +406,7 @@ class Replay:
         is_gang = job.pods > 1
         wanted: dict[str, int] = {}
         for members, pod in job.groups if is_gang else ():
-            add_into(wanted, multiply(pod, members))
+            add_into(wanted, multiply(pod, self._least(members)))
         request.applications.append(
             AddApplicationRequest(
                 run.application_id,
@@ -405,9 +416,31 @@ class Replay:
                 placeholder_ask=wanted,
                 placeholder_timeout_milli_seconds=self._timeout_ns() // NANOS_PER_MILLI,
                 gang_scheduling_style=self.setup.gang_style,
+                gang=self._gang_of(job),
             )
         )
         request.asks += self._asks(run, is_placeholder=is_gang)
+
+    def _least(self, members: int) -> int:
+        """Return how many of so many pods start together."""
+        return -(-members * self.setup.minimum_percent // 100)
+
+    def _least_of(self, job: Job) -> int:
+        return sum(self._least(members) for members, _ in job.groups)
+
+    def _gang_of(self, job: Job) -> GangSettings:
+        topology = self.setup.topology
+        if topology == NO_TOPOLOGY or job.pods == 1 or not self.fits_a_rack(job):
+            return NO_GANG_SETTINGS
+        layout = tuple(
+            SubGroup(f"group-{at}", "", self._least(members))
+            for at, (members, _) in enumerate(job.groups)
+        )
+        return GangSettings(layout=layout, topology=topology)
+
+    def fits_a_rack(self, job: Job) -> bool:
+        """Return whether a rack without pods could hold a job."""
+        return any(room.could_hold(job) for room in self._racks)
 
     def _timeout_ns(self) -> int:
         return self.setup.placeholder_timeout_s * NANOS_PER_SECOND or MAX_DURATION_NS
@@ -421,7 +454,7 @@ class Replay:
             tags[RUN_SECONDS] = str(-(-job.stated_ns // NANOS_PER_SECOND))
         is_gang = job.pods > 1
         for at, (members, pod) in enumerate(job.groups):
-            for member in range(members):
+            for member in range(self._least(members) if is_placeholder else members):
                 yield AllocationAsk(
                     f"{run.application_id}-{prefix}{at}-{member}",
                     run.application_id,
@@ -439,11 +472,13 @@ class Replay:
         self._count(allocation.node_id, amount)
         if allocation.placeholder:
             run.places += 1
-            if run.places == run.job.pods:
+            if run.places == self._least_of(run.job):
                 answer.asks += self._asks(run, is_placeholder=False)
             return
         run.real += 1
-        if run.real == run.job.pods:
+        if not run.is_waiting:
+            self._go_on(run)
+        elif run.real == self._least_of(run.job):
             self._start(run)
 
     def _start(self, run: Run) -> None:
@@ -454,17 +489,30 @@ class Replay:
         self._waiting -= 1
         if run.started_ns < 0:
             run.started_ns = self.now_ns
-        if run.job.run_ns < FOREVER_NS:
-            entry = (self.now_ns + run.left_ns, next(self._numbers), run.began, run)
-            heappush(self._ends, entry)
+        self._go_on(run)
+
+    def _pace(self, run: Run) -> int:
+        """Return with how many of its pods a job runs."""
+        return run.real
+
+    def _go_on(self, run: Run) -> None:
+        """Have a job end when it does by the pods that it has now."""
+        pods = run.job.pods
+        run.left_ns -= (self.now_ns - run.paced_ns) * run.pace // pods
+        run.paced_ns, run.pace = self.now_ns, self._pace(run)
+        run.version += 1
+        if run.job.run_ns < FOREVER_NS and run.pace:
+            run.nodes = tuple(dict.fromkeys(node for node, _ in run.held.values()))
+            end_ns = self.now_ns - (-run.left_ns * pods // run.pace)
+            heappush(self._ends, (end_ns, next(self._numbers), run.version, run))
 
     def _end_due(self, request: "_Request") -> int:
         """Have the jobs end that are due; return how many they are."""
         ended = 0
         while self._ends and self._ends[0][0] <= self.now_ns:
-            _, _, began, run = heappop(self._ends)
-            if run.is_waiting or run.began != began:
-                continue  # it was evicted
+            _, _, version, run = heappop(self._ends)
+            if run.is_waiting or run.version != version:
+                continue  # it was evicted, or has other pods
             run.ended_ns = self.now_ns
             run.lost_ns += run.restart_ns
             ended += 1
@@ -495,7 +543,27 @@ class Replay:
         if node:
             self._count(node, -amount)
         if release.termination_type is TerminationType.PREEMPTED_BY_SCHEDULER:
-            self._restart(run, answer)
+            if run.is_waiting or run.real <= self._least_of(run.job):
+                self._restart(run, answer)
+            else:
+                self._lose_one(run, release.allocation_key, answer)
+
+    def _lose_one(self, run: Run, key: str, answer: "_Request") -> None:
+        """Take a pod from a job that goes on without it, and ask for another."""
+        run.real -= 1
+        self._go_on(run)
+        at = int(key.removeprefix(f"{run.application_id}-").split("-")[0])
+        self.evictions += 1
+        members, pod = run.job.groups[at]
+        answer.asks.append(
+            AllocationAsk(
+                f"{run.application_id}-{at}-{members + self.evictions}",
+                run.application_id,
+                pod,
+                task_group_name=f"group-{at}",
+                create_time_ns=START_NS + self.now_ns,
+            )
+        )
 
     def _time_out(self, updated: UpdatedApplication, answer: "_Request") -> None:
         """Do what a gang does whose placeholders have timed out."""
@@ -515,7 +583,9 @@ class Replay:
             self._waiting -= 1
         else:
             run.evicted(self.now_ns, self._cost_ns)
-        run.places = run.real = 0
+        run.places = run.real = run.pace = 0
+        if self._cost_ns is None:
+            run.left_ns = run.job.run_ns
         if run.job.pods > 1:
             self._leave(run, answer, has_succeeded=False)
             run.application_id = f"{run.job.name}.{self.evictions}"

@@ -2,31 +2,42 @@
 
 A file of `--compare` is a map with any of ``nodes`` (a number, or a file), ``capacity``, ``queues``
 (a file, or the configuration itself), ``scheduler`` (settings by name), ``placeholderTimeout``
-(seconds; 0: none), ``gangStyle`` (Soft or Hard) and ``preemptionCost`` (seconds; -1: all is lost).
+(seconds; 0: none), ``gangStyle`` (Soft or Hard), ``preemptionCost`` (seconds; -1: all is lost),
+``racks`` (how many the nodes are in), ``topology`` (what gangs ask for that fit in one rack) and
+``gangMinimum`` (the percentage of a gang's pods with which it starts).
 """
 
 import reprlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from services.cli.files import text_of
-from services.cli.simulated_nodes import NodesError, alike, nodes_of
+from services.cli.simulated_nodes import (
+    MAX_NODES,
+    NodesError,
+    alike,
+    drawn_levels,
+    in_racks,
+    nodes_of,
+)
 from services.cli.yaml_file import Inline, YamlFileError, one_document, write_inline
 from services.core.configuration import parse_configuration
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.hooks import PluginError
 from services.core.scheduler.model.settings import settings_from
 from services.core.scheduler.scheduler import ConfigurationError
+from services.shim_adapter.mirror.asks import HOST_NAME_LABEL
 from services.shim_adapter.queue_file import queue_file
 from services.shim_adapter.records import NodeRecord
-from shared.messages.interface import GangSchedulingStyle
+from services.shim_adapter.translation.topology import topology_of
+from shared.messages.interface import NO_TOPOLOGY, GangSchedulingStyle, TopologyConstraint
 from shared.model.names import QUEUE
 from shared.model.numbers import INT64_MAX
-from shared.model.scheduler_settings import named
+from shared.model.scheduler_settings import TOPOLOGY_LEVELS, named
 from shared.queueconfig import QueueConfigError
 from tools.replay.formats import read_nodes
 from tools.replay.jobs import Trace, TraceError
@@ -34,6 +45,7 @@ from tools.replay.jobs import Trace, TraceError
 MAX_TIMEOUT_S = 366 * 86_400  # seconds of a replay's placeholder timeout; a longer one is an error
 MAX_COST_S = 3_600  # seconds that a preemption costs in a replay; a larger number is an error
 ALL_IS_LOST = -1  # by a preemption, as it is typed
+ALL_PODS = 100  # percent of a gang
 _SHOWN = 60  # characters of a key
 _EXPECTED = {
     "nodes": "a number of nodes, or the name of their file",
@@ -43,6 +55,9 @@ _EXPECTED = {
     "placeholderTimeout": "a number of seconds, 0: none",
     "gangStyle": "Soft or Hard",
     "preemptionCost": "a number of seconds, -1: all that it ran",
+    "racks": "a number of racks",
+    "topology": "a map as the key topology of a task group",
+    "gangMinimum": "a percentage from 1 to 100",
 }
 _KEYS = tuple(_EXPECTED)
 
@@ -62,6 +77,9 @@ class Setup:
     placeholder_timeout_s: int = 0  # 0: none
     gang_style: GangSchedulingStyle = GangSchedulingStyle.SOFT
     preemption_cost_s: int | None = None  # what starting over costs; None: all that it ran
+    racks: int = 0
+    topology: TopologyConstraint = NO_TOPOLOGY  # of gangs that fit in one rack
+    minimum_percent: int = ALL_PODS  # of a gang's pods, with which it starts
 
 
 def setup_of(
@@ -75,10 +93,14 @@ def setup_of(
     placeholder_timeout_s: int = 0,
     gang_style: GangSchedulingStyle = GangSchedulingStyle.SOFT,
     preemption_cost_s: int | None = None,
+    racks: int = 0,
+    topology: TopologyConstraint = NO_TOPOLOGY,
+    minimum_percent: int = ALL_PODS,
 ) -> Setup:
     """Return a setup; what is not stated is the trace's own. Raises TraceError."""
     text = queues or default_queues(trace)
-    settings = named(scheduler or {})
+    levels = {TOPOLOGY_LEVELS: drawn_levels(racks, 0)} if racks else {}
+    settings = named({**levels, **(scheduler or {})})
     read = settings_from(settings.stated.items())
     if refused := (*settings.refused, *read.refused):
         raise TraceError(f"{name}: scheduler: {'; '.join(refused)}")
@@ -91,6 +113,10 @@ def setup_of(
     except ConfigurationError as error:
         raise TraceError(f"{name}: queues: {error}") from error
     found = _nodes(trace, name, nodes, capacity)
+    try:
+        found = _with_host_names(in_racks(found, racks, 0)) if racks else found
+    except NodesError as error:
+        raise TraceError(f"{name}: {str(error).removeprefix('--')}") from error
     if not found:
         raise TraceError(f"{name}: at least one node was expected, found none")
     in_all = sum(node.capacity.get(trace.size_of, 0) for node in found)
@@ -101,7 +127,7 @@ def setup_of(
         )
     return Setup(
         name, found, text, settings.stated, settings.warnings, placeholder_timeout_s, gang_style,
-        preemption_cost_s,
+        preemption_cost_s, racks, topology, minimum_percent,
     )  # fmt: skip
 
 
@@ -117,6 +143,12 @@ def _nodes(trace: Trace, name: str, stated: str, capacity: str) -> tuple[NodeRec
     except NodesError as error:
         raise TraceError(f"{name}: {error}") from error
     raise TraceError(f"{name}: the trace has no nodes: give their number or a file with --nodes")
+
+
+def _with_host_names(nodes: tuple[NodeRecord, ...]) -> tuple[NodeRecord, ...]:
+    return tuple(
+        replace(node, labels={**node.labels, HOST_NAME_LABEL: node.name}) for node in nodes
+    )
 
 
 def default_queues(trace: Trace) -> str:
@@ -145,7 +177,34 @@ def read_setup(trace: Trace, file: Path, name: str) -> Setup:
         placeholder_timeout_s=_timeout_of(file, document.get("placeholderTimeout", 0)),
         gang_style=_style_of(file, document.get("gangStyle", GangSchedulingStyle.SOFT)),
         preemption_cost_s=_cost_of(file, document.get("preemptionCost", ALL_IS_LOST)),
+        racks=_racks_of(file, document.get("racks", 0)),
+        topology=_topology_of(file, document.get("topology")),
+        minimum_percent=_minimum_of(file, document),
     )
+
+
+def _racks_of(file: Path, stated: object) -> int:
+    if not isinstance(stated, int) or isinstance(stated, bool) or not 0 <= stated <= MAX_NODES:
+        raise _wrong(file, "racks", _EXPECTED["racks"], stated)
+    return stated
+
+
+def _topology_of(file: Path, stated: object) -> TopologyConstraint:
+    topology, together = topology_of(stated, 0)
+    if topology.wrong or together:
+        raise _wrong(file, "topology", topology.wrong or _EXPECTED["topology"], stated)
+    return topology
+
+
+def _minimum_of(file: Path, document: Mapping[str, object]) -> int:
+    """Return with which share of its pods a gang starts; one that is evicted loses all it ran."""
+    stated = document.get("gangMinimum", ALL_PODS)
+    if not isinstance(stated, int) or not 1 <= stated <= ALL_PODS:
+        raise _wrong(file, "gangMinimum", _EXPECTED["gangMinimum"], stated)
+    if stated < ALL_PODS and document.get("preemptionCost", ALL_IS_LOST) != ALL_IS_LOST:
+        expected = f"{ALL_IS_LOST} with a gangMinimum"
+        raise _wrong(file, "preemptionCost", expected, document["preemptionCost"])
+    return int(stated)
 
 
 def _cost_of(file: Path, stated: object) -> int | None:

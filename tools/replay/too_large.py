@@ -6,12 +6,21 @@ there is for ever. A single pod is: it holds nothing while it waits.
 
 from collections.abc import Sequence
 
+from services.cli.simulated_nodes import RACK_LABEL
 from services.shim_adapter.records import NodeRecord
 from shared.model.resources import Resource, add_into, multiply
 from tools.replay.jobs import Job, Trace
 
 TOO_LARGE = "larger than the cluster"
 Groups = tuple[tuple[int, Resource], ...]
+
+
+def rooms_of_racks(nodes: Sequence[NodeRecord], racks: int) -> list["Room"]:
+    """Return the room of each rack of so many, in no order; [] without racks."""
+    found: dict[str, list[NodeRecord]] = {}
+    for node in nodes if racks else ():
+        found.setdefault(node.labels[RACK_LABEL], []).append(node)
+    return [Room(own) for own in found.values()]
 
 
 class Room:

@@ -360,6 +360,7 @@ class SchedulerSettings(_Strict):
     stalenessGracePeriod: str = "60s"  # noqa: N815
     stuckInReleasing: str = "2m"  # noqa: N815
     restartRoom: str = "30s"  # noqa: N815
+    avoidNode: str = ""  # noqa: N815
     spares: str = ""
     topologyLevels: str = ""  # noqa: N815
     usageHalfLife: str = ""  # noqa: N815

@@ -8,8 +8,10 @@ from pathlib import Path
 import pytest
 
 from services.cli.exits import Exit
+from services.cli.simulated_nodes import RACK_LABEL
 from services.core.configuration import parse_configuration
 from services.core.scheduler.scheduler import Scheduler
+from shared.messages.interface import TopologyConstraint
 from shared.messages.state import StateDelta
 from shared.model.gpus import GPU
 from shared.model.units import NANOS_PER_SECOND
@@ -105,6 +107,47 @@ def test_a_setup_says_what_a_preemption_costs(tmp_path):
         with pytest.raises(
             TraceError, match="a number of seconds, -1: all that it ran was expected"
         ):
+            read_setup(trace, file, "x")
+
+
+def test_gangs_ask_for_a_rack_that_could_hold_them():
+    """Of two racks of one node each half is in use: the gang is in both, or waits."""
+    trace = trace_of((0, 50, 1, 5), (0, 100, 1, 5), (2, 10, 2, 3), nodes=2)
+    anywhere, times = replayed(trace, racks=2)
+    found = figures_of(anywhere, 0.0)
+    assert (found["gangsOfOneRack"], found["overSeveralRacks"], times[2]) == (1, 1, (2, 12))
+    near, times = replayed(trace, racks=2, topology=TopologyConstraint(required="rack"))
+    found = figures_of(near, 0.0)
+    assert (found["gangsOfOneRack"], found["overSeveralRacks"], times[2]) == (1, 0, (50, 60))
+
+
+def test_a_gang_larger_than_a_rack_asks_for_none():
+    trace = trace_of((0, 10, 3, 8), nodes=4)
+    outcome, times = replayed(trace, racks=2, topology=TopologyConstraint(required="rack"))
+    assert (times, figures_of(outcome, 0.0)["gangsOfOneRack"]) == ([(0, 10)], 0)
+
+
+def test_a_gang_with_a_minimum_starts_with_it_and_takes_longer_until_all_have_joined():
+    trace = trace_of((0, 20, 1, 8), (1, 100, 2, 8), nodes=2)
+    assert replayed(trace)[1] == [(0, 20), (20, 120)]
+    assert replayed(trace, minimum_percent=50)[1] == [(0, 20), (1, 110)]  # 19 s of it with one pod
+
+
+def test_a_setup_says_how_many_racks_there_are_and_what_gangs_ask_for(tmp_path):
+    trace, file = trace_of((0, 1, 1, 8), nodes=4), tmp_path / "setup.yaml"
+    file.write_text("{racks: 2, topology: {preferred: rack}, gangMinimum: 50}")
+    setup = read_setup(trace, file, "x")
+    assert (setup.racks, setup.topology.preferred, setup.minimum_percent) == (2, "rack", 50)
+    assert [node.labels[RACK_LABEL] for node in setup.nodes] == ["rack-0"] * 2 + ["rack-1"] * 2
+    for text, why in (
+        ("racks: many", "a number of racks was expected"),
+        ("racks: 5", "racks 5: there are only 4"),
+        ("topology: {near: rack}", "there is no 'near'"),
+        ("gangMinimum: 0", "a percentage from 1 to 100 was expected"),
+        ("{gangMinimum: 50, preemptionCost: 60}", "-1 with a gangMinimum was expected"),
+    ):
+        file.write_text(text)
+        with pytest.raises(TraceError, match=why):
             read_setup(trace, file, "x")
 
 

@@ -37,6 +37,8 @@ def test_which_actions_may_be_named(pairs, actions, refused):
         ("starvationGuard", ("5m", "0s"), "soon"),
         ("reservations", ("heads", "asks", "none"), "on"),
         ("reservationDelay", ("2s",), "2"),
+        ("avoidNode", ("10m", "0s"), "soon"),
+        ("spares", ("rack=2",), "2"),
         ("maxReservedNodes", ("12", "5%", "100%"), "101%"),
         ("backfill", ("enabled", "disabled"), "yes"),
         ("backfillOrder", ("submission",), "shortest"),
@@ -59,7 +61,9 @@ def test_a_setting_that_does_not_hold_is_said(name, good, bad):
         assert said.startswith(f"{name}: ")
         assert f"found '{bad}'; the default is used" in said
     (unknown,) = settings_from([(name.upper(), "1")]).refused
-    assert f"there is no setting '{name.upper()}'; there are actions, backfill" in unknown
+    assert (
+        f"there is no setting '{name.upper()}'; there are actions, avoidNode, backfill" in unknown
+    )
 
 
 def test_an_old_name_is_a_sentence_that_the_api_shows_and_its_value_holds():

@@ -4,15 +4,16 @@ from shared.messages.interface import (
     AllocationAsk,
     NodeAction,
     NodeInfo,
+    UpdateConfiguration,
 )
 from shared.model.names import RUN_SECONDS
-from tests.domains import ONE, cluster, counts, gang, near, node
+from tests.domains import HOST, ONE, cluster, counts, gang, near, node
 
 SPARES = (("gangAdmission", "cluster"), ("spares", "rack=1"))
 
 
-def pod(core, name, run=0):
-    core.application(name)
+def pod(core, name, run=0, queue="root.default"):
+    core.application(name, queue)
     core.asks(name, [f"{name}-0"], ONE, allocation_tags={RUN_SECONDS: str(run)} if run else {})
     core.check()
 
@@ -75,3 +76,89 @@ def test_a_level_that_is_not_there_keeps_nothing():
     pod(core, "one")
     pod(core, "two")
     assert (sum(counts(core, "one")), sum(counts(core, "two")), spare(core)) == (1, 1, [])
+
+
+CONFIG = """
+partitions:
+  - name: default
+    queues:
+      - name: root
+        submitacl: "*"
+        queues:
+          - name: default
+            properties: {{spares: {spares}}}
+          - name: other
+            properties: {{spares: {others}}}
+"""
+
+
+def of_queues(blocks, spares="rack=1", others="rack=0"):
+    config = CONFIG.format(spares=spares, others=others)
+    return cluster(blocks, settings=SPARES[:1], config=config)
+
+
+def test_a_queue_keeps_nodes_where_it_has_gangs_and_for_these_alone():
+    core = of_queues([[[1, 1, 1, 1], [1]]])
+    pod(core, "before", queue="root.other")
+    assert spare(core) == []
+    gang(core, "gang", ("w", 2, near(required="rack")))
+    assert (sum(counts(core)), len(spare(core))) == (2, 1)
+    gang(core, "next", ("w", 2, near(required="rack")), queue="root.other")
+    pod(core, "after", queue="root.other")
+    pod(core, "short", 600, queue="root.other")
+    assert spare(core)[0] not in taken(core, "before", "gang", "next", "after")
+    assert sum(counts(core, "short")) == 1
+
+
+def taken(core, *names):
+    apps = core.partition.applications
+    return [pod.node_id for name in names for pod in apps[name].allocations.values()]
+
+
+def test_a_pod_that_is_placed_in_the_same_cycle_as_the_gang_does_not_get_its_spare_node():
+    core = of_queues([])
+    gang(core, "gang", ("w", 2, near(required="rack")), priority=1)
+    pod(core, "other", queue="root.other")
+    labels = [{"block": "b", "rack": "r", HOST: f"n{at}"} for at in range(3)]
+    nodes = (NodeInfo(each[HOST], NodeAction.CREATE, ONE, labels=each) for each in labels)
+    core.update(nodes=tuple(nodes))
+    assert (sum(counts(core)), sum(counts(core, "other"))) == (2, 0)
+
+
+def test_what_a_gang_of_another_queue_has_lost_does_not_get_it():
+    core = of_queues([[[1] * 6]], others="rack=0")
+    gang(core, "gang", ("w", 2, near(required="rack")))
+    gang(core, "theirs", ("w", 2, near(required="rack")), queue="root.other")
+    pod(core, "full", queue="root.other")
+    kept = spare(core)
+    dies(core, taken(core, "theirs")[0])
+    comes_back(core, "theirs", 1)
+    assert (sum(counts(core, "theirs")), spare(core)) == (1, kept)
+    dies(core, taken(core, "gang")[0])
+    comes_back(core, "gang", 1)
+    assert (sum(counts(core)), kept[0] in taken(core, "gang")) == (2, True)
+
+
+def test_queues_share_the_nodes_that_they_keep_in_one_rack():
+    core = of_queues([[[1] * 8]], spares="rack=2", others="rack=1")
+    gang(core, "gang", ("w", 2, near(required="rack")))
+    gang(core, "theirs", ("w", 2, near(required="rack")), queue="root.other")
+    first, second = core.partition.nodes.spares.nodes.items()
+    assert first[1] == ("root.default", "root.other")
+    assert second[1] == ("root.default",)
+
+
+def test_a_queue_that_states_it_no_more_gives_its_nodes_back_and_waiting_pods_get_them():
+    core = of_queues([[[1, 1, 1]]])
+    gang(core, "gang", ("w", 2, near(required="rack")))
+    pod(core, "next", queue="root.other")
+    assert (len(spare(core)), sum(counts(core, "next"))) == (1, 0)
+    core.send(UpdateConfiguration(CONFIG.format(spares="rack=0", others="rack=0")))
+    assert (spare(core), sum(counts(core, "next"))) == ([], 1)
+
+
+def test_nodes_that_are_spare_in_a_rack_count_in_its_block():
+    core = of_queues([[[1] * 5, [1] * 3]], spares="block=2")
+    core.partition.nodes.keep_spares("rack", 1)
+    gang(core, "gang", ("w", 2, near(required="rack")))
+    assert len(spare(core)) == 2

@@ -4,6 +4,7 @@ Rule 1: all pods that start together get a place on idle capacity, part by part 
         or none does. If the members of a part are equal, a solution is found if there is one. If
         not, and each part would fit alone, each part is tried first once, on nodes in their order
         and then on the tightest.
+        Nodes that pods prefer to avoid by name are used only if the others do not suffice.
 Rule 2: at a required level, pods join the domain of existing members.
 Rule 3: the refusal is of the first part that no domain of its level fits alone: the best domain,
         what it lacks, and the applications there. If each part would fit alone, it is the number of
@@ -32,6 +33,7 @@ from services.core.scheduler.place.units import Units, units_of
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.gang_tree import GangTree
+from shared.messages.selectors import avoided_names
 from shared.model.reasons import Fact, Kind, Reason, Refusal
 from shared.model.resources import fits_room
 
@@ -49,6 +51,12 @@ def find(
     placer = _InDomains(trial, application, backfill=backfill)
     before = trial.checkpoint()
     kept = placer.to_reserved_nodes()
+    elsewhere = placer.elsewhere()
+    if elsewhere is not None:
+        found = place_any(placer, [placer.tree], Region(elsewhere))
+        if not isinstance(found, Unplaced):
+            return kept + found
+        placer.stuck_part = ""
     found = place_any(placer, placer.orders(), Region())
     if isinstance(found, Unplaced):
         trial.rollback(before)
@@ -138,6 +146,21 @@ class _InDomains:
             self._start = self.checkpoint()
             self._at_start.clear()
         return found
+
+    def elsewhere(self) -> Mask | None:
+        """All rows but those of nodes that pods prefer to avoid by name; None if there are none."""
+        names = {
+            name: None
+            for shape in self._counts(self.tree)
+            for term in shape.constraints.preferred_nodes
+            for name in avoided_names(term)
+        }
+        avoided = [node.row for name in names if (node := self._nodes.nodes.get(name)) is not None]
+        if not avoided:
+            return None
+        rows: Mask = np.ones(len(self._nodes.rows), dtype=np.bool_)
+        rows[avoided] = False
+        return rows
 
     def waiting(self, leaf: Group[Ask]) -> list[Ask]:
         """Return the waiting members of a task group, in order."""

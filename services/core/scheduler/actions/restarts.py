@@ -5,6 +5,8 @@ Rule 1: a controller that restarts a gang deletes its pods and creates them agai
         minimum, a claim reserves its capacity for the gang, as for a moved pod. The first equal pod
         gets it. For a member that failed by itself the claim is on another node, if one fits: its
         own may be the cause.
+        The replacement of a failed one prefers other nodes for the setting ``avoidNode``, also if
+        the gang is above its minimum.
 Rule 2: it lasts for the setting ``restartRoom``, and at most for the gang's stale grace if stale
         gangs are evicted. Not for a gang that gave up, is finishing or ends, nor for a single pod.
 Rule 3: if a node drains, or has a taint that a member does not tolerate, a place in its domain is
@@ -18,7 +20,7 @@ import numpy as np
 
 from services.core.scheduler.model.reservations import priority_of, rank_of
 from services.core.scheduler.model.rows import Application, Claim, Node
-from services.core.scheduler.model.settings import STALE
+from services.core.scheduler.model.settings import AVOID_NODE_NS, STALE
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Mask
 from services.core.scheduler.place.one import InDomain, node_for
@@ -41,6 +43,8 @@ def keep_room(
 
     Not of one that the core released itself (``was_released``).
     """
+    if ended.has_failed and not was_released:
+        _avoid_node(partition, application, pod)
     is_stopped = ended.termination_type is TerminationType.STOPPED_BY_RM
     if was_released or not is_stopped or ended.has_succeeded or ended.is_final:
         return
@@ -54,6 +58,16 @@ def keep_room(
         if ended.has_failed:
             node = _another(partition, application, pod, node) or node
         partition.keep_for_restart(application, pod, node, partition.now_ns + room_ns)
+
+
+def _avoid_node(partition: Partition, application: Application, pod: Allocation) -> None:
+    """Make the replacement of a failed pod of a gang prefer other nodes for a while."""
+    counts = application.task_groups.get(pod.task_group_name)
+    avoid_ns = partition.settings.avoid_node_ns
+    if avoid_ns is None:
+        avoid_ns = AVOID_NODE_NS if application.enforces_minimum else 0
+    if counts is not None and avoid_ns > 0 and pod.node_id in partition.nodes.nodes:
+        counts.avoid(pod.node_id, partition.now_ns + avoid_ns)
 
 
 def give_way(partition: Partition, application: Application, key: str) -> None:

@@ -17,9 +17,9 @@ def choose_again(partition: Partition) -> None:
     changed = nodes.order.changed_since(seen) if facts == nodes.columns.facts else None
     if changed is not None and not changed:
         return
-    for node in nodes.spares.choose(changed, _is_short(partition)):
+    for node, was_spare in nodes.spares.choose(changed, _is_short(partition)).items():
         nodes.touch(node)
-        if node not in nodes.spares.nodes:
+        if was_spare:
             partition.node_improved(node)
     nodes.spares.were_chosen(nodes.order.changes, nodes.columns.facts)
 

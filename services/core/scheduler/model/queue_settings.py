@@ -18,6 +18,7 @@ from shared.model.queue_properties import (
     of_types,
     parse_deserved,
     parse_levels,
+    parse_spares,
     parse_weight,
 )
 from shared.model.resources import Resource
@@ -40,13 +41,14 @@ DEFAULT_PREEMPTION_DELAY_NS = seconds(30)
 class QueueSettings:
     """A queue's properties. ``backoff_asks`` 0: no backoff; delays are in nanoseconds.
 
-    From ``division_priority`` on for the policy ``kai``: what exceeds the quotas is divided by
-    ``division_priority``, highest first, then by ``over_quota_weight``, or ``over_quota_weights``
-    by type; ``deserved`` is the quota of a type in place of the guarantee (UNLIMITED: no limit);
-    the minimum runtimes protect a job's minimum from its start, None if queues above decide; with
-    ``reclaim_by_queue`` the victim's own queue decides instead of the one below the common
-    ancestor; ``service_levels_ns`` is the device-time at which an application reaches each level
-    (``lost_work.py``).
+    From ``division_priority`` on for the policy ``kai``, except ``service_levels_ns`` and
+    ``spares``: what exceeds the quotas is divided by ``division_priority``, highest first, then by
+    ``over_quota_weight``, or ``over_quota_weights`` by type; ``deserved`` is the quota of a type in
+    place of the guarantee (UNLIMITED: no limit); the minimum runtimes protect a job's minimum from
+    its start, None if queues above decide; with ``reclaim_by_queue`` the victim's own queue decides
+    instead of the one below the common ancestor; ``service_levels_ns`` is the device-time at which
+    an application reaches each level (``lost_work.py``); ``spares`` is a level, and the number of
+    nodes that stay free for the queue's gangs in each of its domains where it has one.
     """
 
     sort_policy: str = FIFO
@@ -67,6 +69,7 @@ class QueueSettings:
     preempt_min_runtime_ns: int | None = None
     reclaim_by_queue: bool = False
     service_levels_ns: tuple[int, ...] = ()
+    spares: tuple[str, int] = ("", 0)
 
     @property
     def goes_by_arrival(self) -> bool:
@@ -99,6 +102,7 @@ def settings_of(properties: dict[str, str]) -> QueueSettings:
         deserved=_by_type(of_types(properties, "deserved.TYPE"), parse_deserved),
         reclaim_min_runtime_ns=parse_go_duration(properties.get("reclaim.min.runtime", "")),
         reclaim_by_queue=properties.get("reclaim.min.runtime.of", "").lower() == "queue",
+        spares=parse_spares(properties.get("spares", "")) or ("", 0),
         service_levels_ns=parse_levels(properties.get("attained.service.levels", "")) or (),
         preempt_min_runtime_ns=parse_go_duration(properties.get("preempt.min.runtime", "")),
     )

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from shared.model.duration import parse_go_duration
 from shared.model.numbers import parse_int64
-from shared.model.queue_properties import parse_weight
+from shared.model.queue_properties import parse_spares, parse_weight
 from shared.model.scheduler_settings import (
     ASKS,
     BACKFILLS,
@@ -59,6 +59,7 @@ CONSOLIDATION_VICTIMS = 16  # as in KAI
 STALENESS_GRACE_NS = seconds(60)
 STUCK_AFTER_NS = seconds(2 * 60)
 RESTART_ROOM_NS = seconds(30)
+AVOID_NODE_NS = seconds(10 * 60)  # of gangs that start again as a whole below their minimum
 NODE_SCORE_WINDOW = 1_000  # recent asks that node scores use
 MAX_NODE_SCORE_WINDOW = 10_000  # asks of the mix that node scores look at; more are refused
 _SHOWN = 60  # characters of an invalid value in a text
@@ -66,7 +67,6 @@ MAX_NAMES = 100  # names of actions or plugins in a setting; more are an unknown
 MAX_NAMES_CHARACTERS = 10_000  # characters of these names; more are an unknown name
 MAX_REFUSED = 50  # sentences about invalid settings; the others are counted
 LEAST_USAGE_NS = seconds(60)  # of a half-life or a window of usage; shorter ones are refused
-_SPARES = re.compile(r"([^=,\s]{1,100})=([0-9]{1,4})")
 _WINDOW = re.compile(r"[0-9]{1,6}")
 
 
@@ -92,8 +92,9 @@ _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangGrowth": _one_of(*GROWTHS),
     "starvationGuard": _A_DURATION,
     "restartRoom": _A_DURATION,
+    "avoidNode": _A_DURATION,
     "spares": (
-        lambda text: _spares(text) is not None,
+        lambda text: parse_spares(text) is not None,
         "a level and a number of nodes, like rack=2",
     ),
     "reservations": _one_of(*RESERVATIONS),
@@ -177,6 +178,8 @@ class Settings:
     ``staleness_grace_ns``: how long a gang may stay below its minimum; negative: unlimited.
     ``restart_room_ns``: how long the capacity of ended members is reserved for their replacements;
         0: not.
+    ``avoid_node_ns``: how long the replacement of a failed pod of a gang prefers other nodes; 0:
+        not; None: AVOID_NODE_NS for gangs that start again as a whole, else not.
     ``spares``: a level and the number of spare nodes in each of its domains.
     ``topology_levels``: the levels of domains, widest first, each with its name and node label.
     ``usage_half_life_ns``, ``usage_window_ns``: half-life and window of usage over time; 0: none;
@@ -208,6 +211,7 @@ class Settings:
     staleness_grace_ns: int = STALENESS_GRACE_NS
     stuck_after_ns: int = STUCK_AFTER_NS
     restart_room_ns: int = RESTART_ROOM_NS
+    avoid_node_ns: int | None = None
     spares: tuple[str, int] = ("", 0)
     topology_levels: tuple[tuple[str, str], ...] = ()
     usage_half_life_ns: int = 0
@@ -287,7 +291,8 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         plugins=_plugins(values.get("plugins", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
-        spares=_spares(values.get("spares", "")) or ("", 0),
+        spares=parse_spares(values.get("spares", "")) or ("", 0),
+        avoid_node_ns=parse_go_duration(values.get("avoidNode", "")),
         restart_room_ns=_duration(values, "restartRoom", RESTART_ROOM_NS),
         topology_levels=topology_levels(values.get("topologyLevels", "")) or (),
         usage_half_life_ns=_usage_time(values.get("usageHalfLife", "")),
@@ -316,12 +321,6 @@ def _duration(values: Mapping[str, str], name: str, default_ns: int) -> int:
     """Parse a duration in ns; an invalid one is the default."""
     found = parse_go_duration(values.get(name, ""))
     return default_ns if found is None else found
-
-
-def _spares(text: str) -> tuple[str, int] | None:
-    """Parse a level and a number of spare nodes; None if it is invalid."""
-    found = _SPARES.fullmatch(text)
-    return (found[1], int(found[2])) if found is not None else None
 
 
 def _grows_by_turns(text: str, policy: str) -> bool:

@@ -4,8 +4,12 @@ from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from services.core.scheduler.model.shapes import Ask
+from shared.messages.constraints import Constraints
 from shared.messages.interface import Allocation, AllocationAsk
+from shared.messages.selectors import other_nodes
 from shared.model.resources import Resource
+
+MAX_AVOIDED = 8  # nodes on which pods of a task group have failed; the oldest is forgotten
 
 
 @dataclass(slots=True, eq=False)
@@ -20,6 +24,7 @@ class TaskGroupCount:
     min_resource: Resource = field(default_factory=dict)
     held: dict[str, None] = field(default_factory=dict)  # allocated and not released
     unclaimed: dict[str, None] = field(default_factory=dict)  # being released, not for an ask
+    avoided: dict[str, int] = field(default_factory=dict)  # nodes of failed pods, and until when
 
     @property
     def members(self) -> int:
@@ -30,6 +35,22 @@ class TaskGroupCount:
     def is_used_up(self) -> bool:
         """Whether every placeholder has been replaced or has timed out."""
         return self.count <= self.replaced + self.timedout
+
+    def avoid(self, node: str, until_ns: int) -> None:
+        """Record the node of a failed pod: asks that arrive until then prefer other nodes."""
+        self.avoided.pop(node, None)
+        self.avoided[node] = until_ns
+        if len(self.avoided) > MAX_AVOIDED:
+            del self.avoided[next(iter(self.avoided))]
+
+    def avoiding(self, constraints: Constraints, now_ns: int) -> Constraints:
+        """Constraints of an ask that arrives now: other nodes outweigh all its preferences."""
+        nodes = tuple(sorted(node for node, until_ns in self.avoided.items() if now_ns < until_ns))
+        if not nodes or constraints.required_node:
+            return constraints
+        terms = constraints.preferred_nodes
+        weight = 1 + sum(term.weight for term in terms)
+        return replace(constraints, preferred_nodes=(*terms, other_nodes(nodes, weight)))
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from services.core.scheduler.model.rows import Node
+from services.core.scheduler.model.rows import Node, Queue
 from services.core.scheduler.nodes.columns import Amounts, Mask
 from shared.messages.gang_tree import GangTree
 from shared.messages.interface import NO_TOPOLOGY, Allocation, TopologyConstraint
@@ -138,6 +138,7 @@ class Bond:
     """The nodes of a gang's members, for a gang with topology constraints."""
 
     tree: GangTree
+    queue: Queue
     chains: dict[str, list[GangTree]] = field(
         default_factory=dict
     )  # by task group, outermost first
@@ -315,9 +316,9 @@ class Domains:
 
     # --- gangs ----------------------------------------------------------------------------------
 
-    def bind(self, application_id: str, tree: GangTree) -> None:
-        """Start to record the members of a gang."""
-        self.bonds[application_id] = Bond(tree)
+    def bind(self, application_id: str, tree: GangTree, queue: Queue) -> None:
+        """Start to record the members of a gang of a leaf queue."""
+        self.bonds[application_id] = Bond(tree, queue)
 
     def rebind(self, application_id: str, tree: GangTree) -> None:
         """Record the members of a gang by a tree that has all of its parts."""

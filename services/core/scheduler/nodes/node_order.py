@@ -154,7 +154,7 @@ class NodeOrder:
             node = self.best_held(shape)
             if node is not None:
                 return node
-        if filters.spares.nodes and filters.spares.may_use(shape):  # spare nodes are in no index
+        if filters.spares.nodes and filters.spares.may_use_any(shape):  # they are in no index
             node = self._first_of_mask(filters.open.mask(shape), shape)
         elif self._is_indexed(shape):
             node = self.index.first(shape)

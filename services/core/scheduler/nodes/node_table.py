@@ -273,13 +273,23 @@ class NodeTable:
         if self.domains.count(allocation, node, change):
             for spare in self.spares.nodes:
                 self.touch(spare)
+        if self.spares.levels_of_queues and allocation.application_id in self.domains.bonds:
+            self.spares.is_due = True
 
     def keep_spares(self, level: str, number: int) -> None:
         """Set the number of spare nodes in each domain of a level."""
-        if (level, number) != (self.spares.level, self.spares.number):
-            self.spares.level, self.spares.number = level, number
-            self.spares.were_chosen(-1, -1)
-            self.filters.choose()
+        self.spares.level, self.spares.number = level, number
+        self._keep_other_spares()
+
+    def keep_spares_of_queues(self, levels: tuple[str, ...]) -> None:
+        """Choose spare nodes again: the queues that state some have changed, on these levels."""
+        before, self.spares.levels_of_queues = self.spares.levels_of_queues, levels
+        if before or levels:
+            self._keep_other_spares()
+
+    def _keep_other_spares(self) -> None:
+        self.spares.forget()
+        self.filters.choose()
 
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:
         """Subtract an amount from a node's available one, ``times`` times."""

@@ -37,6 +37,7 @@ from services.core.scheduler.statement.journal import (
 )
 from services.core.scheduler.statement.partition import Partition
 from shared.model.names import AS_KAI, DEFAULT_PARTITION, FAIR, ROOT
+from shared.model.queue_properties import SPARES, parse_spares
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +80,7 @@ def configure(partition: Partition, config: PartitionConfig) -> None:
         queues = partition.queues.values()
         by_usage = [queue.path for queue in queues if queue.settings.sort_policy == USAGE]
         partition.configure(goes_by_usage=by_usage[0] if by_usage else "")
+        partition.nodes.keep_spares_of_queues(_levels_of_spares(config.root))
     else:
         _set_maxima(partition, changed)
 
@@ -156,6 +158,19 @@ def _configure_all(partition: Partition, config: PartitionConfig) -> None:
             partition.journal.record(entry)
     if any(queue.status == DRAINING for queue in partition.queues.values()):
         clean_later(partition)
+
+
+def _levels_of_spares(root: QueueConfig) -> tuple[str, ...]:
+    """Levels on which queues, or their templates, state spare nodes, in file order."""
+    levels: dict[str, None] = {}
+    stack = [root]
+    while stack:
+        queue = stack.pop()
+        stack += reversed(queue.children)
+        stated = (queue.properties, queue.template.properties if queue.template else {})
+        found = (parse_spares(properties.get(SPARES, "")) for properties in stated)
+        levels.update((level, None) for level, number in filter(None, found) if number)
+    return tuple(levels)
 
 
 def _limits(partition: Partition) -> dict[str, tuple[dict[str, Limit], dict[str, Limit]]]:

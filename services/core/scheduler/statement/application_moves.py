@@ -29,7 +29,7 @@ def add(partition: Partition, application: Application) -> None:
     application.queue.applications[application.id] = application
     partition.users.link(application)
     if application.layout is not None:
-        partition.nodes.domains.bind(application.id, application.layout)
+        partition.nodes.domains.bind(application.id, application.layout, application.queue)
     partition.journal.record(ApplicationAccepted(application))
     group = group_in(application.trackers)
     if group:

@@ -283,6 +283,10 @@ class Partition:
         labels = self.nodes.pods.labels_of(request.allocation_tags)
         times = self._run_times(application, request)
         bond = self.nodes.domains.bond_of(application.id, request.task_group_name)
+        counts = application.task_groups.get(request.task_group_name)
+        if counts is not None and counts.avoided:
+            constraints = counts.avoiding(request.constraints, self.now_ns)
+            request = replace(request, constraints=constraints)
         return self.shapes.shape_of(request, labels, *times, bond)
 
     def share_devices(self) -> None:

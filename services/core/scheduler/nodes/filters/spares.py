@@ -20,15 +20,18 @@ class Spare(Filter):
         self._spares, self._none_passes = spares, none_passes
 
     def matters(self, shape: Shape) -> bool:
-        return bool(self._spares.nodes) and (self._none_passes or not self._spares.may_use(shape))
+        spares = self._spares
+        return bool(spares.nodes) and (self._none_passes or not spares.may_use_all(shape))
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        return ~self._spares.mask()[at] if self.matters(shape) else None
+        if not self.matters(shape):
+            return None
+        return ~self._spares.mask(None if self._none_passes else shape)[at]
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         if node not in self._spares.nodes:
             return True
-        return not self._none_passes and self._spares.may_use(shape)
+        return not self._none_passes and self._spares.may_use(shape, node)
 
     def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         return Reason.RESERVED, Fact(Kind.NODES, count=before.passed.get(ROOM, before.number))
