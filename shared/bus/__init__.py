@@ -1,4 +1,4 @@
-"""The bus: ordered inboxes, confirmed publishing, dead letters. The only room with a broker in it.
+"""The message bus: ordered inboxes, confirmed publishing, dead letters.
 
-Nothing outside may import aio_pika; nothing inside may know what a message means.
+Only this package may import aio_pika, and it may not interpret the content of a message.
 """

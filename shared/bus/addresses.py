@@ -1,7 +1,7 @@
-"""The addresses of a cluster of brokers: one URL, several hosts.
+"""Broker addresses: one URL that names several hosts of a cluster.
 
 ``amqp://USER:PASSWORD@h1:5672,h2:5672,h3/VHOST?QUERY`` names three brokers; user, password, vhost
-and query are the same at each. Limit: MAX_ADDRESSES; a URL with more is refused.
+and query are the same for each. Limit: MAX_ADDRESSES; a URL with more is refused.
 """
 
 import hashlib
@@ -15,9 +15,9 @@ MAX_ADDRESSES = 16  # hosts of a broker URL; one with more is refused
 
 
 def addresses_of(url: str) -> tuple[str, ...]:
-    """Return a URL for each host of a broker's URL, in its order. Raises UnknownBusError.
+    """Return one URL per host of a broker URL, in its order. Raises UnknownBusError.
 
-    Nothing of the password is in the message of the error.
+    The error message never contains the password.
     """
     scheme, found, rest = url.partition("://")
     if not found or f"{scheme}://" not in SCHEMES:
@@ -50,8 +50,8 @@ def _check_host(name: str, hosts: str) -> None:
 def order_of(addresses: Sequence[str], name: str) -> tuple[str, ...]:
     """Return addresses in the order in which a service of this name tries them.
 
-    The order is the name's own, so that the services of a deployment spread over the brokers, and
-    over those that are left when one is away.
+    Each name has its own order, so that the services of a deployment spread over the brokers, also
+    over those that remain when one fails.
     """
 
     def key(address: str) -> bytes:

@@ -1,7 +1,7 @@
-"""Dead letters as AMQP messages: what was dead-lettered, and all that it needs to be handled yet.
+"""Dead letters as AMQP messages: the original with its properties, and the reason in headers.
 
-The user that dead-lettered it is in its ``user_id``, which the broker compares with its publisher:
-every service may write to the dead-letter exchange, and none can leave a letter in another's name.
+The broker checks a letter's ``user_id`` against its publisher. Every service may write to the
+dead-letter exchange, but none can publish a letter in another's name.
 """
 
 from hashlib import sha256
@@ -25,7 +25,7 @@ _NO_REASON = "no reason was given"
 
 
 def letter_to_leave(message: Message, inbox: Address, reason: str, user: str) -> aio_pika.Message:
-    """Return the dead letter for a message of an inbox."""
+    """Return the dead letter to publish for a message of an inbox."""
     return aio_pika.Message(
         message.body,
         headers={
@@ -54,9 +54,9 @@ async def found_letters(
     *,
     is_read: bool,
 ) -> tuple[list[AbstractIncomingMessage], int]:
-    """Return the oldest letters that are wanted, held by a channel, and how many there are in all.
+    """Return the oldest matching letters, unacknowledged, and the number of letters in the queue.
 
-    MAX_SEARCHED are searched; the bodies of those that are not wanted are left on the wire.
+    At most MAX_SEARCHED letters are searched; bodies of letters that do not match are not kept.
     Raises TimeoutError if the broker does not answer about the queue within ANSWER_SECONDS.
     """
 
@@ -83,13 +83,13 @@ async def found_letters(
 
 
 def _reason_and_inbox(headers: dict[str, Any], service: str) -> tuple[str, str]:
-    """Return the reason and the inbox of a letter; an older version's has no inbox."""
+    """Return the reason and inbox of a letter; letters of older versions have no inbox header."""
     inbox = str(headers.get(_INBOX) or f"{service}.{DEFAULT_PARTITION}")
     return str(headers.get(_REASON) or _NO_REASON), inbox
 
 
 def letter_of(service: str, message: AbstractIncomingMessage) -> DeadLetter:
-    """Return a letter as users are shown it."""
+    """Convert an AMQP message to a dead letter for display."""
     reason, inbox = _reason_and_inbox(message.headers, service)
     length = message.headers.get(LENGTH)
     return DeadLetter(
@@ -103,9 +103,10 @@ def letter_of(service: str, message: AbstractIncomingMessage) -> DeadLetter:
 
 
 def envelope_of(message: AbstractIncomingMessage, inbox: str, user: str) -> Envelope:
-    """Return the original of a dead letter. Raises PoisonError if it cannot be handled.
+    """Return the original message of a dead letter. Raises PoisonError if it cannot be handled.
 
-    So for letters of another user, or of an older version, which lack sender and address.
+    That includes letters published by another user, and those of older versions, which have no
+    sender or address.
     """
     if message.user_id != user:
         raise PoisonError(f"it was put aside by {message.user_id or 'nobody'}, and not by {user}")

@@ -1,4 +1,4 @@
-"""Envelopes as AMQP messages and back: identities in properties, the rest in headers."""
+"""Converts envelopes to AMQP messages and back: identities in properties, the rest in headers."""
 
 import aio_pika
 
@@ -9,12 +9,12 @@ from shared.bus.errors import PoisonError
 from shared.bus.properties import MAX_PROPERTY_BYTES, check_properties, check_version
 from shared.messages.envelope import API_ALL, API_TRACE, SCHEMA_VERSION, Address, Envelope
 
-EXPIRING = "Heartbeat"  # the kind that nobody needs to read later
+EXPIRING = "Heartbeat"  # the kind that is worthless when it is read late
 _BEAT_EXPIRES_SECONDS = 30
 
 
 def message_of(envelope: Envelope) -> aio_pika.Message:
-    """Return an envelope as an AMQP message. Raises PoisonError for one that cannot be sent."""
+    """Convert an envelope to an AMQP message. Raises PoisonError for one that cannot be sent."""
     check_properties(envelope)
     is_beat = envelope.kind == EXPIRING
     return aio_pika.Message(
@@ -40,14 +40,14 @@ def message_of(envelope: Envelope) -> aio_pika.Message:
 
 
 def routing_key(to: Address, kind: str) -> str:
-    """Return the routing key of a message: its address and its kind."""
+    """Return the routing key of a message: its address, then its kind."""
     return f"{to.routing_key}.{kind}"
 
 
 def _check_key(key: str, inbox: Address, kind: str) -> None:
-    """Raise PoisonError for a kind that is not the one that the broker let through.
+    """Raise PoisonError if a message's kind is not the kind in its routing key.
 
-    A key without a kind is an older version's; a broker with permissions lets none through.
+    Older versions publish without a kind in the key; a broker with permissions rejects such keys.
     """
     is_old = key in {to.routing_key for to in (inbox, API_ALL, API_TRACE)}
     if not is_old and key.rpartition(".")[2] != kind:
@@ -55,14 +55,14 @@ def _check_key(key: str, inbox: Address, kind: str) -> None:
 
 
 def _short(text: str) -> str:
-    """Return a text as far as a property of AMQP holds it; it names a story, and finds nothing."""
+    """Cut a text to the length of an AMQP property: a correlation identity is only informative."""
     return text.encode(errors="replace")[:MAX_PROPERTY_BYTES].decode(errors="ignore")
 
 
 def envelope_in(message: Message, inbox: Address, key: str = "") -> Envelope:
-    """Return the envelope in an AMQP message. Raises PoisonError.
+    """Convert an AMQP message to an envelope. Raises PoisonError.
 
-    ``key`` is what it was published with, where that is not the message's own.
+    ``key`` is the original routing key, if it is not the message's own (dead letters).
     """
     headers = message.headers
     version = _int(headers.get("schema_version", SCHEMA_VERSION), "schema_version")

@@ -1,7 +1,7 @@
-"""A message that arrived at a reader, taken directly from its channel.
+"""Receives messages directly from a channel, without the client library's objects.
 
-The client library makes a task and a message object for each, most of the cost of receiving a small
-message; a reader that only stores it until its host asks needs neither.
+The library makes a task and a message object for each message, which is most of the cost of
+receiving a small one. A reader that only queues messages until its host asks needs neither.
 """
 
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from pamqp.header import ContentHeader
 
 
 class Arrived:
-    """A message as it arrived, with the attribute names of the client library."""
+    """A received message, with the attribute names of the client library."""
 
     __slots__ = (
         "_channel", "app_id", "body", "content_type", "correlation_id", "delivery_tag", "headers",
@@ -37,7 +37,7 @@ class Arrived:
         self.routing_key = delivered.routing_key
 
     async def ack(self, multiple: bool = False) -> None:  # noqa: FBT001, FBT002 - the client's
-        """Acknowledge it, or all up to it."""
+        """Acknowledge this message, or with ``multiple`` all up to it."""
         await self._channel.basic_ack(self.delivery_tag or 0, multiple=multiple)
 
 
@@ -45,7 +45,7 @@ Message = AbstractIncomingMessage | Arrived
 
 
 async def hand_over(channel: AbstractChannel, take: Callable[[Arrived], None]) -> None:
-    """Hand messages of a channel directly to its readers."""
+    """Call ``take`` with each message that arrives on a channel."""
     wire: Any = await channel.get_underlay_channel()
 
     async def deliver(found: Basic.Deliver) -> None:

@@ -1,10 +1,10 @@
 """The interface of every bus, independent of its transport.
 
-Rule 1: an inbox is ordered; what one publisher sends to it arrives in that order.
+Rule 1: an inbox is ordered; messages of one publisher to it arrive in the order of publishing.
 Rule 2: an inbox has one active reader at a time; others stand by.
-Rule 3: a message is gone only once it is acknowledged; what an ended reader had not acknowledged
-        is redelivered, and marked as such.
-Rule 4: ``publish`` returns when every message is safe, and raises when that is not known.
+Rule 3: a message is removed only when it is acknowledged; the unacknowledged messages of an ended
+        reader are redelivered, and marked as such.
+Rule 4: ``publish`` returns when every message is safely stored, and raises if that is unknown.
 """
 
 from collections.abc import Awaitable, Callable, Sequence
@@ -21,7 +21,7 @@ REFUSED_SECONDS = 10.0  # that a publisher waits for room in an inbox
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A message in a reader's hands. ``tag`` is the bus's own handle for the acknowledgement."""
+    """A received message. ``tag`` is the bus's handle for the acknowledgement."""
 
     envelope: Envelope
     tag: int
@@ -31,9 +31,9 @@ class Delivery:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A message dead-lettered; ``inbox`` is whose it was.
+    """A dead-lettered message and the ``inbox`` that it was sent to.
 
-    ``body`` may be the beginning alone, of ``length`` bytes; ``envelope`` is the bus's own.
+    ``body`` may be only the beginning of its ``length`` bytes; ``envelope`` is internal to the bus.
     """
 
     inbox: str
@@ -46,13 +46,13 @@ class DeadLetter:
 
     @property
     def size(self) -> int:
-        """Return how many bytes the message had."""
+        """Size of the message in bytes."""
         return max(self.length, len(self.body))
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """The oldest of what was dead-lettered, and how many there are in all."""
+    """The oldest dead letters, and the total number of dead letters."""
 
     letters: tuple[DeadLetter, ...]
     total: int
@@ -60,9 +60,9 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Which dead letters are meant: by identity, by what their reason contains, by inbox.
+    """Selects dead letters by identity, text in their reason, and inbox.
 
-    ``ids`` None: any. Of what is taken to be read, no more than ``most_bytes``.
+    ``ids`` None selects any. At most ``most_bytes`` of bodies are read, 0 for no limit.
     """
 
     ids: frozenset[str] | None = None
@@ -71,7 +71,7 @@ class Wanted:
     most_bytes: int = 0
 
     def matches(self, message_id: str, reason: str, inbox: str) -> bool:
-        """Return whether a letter is meant."""
+        """Whether a letter is selected."""
         return (
             (self.ids is None or message_id in self.ids)
             and self.reason in reason
@@ -84,10 +84,10 @@ ANY_LETTER = Wanted()
 
 @dataclass(frozen=True, slots=True)
 class HeldLetter:
-    """A dead letter that no other client sees meanwhile.
+    """A dead letter that is invisible to other clients while it is held.
 
-    ``read`` returns what was dead-lettered; it raises PoisonError where that cannot be handled.
-    ``drop`` has it gone for good; it raises BusUnavailableError.
+    ``read`` returns the original message; it raises PoisonError if that cannot be handled.
+    ``drop`` deletes the letter; it raises BusUnavailableError.
     """
 
     letter: DeadLetter
@@ -97,39 +97,39 @@ class HeldLetter:
 
 @dataclass(frozen=True, slots=True)
 class Fill:
-    """How many messages wait at an inbox, and from how many on it may take no more."""
+    """How many messages wait in an inbox, and from which number on it may refuse more."""
 
     waiting: int
     most: int
 
     @property
     def is_full(self) -> bool:
-        """Return whether publishers may be waiting for room."""
+        """Whether publishers may be waiting for room."""
         return self.waiting >= self.most
 
 
 class Subscription(Protocol):
-    """A reader's place at an inbox."""
+    """A reader of an inbox."""
 
     async def receive(self, max_items: int) -> list[Delivery]:
-        """Wait for at least one message; return what is there, at most ``max_items``.
+        """Wait for at least one message; return those that arrived, at most ``max_items``.
 
-        Raises BusUnavailableError when the connection is lost (unacknowledged messages come
-        again) and BusClosedError when the subscription was closed.
+        Raises BusUnavailableError when the connection is lost (unacknowledged messages are
+        redelivered) and BusClosedError when the subscription was closed.
         """
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
         """Acknowledge messages. Raises BusUnavailableError when the connection is lost."""
 
     async def dead_letter(self, delivery: Delivery, reason: str) -> None:
-        """Dead-letter a message with the reason: it is handled."""
+        """Dead-letter a message with the reason."""
 
     async def close(self) -> None:
-        """Leave the inbox; what was not acknowledged goes to the next reader."""
+        """Stop reading; unacknowledged messages go to the next reader."""
 
 
 class Bus(Protocol):
-    """A connection to a message broker, or the one in this process."""
+    """A connection to a message broker, or to the in-process bus."""
 
     async def connect(self) -> None:
         """Connect, and declare every durable inbox. Raises BusUnavailableError."""
@@ -138,12 +138,13 @@ class Bus(Protocol):
         """Close the connection; calls after that raise BusClosedError."""
 
     async def subscribe(self, inbox: Address) -> Subscription:
-        """Take a place at an inbox."""
+        """Start reading an inbox."""
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Send in order and return once all are confirmed. Raises BusUnavailableError.
 
-        InboxFullError is one of them, if an inbox stays full: earlier messages may have arrived.
+        Raises InboxFullError, a subclass, if an inbox stays full; earlier messages may have
+        arrived.
         """
 
     async def fill(self, inbox: Address) -> Fill:
@@ -157,6 +158,6 @@ class Bus(Protocol):
     ) -> AbstractAsyncContextManager[list[HeldLetter]]:
         """Hold a service's dead letters; those that are not dropped are given back at the end.
 
-        What others hold is missing. ``is_read``: their bodies are read, too.
+        Letters held by other clients are missing. With ``is_read`` their bodies are read as well.
         Raises BusUnavailableError.
         """

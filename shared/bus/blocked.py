@@ -1,8 +1,8 @@
-"""A broker that is short of memory or disk blocks publishers, and notifies them.
+"""Detects that a broker short of memory or disk has blocked publishing.
 
-It notifies a connection as soon as it publishes (``connection.blocked``), and again when the alarm
-is over; readers continue. No message and no connection is lost: publishers wait. So waiting for a
-confirm has no time limit while the broker reports that it is blocked.
+The broker notifies a connection when it publishes (``connection.blocked``), and again when the
+alarm is over; readers continue. No message or connection is lost: publishers wait. Therefore the
+wait for a confirm has no time limit while the connection is blocked.
 """
 
 import asyncio
@@ -24,16 +24,16 @@ log = structlog.get_logger("muster.bus")
 
 
 def blocked_seconds() -> float | None:
-    """Return for how long the broker has accepted nothing of this process; None: it accepts."""
+    """How long the broker has blocked this process, in seconds; None if it does not."""
     since = [item.since for item in _CONNECTIONS if item.since is not None]
     return time.monotonic() - min(since) if since else None
 
 
 class Blocked:
-    """Whether a connection is blocked, and since when; the limits of what waits meanwhile.
+    """Whether a connection is blocked, since when, and the time limits of its waits for confirms.
 
-    The limit of a wait for a confirm is off while the broker blocks, and whole again after.
-    Limits are so many times as long as stated (``slower``), by what is expected of the machines.
+    A wait's limit is suspended while the broker blocks and starts from its full length afterwards.
+    All limits are multiplied by ``slower``, which accounts for slow machines.
     """
 
     def __init__(self, name: str, slower: float = 1.0) -> None:
@@ -74,7 +74,7 @@ class Blocked:
     async def confirmed(
         self, seconds: float, waits: dict[asyncio.Timeout, None] | None = None
     ) -> AsyncIterator[None]:
-        """Bound a wait for a confirm; while it lasts, its limit is among ``waits``.
+        """Limit a wait for a confirm; the limit is in ``waits`` while the wait lasts.
 
         Raises TimeoutError.
         """

@@ -1,8 +1,8 @@
-"""How much of a body is read: judged by the length that its header states, before it is read.
+"""Limits how much of a message body is kept, by the length that its header states.
 
-What is beyond that is taken off the wire piece by piece and forgotten, so that a foreign message
-of 100 MB costs a piece of memory, and not several times its length. How long it was then stands in
-a header of its own (LENGTH), for what judges or shows the message.
+The rest is read from the connection in pieces and discarded, so that a foreign message of 100 MB
+costs the memory of one piece. The original length is then in the header LENGTH, for validation and
+display.
 """
 
 from collections.abc import Callable
@@ -49,11 +49,11 @@ async def read_at_most(channel: AbstractChannel, kept: _Kept) -> None:
 
 
 def readable(_: Basic.Properties, length: int) -> int:
-    """Return how much of a message is read: all of it, or what users are shown of what it was."""
+    """Return how many bytes are kept: the whole body, or the shown part of one that is too long."""
     return length if length <= codec.MAX_MESSAGE_BYTES else MAX_SHOWN_BYTES
 
 
 def check_length(kind: str, length: object) -> None:
-    """Raise PoisonError for a message that is longer than any that Muster sends."""
+    """Raise PoisonError for a message longer than any that Muster sends."""
     if length is not None:
         raise PoisonError(f"{kind}: {length} bytes, at most {codec.MAX_MESSAGE_BYTES}")

@@ -1,22 +1,21 @@
-"""The wire format: a msgpack map, one list a field for every section ("columnar").
+"""The wire format: a msgpack map, in which each section is stored by column.
 
     {"rmID": "mycluster",
      "asks": {"n": 3, "cols": {"allocationKey": ["a", "b", "c"],
                                "priority": {"c": 0},
                                "resourcePerAlloc": {"t": [{...}, {...}], "i": [0, 0, 1]}}}}
 
-A column is a list; or ``{"c": value}`` where all are equal; or a table of distinct values with an
-index list, used for maps and nested records. A field or a column that is absent takes the default,
-and what is all default is not sent: a reader from before it was added has nothing to read. A
-section of what is said by the pod stays columns on both sides (``shared.messages.columns``): no
-item is made on the way.
+A column is a list; or ``{"c": value}`` if all values are equal; or a table of distinct values with
+an index list, used for maps and nested records. An absent field or column takes the default, and a
+column of defaults is not sent. A section with one item per pod stays columnar on both sides
+(``shared.messages.columns``): no item objects are made on the way.
 Values are validated by pydantic, a column at a time, strictly: no text for a number, no float for
-an integer, no integer beyond 64 bits, no empty identity; texts, numbers and maps of them that are
-seen to hold at once are not put to it. Their number is checked before their content.
-A field or a column that the reader does not know is ignored: a later version has added it, and
-can do without it. What may not be left out raises SCHEMA_VERSION (CONTRIBUTING).
-Every error raises PoisonError, when encoding as well as when decoding: what the reader would refuse
-is not sent.
+an integer, no integer beyond 64 bits, no empty identity. Columns of texts, numbers and maps of them
+that pass a fast check skip pydantic. The number of values is checked before their content.
+An unknown field or column is ignored: a later version added it, and it is optional. A field that
+the reader must not ignore raises SCHEMA_VERSION (CONTRIBUTING).
+All errors are PoisonError, when encoding as well as when decoding: what the reader would refuse is
+not sent.
 """
 
 import dataclasses
@@ -49,9 +48,9 @@ T = TypeVar("T")
 MAX_MESSAGE_BYTES = 12 * 1024 * 1024  # below RabbitMQ 4's default of 16 MiB
 MAX_ITEMS_PER_SECTION = 100_000
 _INT64 = Annotated[int, Field(strict=True, ge=INT64_MIN, le=INT64_MAX)]
-# Names that are never empty, and how long they may be: a timer's has an application and a key in
-# it. An instance's goes into addresses. Of others, such as a foreign pod's application, the reader
-# judges.
+# Identities are never empty and limited in length: a timer's contains an application and a key,
+# an instance's is part of addresses. Other names, such as a foreign pod's application, are
+# validated by the reader.
 _IDENTITIES = {"allocation_key": 512, "timer_id": 1024, "instance": MAX_INSTANCE}
 
 
@@ -73,10 +72,10 @@ def wire_name(name: str) -> str:
 
 
 def encode(message: object) -> bytes:
-    """Return the bytes of a message.
+    """Encode a message to bytes.
 
-    Raises TooLargeError when they are more than any broker takes, PoisonError for everything else:
-    a number beyond int64, a text that cannot be written, a value of no type that travels.
+    Raises TooLargeError if the result exceeds MAX_MESSAGE_BYTES, and PoisonError for anything else
+    that cannot be encoded: a number beyond int64, an unencodable text, an unknown type.
     """
     kind = type(message).__name__
     try:
@@ -113,7 +112,7 @@ def _is_same(value: Any, default: Any) -> bool:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in the types that msgpack knows."""
+    """Convert a value to the types that msgpack knows."""
     kind = type(value)
     if kind is int:
         return _int64(value)
@@ -126,7 +125,7 @@ def _plain(value: Any) -> Any:
     if isinstance(value, Mapping):
         return _plain_map(value)
     if isinstance(value, tuple | list):
-        # The values of an affinity are many at times.
+        # An affinity may have many values.
         return list(value) if set(map(type, value)) == _ONLY_TEXTS else [*map(_plain, value)]
     return {wire: _plain(getattr(value, name)) for name, wire in _wire_names(kind)}
 
@@ -179,7 +178,7 @@ def _check_identities(name: str, column: Column) -> None:
 
 
 def _encode_column(column: Column, default: Any) -> Any:
-    """Return a column as it travels; None where it need not, for all of it is the default."""
+    """Encode a column; return None for a column of defaults, which is not sent."""
     if isinstance(column, Table):
         return _encode_table(column.values, column.index)
     values = [column.value] if isinstance(column, Same) else column
@@ -202,10 +201,10 @@ def _plain_list(values: Sequence[Any]) -> list[Any]:
 
 
 def _table_of(values: Sequence[Any]) -> tuple[list[Any], list[int]]:
-    """Return the distinct values, and the index of each item's value.
+    """Return the distinct values, and for each item the index of its value.
 
-    Where the first _MOST_TRIED are all different, so are the others taken to be: what is said of
-    pods is alike for nearly all of them or for none.
+    If the first _MOST_TRIED values are all different, the others are assumed to be different too: a
+    field of pods is equal for nearly all of them or for none.
     """
     by_identity = dict(zip(map(id, values), values, strict=True))  # they all live while this runs
     first = list(islice(by_identity.values(), _MOST_TRIED))
@@ -242,7 +241,7 @@ def _table_key(value: Any) -> Any:
 
 
 def decode(kind: str, data: bytes) -> object:
-    """Return the message in the bytes. Raises PoisonError for anything that is not one."""
+    """Decode a message. Raises PoisonError for anything invalid."""
     cls = KINDS.get(kind)
     if cls is None:
         raise PoisonError(f"unknown kind {kind!r}")
@@ -291,7 +290,7 @@ def _decode_section(where: str, item_class: type[Any], section: Any) -> Columns[
 
 
 def _judged_section(where: str, section: Any) -> tuple[int, dict[str, Any]]:
-    """Return a section's stated number of items, and its columns."""
+    """Validate a section; return its stated number of items and its columns."""
     if not isinstance(section, dict) or set(section) != {"n", "cols"}:
         raise PoisonError(f"{where}: a section has 'n' and 'cols'")
     count, columns = section["n"], section["cols"]
@@ -311,7 +310,7 @@ _Reader = Callable[[str, list[Any]], list[Any]]
 
 
 def _decode_column(where: str, read: _Reader, column: Any, count: int) -> Column:
-    """Return a column. Their number is checked before their content."""
+    """Decode a column. Its number of values is checked before their content."""
     if type(column) is list:
         _check_length(where, column, count)
         return read(where, column)
@@ -342,13 +341,13 @@ def _decode_table(where: str, read: _Reader, table: Any, index: Any, count: int)
 
 @once_per_class
 def _readers(cls: type[Any]) -> dict[str, tuple[str, _Reader]]:
-    """Return the fields of a class by their names on the wire, with what reads their values."""
+    """Map the wire names of a class's fields to their Python names and validators."""
     hints = get_type_hints(cls)
     return {wire: (name, _reader_of(name, hints[name])) for name, wire in _wire_names(cls)}
 
 
 def _reader_of(name: str, hint: Any) -> _Reader:
-    """Return what judges values and returns them: pydantic, but for those that are seen to hold."""
+    """Return a validator of a field's values: pydantic, skipped where a fast check suffices."""
     nested = nested_class(hint)
     adapter = TypeAdapter[list[Any]](list[_strict(name, hint)])  # type: ignore[misc,arg-type]
     holds = _seen_to_hold(name, hint)
@@ -372,9 +371,9 @@ def _reader_of(name: str, hint: Any) -> _Reader:
 
 
 def _seen_to_hold(name: str, hint: Any) -> Callable[[list[Any]], bool] | None:
-    """Return what sees at once that values are as pydantic would return them, where one can.
+    """Return a fast check that pydantic would accept values unchanged; None if there is none.
 
-    A list of texts it would return as a tuple.
+    A list of texts is accepted as well, although pydantic returns it as a tuple.
     """
     if hint is str:
         longest = _IDENTITIES.get(name)
@@ -437,7 +436,7 @@ def _are_lists_of_texts(values: list[Any]) -> bool:
 
 
 def nested_class(hint: Any) -> type[Any] | None:
-    """Return the record class that a field holds, itself or in a tuple, or None."""
+    """Return the record class of a field or of its tuple items, or None."""
     for candidate in (hint, *get_args(hint)):
         if isinstance(candidate, type) and dataclasses.is_dataclass(candidate):
             return candidate
@@ -454,7 +453,7 @@ def _nested_fields(cls: type[Any]) -> dict[str, tuple[str, type[Any] | None]]:
 
 
 def _python_names(cls: type[Any], value: Any) -> Any:
-    """Return a wire record with its fields' Python names; map keys inside stay as they are."""
+    """Rename a wire record's fields to their Python names; keys of plain maps stay unchanged."""
     if isinstance(value, list):
         return [_python_names(cls, item) for item in value]
     if not isinstance(value, dict):
@@ -468,7 +467,7 @@ def _python_names(cls: type[Any], value: Any) -> Any:
 
 
 def _strict(name: str, hint: Any) -> Any:
-    """Return the type that a value of this field must have on the wire, strictly."""
+    """Return the strict pydantic type of a field's wire value."""
     if hint is int:
         return _INT64
     if hint is str and name in _IDENTITIES:
@@ -484,7 +483,7 @@ def _strict(name: str, hint: Any) -> Any:
 
 
 def record_to_plain(record: object) -> dict[str, Any]:
-    """Return a record as a map with the wire's names, for a file."""
+    """Convert a record to a map with wire names, for files."""
     return cast(dict[str, Any], _plain(record))
 
 
@@ -494,7 +493,7 @@ def _record_adapter(cls: type[Any]) -> TypeAdapter[Any]:
 
 
 def record_from_plain(cls: type[T], value: Any) -> T:
-    """Return a record from such a map. Raises PoisonError when it is not one."""
+    """Convert a map with wire names to a record. Raises PoisonError if it is invalid."""
     try:
         return cast(T, _record_adapter(cls).validate_python(_python_names(cls, value)))
     except ValidationError as error:

@@ -1,4 +1,4 @@
-"""Connections to a broker, and how one that is lost is recognised."""
+"""Connections to a broker, and detection of lost ones."""
 
 import asyncio
 from collections.abc import Callable, Iterator
@@ -22,11 +22,11 @@ _LOST = (*CONNECTION_EXCEPTIONS, AMQPError, aiormq.exceptions.AMQPError, OSError
 def away(what: str) -> Iterator[None]:
     """Raise BusUnavailableError for any error that a lost connection causes.
 
-    A connection that is closed cancels the confirms that are pending on it. The CancelledError
-    that comes of it asks no task to stop: the task itself tells it from one that does.
-    What waits otherwise gets the reason of the end, or where there is none a bare ``Exception``. It
-    gets that too when it is asked to stop in the same moment: then it stops.
-    A DeliveryError passes: the connection stands, the broker refused one message.
+    Closing a connection cancels its pending confirms. Such a CancelledError does not mean that the
+    task should stop; ``task.cancelling()`` distinguishes the two. Other waits fail with the reason
+    of the end, or with a bare ``Exception`` if there is none. A task that is cancelled at the same
+    moment stops.
+    A DeliveryError passes through: the connection works, the broker refused one message.
     """
     try:
         yield
@@ -54,7 +54,7 @@ def _reason(error: BaseException) -> str:
 
 
 class _Wire(aiormq.Connection):
-    """A connection that is given up after one and a half heartbeats and some of silence.
+    """A connection that is considered lost after one and a half heartbeats (and some) of silence.
 
     At 3 s these are 6 s: the broker sends one every 1.5 s. The library's own 12 s are more than
     a broker's node that stands still may cost.
@@ -74,7 +74,7 @@ class _Wire(aiormq.Connection):
 
 
 class _Underlay(UnderlayConnection):
-    """What carries a connection."""
+    """The transport of a connection."""
 
     @classmethod
     async def make_connection(
@@ -91,10 +91,11 @@ class _Underlay(UnderlayConnection):
 
 
 class Connection(aio_pika.Connection):
-    """A connection that is closed by what opened it.
+    """A connection that only its owner closes.
 
-    The library's own is closed by the collector, too, with a coroutine: it runs nowhere when the
-    collector runs in a thread without a loop, and there is nothing to close of one that failed.
+    The library's class also closes it in the garbage collector, with a coroutine. That coroutine
+    never runs if the collector runs in a thread without a loop, and a failed connection needs no
+    closing.
     """
 
     async def connect(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 - the library's
@@ -118,27 +119,27 @@ def call_at_end(connection: AbstractConnection, on_end: Callable[[], None]) -> N
 
 
 def wire_of(connection: AbstractConnection) -> AbstractWire:
-    """Return what carries a connection. Raises BusUnavailableError where its owner closed it."""
+    """Return a connection's transport. Raises BusUnavailableError if the connection was closed."""
     if connection.transport is None:
         raise BusUnavailableError("the connection was closed meanwhile")
     return connection.transport.connection
 
 
 async def close(what: AbstractConnection | AbstractChannel) -> None:
-    """Close a connection or a channel, for CLOSE_SECONDS at most."""
+    """Close a connection or a channel within CLOSE_SECONDS."""
     with suppress(BusUnavailableError), away("it would not close"):
         async with asyncio.timeout(CLOSE_SECONDS):
             await what.close()
 
 
 class Closing:
-    """Closes connections and channels in the background, so that one that hangs delays nothing."""
+    """Closes connections and channels in the background, so that a hanging one delays nothing."""
 
     def __init__(self) -> None:
         self._tasks: dict[asyncio.Task[None], None] = {}  # each takes CLOSE_SECONDS at most
 
     def begin(self, what: AbstractConnection | AbstractChannel) -> None:
-        """Have a connection or a channel closed."""
+        """Start to close a connection or a channel."""
         task = asyncio.create_task(close(what))
         self._tasks[task] = None
         task.add_done_callback(self._tasks.pop)

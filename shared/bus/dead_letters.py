@@ -1,4 +1,4 @@
-"""Counts dead letters where they are made: by hand, or because a message cannot be read."""
+"""Metrics of dead letters: how many were made by each service, and how many there are now."""
 
 from prometheus_client import Counter, Gauge
 
@@ -15,10 +15,10 @@ for _service in SERVICES:
 
 
 def note_dead_letters(total: int) -> None:
-    """Record how many dead letters there are, those of the broker included."""
+    """Set the gauge of dead letters that exist now, including those that the broker made."""
     _LYING.set(total)
 
 
 def count_dead_letter(service: str) -> None:
-    """Count a message that a service's inbox could not be rid of otherwise."""
+    """Count a message dead-lettered by a service."""
     _PUT_ASIDE.labels(service).inc()

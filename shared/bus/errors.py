@@ -1,8 +1,8 @@
-"""What can go wrong on a bus, typed by what the caller does next."""
+"""Errors of a bus, typed by what the caller does next."""
 
 
 class UnknownBusError(ValueError):
-    """A URL names no bus that there is: stop before starting."""
+    """A URL names no known bus: stop before starting."""
 
 
 class PoisonError(ValueError):

@@ -1,4 +1,4 @@
-"""The bus that a URL names: ``memory`` is this process, ``amqp://…`` a broker, or several."""
+"""Makes the bus that a URL names: ``memory`` is in-process, ``amqp://…`` one or several brokers."""
 
 from collections.abc import Callable
 
@@ -21,7 +21,7 @@ def bus_factory(
     is_given: bool = False,
     heartbeat_seconds: int = HEARTBEAT_SECONDS,
 ) -> Callable[[], Bus]:
-    """Return what makes connections to a bus. Raises UnknownBusError."""
+    """Return a function that makes connections to a bus. Raises UnknownBusError."""
     if url == MEMORY:
         broker = MemoryBroker()
         return lambda: MemoryBus(broker)

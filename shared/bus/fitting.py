@@ -1,10 +1,11 @@
-"""Messages that cannot be sent as they are: in parts that can be, without the items that cannot.
+"""Splits messages that are too large, and removes items that cannot be sent.
 
 Rule 1: a message that is too large is split by its encoded size, in the order of its items.
-Rule 2: an item that cannot be written, or is too large by itself, is not sent; the others are.
-Rule 3: what has no items (commands, answers, a message with invalid fields) cannot be split: none
-        of it is sent.
-All is derived from the message, so that a redelivery makes the same parts with the same identities.
+Rule 2: an item that cannot be encoded, or is too large by itself, is not sent; the others are.
+Rule 3: a message without items (commands, answers) or with invalid fields cannot be split: it is
+        not sent.
+The result depends on the message only, so that a redelivery makes the same parts with the same
+identities.
 """
 
 from dataclasses import dataclass, replace
@@ -23,7 +24,7 @@ _FULL_BYTES = codec.MAX_MESSAGE_BYTES * 3 // 4  # of a part that is made by the 
 
 @dataclass(frozen=True, slots=True)
 class Unsendable:
-    """What was not sent, and why: an item of a message, or (None) the message itself."""
+    """An item that was not sent and the reason; ``item`` None stands for the whole message."""
 
     envelope: Envelope
     item: object | None
@@ -31,7 +32,7 @@ class Unsendable:
 
 
 def fitting(envelope: Envelope) -> tuple[list[Envelope], list[Unsendable]]:
-    """Return a message in parts that can be sent, in order, and what cannot be."""
+    """Return a message as parts that can be sent, in order, and what cannot be sent."""
     parts: list[Envelope] = []
     aside: list[Unsendable] = []
     error = _unaddressable(envelope)
@@ -49,7 +50,7 @@ def fitting(envelope: Envelope) -> tuple[list[Envelope], list[Unsendable]]:
 
 
 def _fit(part: Envelope, whole: Envelope, parts: list[Envelope], aside: list[Unsendable]) -> None:
-    """Sort a part, whose own fields can be written, into what fits and what does not."""
+    """Append a part to ``parts`` if it fits, otherwise split it or report its only item."""
     error = _error(part.message)
     count = item_count(part.message)
     if error is None:
@@ -61,7 +62,7 @@ def _fit(part: Envelope, whole: Envelope, parts: list[Envelope], aside: list[Uns
     else:
         ((_, item),) = items_of(part.message)
         aside.append(Unsendable(whole, item, str(error)))
-        if getattr(part.message, "reset", False):  # what it resets starts all the same
+        if getattr(part.message, "reset", False):  # the reset itself must still arrive
             parts.append(replace(part, message=_without_items(part.message)))
 
 
@@ -88,7 +89,7 @@ def _without_items(message: Any) -> object:
 
 
 def _smaller(part: Envelope, count: int, wanted: int) -> list[Envelope]:
-    """Return a message in so many parts, or as many as it has items."""
+    """Split a message into ``wanted`` parts, or fewer if it has fewer items."""
     pieces = split(Outgoing(part.to, part.message), most=max(1, -(-count // wanted)))
     return [
         replace(part, message=piece.message, message_id=derived_id(part.message_id, at))
@@ -97,9 +98,10 @@ def _smaller(part: Envelope, count: int, wanted: int) -> list[Envelope]:
 
 
 def numbered(envelopes: list[Envelope]) -> list[Envelope]:
-    """Return the same messages; parts of a split one are numbered from 0.
+    """Return the same messages with the parts of split messages numbered from 0.
 
-    Parts are neighbours to one address with one epoch and ``seq``; what resets starts again.
+    Parts are consecutive messages to one address with equal epoch and ``seq``; a reset restarts the
+    numbers.
     """
     found: list[Envelope] = []
     last: tuple[object, ...] | None = None

@@ -1,11 +1,11 @@
-"""Messages of an inbox in the order in which each publisher wrote them.
+"""Restores the order in which each publisher wrote its messages to an inbox.
 
-Several that are in flight together may be refused one by one, by an inbox that was full for a
-moment: then a later one is in the inbox before an earlier one, which its publisher writes again.
-So each names its predecessor (AFTER), and a message whose predecessor has not arrived is held back
-until it arrives: KEPT_SECONDS at most, because its publisher may be gone, and MAX_KEPT messages.
+An inbox that is full for a moment may refuse single messages of several in flight. A later message
+is then in the inbox before an earlier one, which its publisher writes again. Therefore each message
+names its predecessor (AFTER), and a message whose predecessor has not arrived is held back: for at
+most KEPT_SECONDS, because its publisher may be gone, and at most MAX_KEPT messages.
 
-A redelivered message is not held back: its earlier reader got the predecessor, and has ended.
+A redelivered message is not held back: its earlier reader already received the predecessor.
 """
 
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ Item = TypeVar("Item")
 
 
 class InOrder(Generic[Item]):
-    """The messages that arrived at one reader, and those held back."""
+    """The messages received by one reader, and those held back."""
 
     def __init__(self) -> None:
         self._come: dict[str, None] = {}
@@ -33,7 +33,7 @@ class InOrder(Generic[Item]):
         return (item for behind in self._kept.values() for _, item, _ in behind)
 
     def take(self, name: str, after: str, item: Item, now: float) -> list[Item]:
-        """Take a message in; return what may be handled now, in order."""
+        """Add a message; return the messages that may be handled now, in order."""
         if after and after not in self._come and self._count < MAX_KEPT:
             self._kept.setdefault(after, []).append((name, item, now))
             self._count += 1
@@ -41,7 +41,7 @@ class InOrder(Generic[Item]):
         return list(self._released(name, item))
 
     def _released(self, name: str, item: Item) -> Iterator[Item]:
-        """Yield a message, and those held back because of it."""
+        """Yield a message, then those that were held back for it."""
         left = [(name, item)]
         while left:
             came, found = left.pop()
@@ -54,12 +54,12 @@ class InOrder(Generic[Item]):
             left += [(other, kept) for other, kept, _ in reversed(behind)]
 
     def due(self) -> float | None:
-        """Return until when to wait for a predecessor, or None."""
+        """Return the time at which the first held-back message is released anyway, or None."""
         since = [kept[0][2] for kept in self._kept.values()]
         return min(since) + KEPT_SECONDS if since else None
 
     def expired(self, now: float) -> list[Item]:
-        """Return messages no longer held back, in order: their predecessor does not arrive."""
+        """Return the messages whose predecessor did not arrive in time, in order."""
         found: list[Item] = []
         for after, behind in list(self._kept.items()):
             if behind[0][2] + KEPT_SECONDS <= now:

@@ -1,8 +1,8 @@
 """A service's two connections to a broker: one publishes, one consumes.
 
-So a broker that blocks publishers still takes acknowledgements, and answers questions. Both are
-opened, lost and closed together. Of the addresses of a cluster's nodes, one that does not answer or
-is lost is followed by the next.
+A broker that blocks publishers thus still accepts acknowledgements and answers requests. Both
+connections are opened, lost and closed together. If a node of a cluster does not answer or is lost,
+the next address is tried.
 """
 
 import asyncio
@@ -34,7 +34,7 @@ log = structlog.get_logger("muster.bus")
 
 
 class Links:
-    """The connections of one service, and to which of the brokers they go.
+    """The two connections of one service, and the broker address that they use.
 
     ``url`` may name several brokers of a cluster, which are tried in an order that is ``name``'s
     own. ``on_end`` is called when one of the connections that are open ends.
@@ -48,39 +48,39 @@ class Links:
         self._on_end = on_end
         self._addresses = order_of(addresses_of(url), name)
         self.user = unquote(urlsplit(self._addresses[0]).username or "guest")
-        self.connections: list[AbstractConnection] = []  # another list with each time of connecting
-        slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # than expected, the machines are
+        self.connections: list[AbstractConnection] = []  # a new list for each connect
+        slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # by which machines are
         self.blocked = Blocked(name, slower)
         self.closing = Closing()
         self._heartbeat_seconds = heartbeat_seconds
         self._at = 0  # the address of the next attempt
-        self._failures = 0  # attempts that failed since one did not
-        self._watching: asyncio.Task[None] | None = None  # of whether publishing is blocked
+        self._failures = 0  # consecutive failed attempts
+        self._watching: asyncio.Task[None] | None = None  # detects blocked publishing
         self._limits: dict[asyncio.Timeout, list[AbstractConnection]] = {}  # of waits for answers
 
     @property
     def are_up(self) -> bool:
-        """Return whether there are connections, and none of them has ended."""
+        """Whether there are connections and none of them has ended."""
         return bool(self.connections) and not any(c.is_closed for c in self.connections)
 
     @property
     def address(self) -> str:
-        """Return the host and port that connections go to, or are tried at next."""
+        """Host and port in use, or to be tried next."""
         return _shown(self._addresses[self._at])
 
     @property
     def publishing(self) -> AbstractConnection:
-        """Return the connection that publishes.
+        """The connection that publishes.
 
-        Raises BusUnavailableError where another's call has found it lost meanwhile.
+        Raises BusUnavailableError if a concurrent call found it lost.
         """
         return self._connection(0)
 
     @property
     def reading(self) -> AbstractConnection:
-        """Return the connection on which the broker answers while it blocks publishers.
+        """The connection for consuming and requests, which works while publishing is blocked.
 
-        Raises BusUnavailableError where another's call has found it lost meanwhile.
+        Raises BusUnavailableError if a concurrent call found it lost.
         """
         return self._connection(1)
 
@@ -90,14 +90,14 @@ class Links:
         return self.connections[at]
 
     async def open(self) -> None:
-        """Open both connections. Tries for CONNECT_SECONDS each, then raises OSError."""
+        """Open both connections, trying for CONNECT_SECONDS each; raises OSError after that."""
         for purpose in ("publish", "consume"):
             await self._open(purpose)
         ready = wire_of(self.publishing).ready
         self._watching = asyncio.create_task(self.blocked.watch(ready))
 
     def drop(self) -> None:
-        """Have both connections closed."""
+        """Close both connections in the background."""
         connections, self.connections = self.connections, []
         if self._watching is not None:
             self._watching.cancel()
@@ -106,15 +106,15 @@ class Links:
             self.closing.begin(connection)
 
     def go_on(self) -> None:
-        """Begin the next attempt at the next address."""
+        """Use the next address for the next attempt."""
         self._at = (self._at + 1) % len(self._addresses)
 
     @asynccontextmanager
     async def within(self, seconds: float | None) -> AsyncIterator[None]:
-        """Limit the time for an answer: it is over as well when a connection ends.
+        """Limit the wait for an answer; the wait also ends when a connection ends.
 
-        Who opens a channel, or has something to write, may wait for ever on a connection that the
-        client has given up: its queue has no consumer any more.
+        Opening a channel or writing may otherwise wait forever on a connection that the client has
+        given up, because nothing consumes its write queue any more.
         """
         async with asyncio.timeout(seconds) as limit:
             self._limits[limit] = self.connections
@@ -126,7 +126,7 @@ class Links:
     # --- connecting -----------------------------------------------------------------------------
 
     async def _open(self, purpose: str) -> None:
-        """Open a connection to the first address that answers; a round of all takes no pause."""
+        """Open a connection to the first address that answers; pause only after a round of all."""
         again = AsyncRetrying(
             retry=retry_if_exception_type(OSError),
             wait=self._pause_after,
@@ -158,7 +158,7 @@ class Links:
         call_at_end(connection, partial(self._ended, connection))
 
     def _attempt_seconds(self) -> float:
-        """Return how long an address may take to answer: a link that is dead must not take all."""
+        """Return the time limit of one attempt: a dead address must not use up all the time."""
         rounds = self._failures // len(self._addresses)
         return min(ATTEMPT_SECONDS * 2.0**rounds, CONNECT_SECONDS)
 

@@ -1,9 +1,9 @@
-"""The bus in this process: the same rules as a broker's, and the same bytes.
+"""The in-process bus: the same rules and the same bytes as with a broker.
 
-Every message goes through the codec, so that what works here works on a broker. Limits: an inbox
-holds at most MAX_INBOX_MESSAGES; a publisher waits until there is room, REFUSED_SECONDS at most.
-Dead letters are limited to MAX_DEAD_LETTERS of MAX_DEAD_BYTES, and the trace, for future API
-replicas, to MAX_TRACE_MESSAGES of MAX_TRACE_BYTES; the oldest are dropped.
+Every message is encoded and decoded, so that what works here works on a broker. Limits: an inbox
+holds at most MAX_INBOX_MESSAGES; a publisher waits for room, REFUSED_SECONDS at most. Dead letters
+are limited to MAX_DEAD_LETTERS of MAX_DEAD_BYTES, and the trace, for future API replicas, to
+MAX_TRACE_MESSAGES of MAX_TRACE_BYTES; the oldest are dropped.
 """
 
 import asyncio
@@ -56,16 +56,16 @@ class _Inbox:
 
     @property
     def is_durable(self) -> bool:
-        """Return whether it outlives its reader."""
+        """Whether it outlives its reader."""
         return self.address.is_durable
 
     @property
     def address(self) -> Address:
-        """Return whose it is."""
+        """Its address."""
         return Address(*self.name.split(".", 1))
 
     def resized(self) -> None:
-        """Let publishers in while there is room, and hold them while there is none."""
+        """Admit publishers while there is room, and block them while there is none."""
         if len(self.waiting) < MAX_INBOX_MESSAGES:
             self.room.set()
         else:
@@ -73,7 +73,7 @@ class _Inbox:
 
 
 class MemoryBroker:
-    """What the connections of one process share: the inboxes and the dead letters."""
+    """The inboxes and dead letters that all connections of the process share."""
 
     def __init__(self) -> None:
         self.inboxes: dict[str, _Inbox] = {}
@@ -84,14 +84,14 @@ class MemoryBroker:
         self._next_tag = 1
 
     def inbox(self, name: str) -> _Inbox:
-        """Return the inbox of that name, made when it is first spoken of."""
+        """Return the inbox of that name; it is made on first use."""
         if name not in self.inboxes:
             self.inboxes[name] = _Inbox(name)
             self.inboxes[name].resized()
         return self.inboxes[name]
 
     def targets(self, to: Address) -> list[_Inbox]:
-        """Return the inboxes that an address reaches; an API replica's only while it reads."""
+        """Return the inboxes that an address reaches; an API replica's only while it is read."""
         if to.is_durable:
             return [self.inbox(to.routing_key)]
         return [
@@ -126,7 +126,7 @@ class MemoryBroker:
             letters.popleft()
 
     def replay_trace(self, inbox: _Inbox) -> None:
-        """Send a new API replica the trace from its start."""
+        """Send the stored trace to a new API replica."""
         for envelope, body in self.trace:
             self._put_into(inbox, envelope, body)
 
@@ -180,7 +180,7 @@ class MemorySubscription:
         return taken
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Forget the messages."""
+        """Acknowledge messages."""
         self._check_open()
         for delivery in deliveries:
             self._held.pop(delivery.tag, None)
@@ -208,9 +208,9 @@ class MemorySubscription:
         count_dead_letter(stored.envelope.to.owner)
 
     async def close(self) -> None:
-        """Give back what was not acknowledged, in its old order, and let the next reader read.
+        """Give unacknowledged messages back in their old order, and activate the next reader.
 
-        An API replica's inbox is deleted with it.
+        An API replica's inbox is emptied.
         """
         if self._closed:
             return
@@ -239,7 +239,7 @@ def _leave_only(letters: deque[DeadLetter], left: list[DeadLetter]) -> None:
 
 
 def _read(letter: DeadLetter) -> Envelope:
-    """Return what was dead-lettered. Raises PoisonError."""
+    """Decode the original message of a dead letter. Raises PoisonError."""
     if letter.envelope is None:
         raise PoisonError("the broker gave up on it; its service is not known")
     if letter.size > codec.MAX_MESSAGE_BYTES:
@@ -260,7 +260,7 @@ async def _have_room(inbox: _Inbox) -> None:
 
 
 class MemoryBus:
-    """A connection to the broker of this process."""
+    """A connection to the in-process broker."""
 
     def __init__(self, broker: MemoryBroker | None = None) -> None:
         self.broker = broker or MemoryBroker()
@@ -277,7 +277,7 @@ class MemoryBus:
             await subscription.close()
 
     async def subscribe(self, inbox: Address) -> MemorySubscription:
-        """Take a place at an inbox, behind those who already read it."""
+        """Start reading an inbox, after its earlier readers."""
         if inbox.service == API_TRACE.service:
             self.broker.replay_trace(self.broker.inbox(inbox.routing_key))
         subscription = MemorySubscription(self.broker, self.broker.inbox(inbox.routing_key))
@@ -320,9 +320,9 @@ class MemoryBus:
         return Fill(len(self.broker.inbox(inbox.routing_key).waiting), MAX_INBOX_MESSAGES)
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Append every message, waiting while an inbox is full; none when one cannot be encoded.
+        """Append every message, waiting while an inbox is full; none if one cannot be encoded.
 
-        Raises InboxFullError where there is no room within REFUSED_SECONDS.
+        Raises InboxFullError if there is no room within REFUSED_SECONDS.
         """
         for envelope in envelopes:
             check_properties(envelope)

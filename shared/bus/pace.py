@@ -1,4 +1,4 @@
-"""How much is encoded or decoded in one go: a connection whose heartbeats stop is lost."""
+"""Limits how much is encoded or decoded at a stretch, so that heartbeats are not delayed."""
 
 import asyncio
 
@@ -6,13 +6,13 @@ MAX_BYTES_AT_ONCE = 256 * 1024  # encoded or decoded while nothing else of the l
 
 
 class Pace:
-    """Lets the loop do what else there is after every MAX_BYTES_AT_ONCE written or read."""
+    """Yields to the event loop after every MAX_BYTES_AT_ONCE encoded or decoded bytes."""
 
     def __init__(self) -> None:
         self._bytes = 0
 
     async def count(self, body: bytes) -> None:
-        """Count a body; now and then, let others go on."""
+        """Count a body; yield to the loop when the limit is reached."""
         self._bytes += len(body)
         if self._bytes >= MAX_BYTES_AT_ONCE:
             self._bytes = 0

@@ -1,15 +1,16 @@
 """The broker permissions of each service in RabbitMQ's format, derived from the message routes.
 
-Rule 1: one user per service. It publishes only the kinds that ``shared.messages.routes`` lists:
-        the kind is a part of the routing key, which the broker compares; what a message calls
-        itself is compared with the key by its reader (``shared.bus.amqp_message``).
-Rule 2: it reads its own inbox, and binds it to the keys of its own address. The API's reads the
-        feeds, the trace and all dead letters.
-Rule 3: it declares and deletes nothing: exchanges and inboxes stand in the definitions. But what
-        only its own instances read: API replicas, processes of core and timers. And the shim
-        adapter makes the inboxes of further partitions: it is who knows which there are.
-Rule 4: every service may dead-letter what it received: each writes to the dead-letter exchange.
-        So a service replays only what its own user dead-lettered (``shared.bus.amqp_letters``).
+Rule 1: one user per service. It publishes only the kinds that ``shared.messages.routes`` lists: the
+        kind is part of the routing key, which the broker checks. The reader compares the kind in
+        the message with the key (``shared.bus.amqp_message``).
+Rule 2: a user reads its own inbox, and binds it to the keys of its own address. The API's user also
+        reads the feeds, the trace and all dead letters.
+Rule 3: a user declares and deletes nothing: the definitions contain exchanges and inboxes. The
+        exceptions are queues read only by its own instances (API replicas, processes of core and
+        timers), and inboxes of further partitions, which the shim adapter declares because it knows
+        the partitions.
+Rule 4: every service may dead-letter what it received: each writes to the dead-letter exchange. So
+        a service replays only what its own user dead-lettered (``shared.bus.amqp_letters``).
 
 Patterns are Erlang's (PCRE), matched anywhere in a name unless they are anchored.
 """
@@ -35,7 +36,7 @@ _SALT_BYTES = 4
 
 @dataclass(frozen=True, slots=True)
 class Permissions:
-    """What a user may configure, write and read by name; publish and bind by routing key."""
+    """A user's patterns: configure, write and read by name; publish and bind by routing key."""
 
     user: str
     configure: str
@@ -46,12 +47,12 @@ class Permissions:
 
 
 def user_of(prefix: str, service: str) -> str:
-    """Return the name of a service's user."""
+    """Return the name of a service's broker user."""
     return f"{prefix}-{service.replace('_', '-')}"
 
 
 def permissions(prefix: str, service: str) -> Permissions:
-    """Return what a service's user may do."""
+    """Return the permissions of a service's user."""
     exchanges = [topology.exchange_name(prefix), topology.dead_exchange_name(prefix)]
     own = [item.name for item in topology.durable_queues(prefix) if item.service == service]
     write = read = [re.escape(name) for name in (*exchanges, *own)]
@@ -79,7 +80,7 @@ def permissions(prefix: str, service: str) -> Permissions:
 
 
 def _keys(service: str) -> list[str]:
-    """Return the routing keys that a service publishes with, as patterns."""
+    """Return patterns of the routing keys that a service publishes with."""
     found = []
     for inbox, kinds in SENDERS.items():
         said = [kind for kind, senders in kinds.items() if service in senders]
@@ -90,7 +91,7 @@ def _keys(service: str) -> list[str]:
 
 
 def definitions(prefix: str, passwords: dict[str, str], vhost: str = "/") -> dict[str, Any]:
-    """Return what a broker imports: the users with their passwords' hashes, and the topology."""
+    """Return definitions to import into a broker: users with hashed passwords, and the topology."""
     of_users = [permissions(prefix, service) for service in SERVICES]
     return {
         "vhosts": [{"name": vhost}],
@@ -148,7 +149,7 @@ def _topology(prefix: str, vhost: str) -> dict[str, Any]:
 
 
 def rabbitmqctl_lines(prefix: str, vhost: str = "/") -> list[str]:
-    """Return the commands that give the users of a broker that there is what they may."""
+    """Return the rabbitmqctl commands that set the permissions on an existing broker."""
     lines = []
     for service in SERVICES:
         item = permissions(prefix, service)

@@ -1,4 +1,4 @@
-"""The fields of an envelope sent as AMQP properties, of at most MAX_PROPERTY_BYTES each."""
+"""Checks the envelope fields sent as AMQP properties, of at most MAX_PROPERTY_BYTES each."""
 
 from shared.bus.errors import PoisonError
 from shared.messages.envelope import SCHEMA_VERSION, Envelope
@@ -9,7 +9,7 @@ _MOST_SHOWN = 60
 
 
 def check_version(version: int) -> None:
-    """Raise PoisonError for a message of a schema that is not known here."""
+    """Raise PoisonError for a message of a newer schema version."""
     if version > SCHEMA_VERSION:
         raise PoisonError(
             f"schema version {version} is newer than {SCHEMA_VERSION}, which this service reads"
@@ -17,9 +17,9 @@ def check_version(version: int) -> None:
 
 
 def check_properties(envelope: Envelope) -> None:
-    """Raise PoisonError for an envelope that no broker takes, whatever its message is.
+    """Raise PoisonError for an envelope that no broker accepts, whatever its message is.
 
-    A ``correlation_id`` is not judged: it is cut short, for it names a story and finds nothing.
+    A ``correlation_id`` is not checked: it is cut to length, because it is only informative.
     """
     properties = {
         "address": f"{envelope.to.routing_key}.{envelope.kind}",

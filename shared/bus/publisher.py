@@ -1,17 +1,17 @@
-"""Publishing on one connection: in order, confirmed, on a channel that is replaced where it fails.
+"""Publishes on one connection: in order, confirmed, on a channel that is replaced when it fails.
 
-Rule 1: messages in flight together are written at once. An inbox that is full refuses some; they
-        are tried again one by one, in order, for REFUSED_SECONDS (``shared/bus/widths.py``).
-Rule 2: what was on its way to a queue's leader that went may be confirmed by nobody. What is not
-        confirmed in the first of TRY_SECONDS is written once more, on another channel, and so on:
-        readers know what they have handled. All that waits on a channel that is replaced is written
-        to the next one at once.
-Rule 3: a channel whose first message found no leader refuses all for as long as that node is away.
-        Where an inbox refuses though it has room, another channel is opened.
-Rule 4: what need not arrive, which goes to replicas and to the trace, is waited for REST_SECONDS;
-        where nothing is confirmed by then, not at all for UNCONFIRMED_SECONDS. Readers find what
-        they missed by its numbers, or have lost their places too. What the trace has not confirmed
-        is kept and written once more after that: MAX_KEPT messages, then the oldest are left out.
+Rule 1: messages in flight together are written at once. A full inbox refuses some of them; these
+        are retried one by one, in order, for REFUSED_SECONDS (``shared/bus/widths.py``).
+Rule 2: messages on their way to a queue leader that failed may never be confirmed. Those not
+        confirmed in the first of TRY_SECONDS are written again on another channel, and so on;
+        readers discard duplicates. All waits on a replaced channel end, and their messages are
+        written to the next one at once.
+Rule 3: a channel whose first message found no leader refuses all messages while that node is down.
+        If an inbox refuses messages although it has room, another channel is opened.
+Rule 4: messages to replicas and to the trace need not arrive. Their confirms are awaited for
+        REST_SECONDS; after a wait without success, not at all for UNCONFIRMED_SECONDS. Readers
+        notice missing messages by their numbers. Unconfirmed trace messages are retained, at most
+        MAX_KEPT (then the oldest are dropped), and written once more after that time.
 """
 
 import asyncio
@@ -34,8 +34,8 @@ from shared.bus.together import Letter, UnconfirmedError, publish_together
 from shared.bus.widths import Addressed, Widths, lanes_of
 from shared.messages.envelope import API_TRACE, Address
 
-# A queue's other members have a leader after the first; channels that are opened when the third is
-# over find it, too: with the configuration in deploy/ a cluster has given a node up after 7.5 s.
+# After the first, a queue's other members have a new leader. Channels opened after the third find
+# it, too: with the configuration in deploy/ a cluster gives up a node after 7.5 s.
 TRY_SECONDS = (3.0, 2.0, 3.0, 2.0)
 OPEN_SECONDS = 2.0  # a channel; one that is connected to a node that stands still gets none
 REST_SECONDS = 1.0  # that what need not arrive is waited for
@@ -46,19 +46,19 @@ log = structlog.get_logger("muster.bus")
 
 
 def is_refused(error: BaseException | None) -> bool:
-    """Return whether the broker refused a message because its inbox is full."""
+    """Whether the broker refused a message because its inbox is full."""
     return isinstance(error, DeliveryError) and not isinstance(error, PublishError)
 
 
 def _is_refused_for_good(attempts: RetryCallState) -> bool:
-    """Return whether a message was refused for as long as its publisher waits for room."""
+    """Whether a message was refused for as long as its publisher waits for room."""
     message: aio_pika.Message = attempts.args[1]
     most = REFUSED_SECONDS if message.expiration is None else EXPIRING_SECONDS
     return (attempts.seconds_since_start or 0.0) >= most
 
 
 class _Channel:
-    """A channel to publish on, how many use it, and the limits of the waits for confirms there."""
+    """A channel for publishing, its number of users, and the limits of its waits for confirms."""
 
     def __init__(self, channel: AbstractChannel) -> None:
         self.channel = channel
@@ -67,10 +67,11 @@ class _Channel:
 
 
 class Publisher:
-    """Publishes for a bus, on the connection that it has now.
+    """Publishes for a bus on its current connection.
 
-    ``names`` are those of the exchange and of that of dead letters; ``fill`` says how full an inbox
-    is. ``kept`` is what the trace has not confirmed: the bus's own, for it outlives connections.
+    ``names`` are the exchange and the dead-letter exchange; ``fill`` returns how full an inbox is.
+    ``kept`` holds unconfirmed trace messages and belongs to the bus, because it outlives
+    connections.
     """
 
     def __init__(
@@ -94,15 +95,15 @@ class Publisher:
         self._current: _Channel
 
     async def open(self) -> AbstractChannel:
-        """Open a channel, which is what is published on from now on."""
+        """Open a channel and use it for publishing from now on."""
         channel = await self._connection.channel(publisher_confirms=True, on_return_raises=True)
         self._current = _Channel(channel)
         return channel
 
     async def publish(self, batch: list[Addressed]) -> None:
-        """Publish what may be in flight together; what is refused is tried again, in order.
+        """Publish a batch that may be in flight together; refused messages are retried in order.
 
-        Raises DeliveryError where it was refused for good, TimeoutError without a confirm.
+        Raises DeliveryError if a message was refused until the end, TimeoutError without a confirm.
         """
         refused = await self._refused_of(batch)
         if refused:
@@ -114,9 +115,9 @@ class Publisher:
                 self._refusals.took(to)
 
     async def leave(self, message: aio_pika.Message, owner: str) -> None:
-        """Publish a dead letter to its service's queue of such.
+        """Publish a dead letter to its service's dead-letter queue.
 
-        Raises DeliveryError where there is none, TimeoutError without a confirm.
+        Raises DeliveryError if there is no such queue, TimeoutError without a confirm.
         """
         letter = Letter(message, self._names[1], owner, must_arrive=True)
         async with self._links.within(None):
@@ -127,7 +128,7 @@ class Publisher:
     # --- what is in flight together -------------------------------------------------------------
 
     async def _refused_of(self, batch: list[Addressed]) -> list[Addressed]:
-        """Publish messages at once; return those that full inboxes refuse."""
+        """Publish messages at once; return those refused by full inboxes."""
         kept = self._take_unconfirmed()
         batch = [*kept, *batch]
         letters = [self._letter(message, to) for message, to in batch]
@@ -162,7 +163,7 @@ class Publisher:
                 try:
                     return await self._together(used, letters, TRY_SECONDS[tries])
                 except UnconfirmedError as error:
-                    if used is not self._current:  # replaced since, for another message's sake
+                    if used is not self._current:  # another message's failure replaced it
                         continue
                     tries += 1
                     if tries == len(TRY_SECONDS):
@@ -177,7 +178,7 @@ class Publisher:
 
     @asynccontextmanager
     async def _rest(self) -> AsyncIterator[None]:
-        """Bound the wait for what need not arrive."""
+        """Limit the wait for confirms of messages that need not arrive."""
         now = asyncio.get_running_loop().time()
         is_waited_for = now >= self._rest_from
         try:
@@ -195,7 +196,7 @@ class Publisher:
             raise
 
     def _take_unconfirmed(self) -> list[Addressed]:
-        """Return what the trace is to be given once more, where it is time for that."""
+        """Return the retained trace messages if it is time to write them again."""
         if not self._kept or asyncio.get_running_loop().time() < self._rest_from:
             return []
         kept = list(self._kept)
@@ -203,7 +204,7 @@ class Publisher:
         return kept
 
     def _retain(self, item: Addressed) -> None:
-        """Keep what the trace has not confirmed; what goes to readers is of no use later."""
+        """Retain an unconfirmed trace message; messages to readers are worthless later."""
         if item[1] != API_TRACE:
             return
         if len(self._kept) == self._kept.maxlen:
@@ -224,12 +225,12 @@ class Publisher:
         reraise=True,
     )
     async def _publish_one(self, message: aio_pika.Message, to: Address) -> None:
-        """Publish and wait for the confirm; a full inbox is tried again for REFUSED_SECONDS.
+        """Publish and wait for the confirm; retry a full inbox for REFUSED_SECONDS.
 
-        One that expires for EXPIRING_SECONDS: its sender repeats it, and learns soon that the inbox
-        is full.
+        An expiring message is retried for EXPIRING_SECONDS only: its sender repeats it, and learns
+        soon that the inbox is full.
 
-        To start over with those before it would fill the inbox with what is there already.
+        Retrying the earlier messages as well would fill the inbox with duplicates.
         """
         used = self._current
         async with self._links.within(None):
@@ -242,7 +243,7 @@ class Publisher:
             raise error
 
     async def _has_room(self, to: Address) -> bool:
-        """Return whether an inbox refuses messages though it has room for them."""
+        """Whether an inbox refuses messages although it has room for them."""
         now = asyncio.get_running_loop().time()
         if not self._refusals.refused(to, now):
             return False
@@ -253,7 +254,7 @@ class Publisher:
 
     @asynccontextmanager
     async def _used(self) -> AsyncIterator[_Channel]:
-        """Publish on the channel of now; one that was replaced is closed by the last who leaves."""
+        """Use the current channel; a channel replaced meanwhile is closed by its last user."""
         used = self._current
         used.users += 1
         try:
@@ -263,7 +264,7 @@ class Publisher:
             self._leave(used)
 
     async def _renew(self, used: _Channel, why: str) -> None:
-        """Open another channel, unless that was done since. Raises TimeoutError."""
+        """Replace a channel unless it was replaced already. Raises TimeoutError."""
         async with self._opening:
             if used is not self._current:
                 return
@@ -277,6 +278,6 @@ class Publisher:
                     wait.reschedule(now)
 
     def _leave(self, used: _Channel) -> None:
-        """Close a channel that was replaced, once nobody waits for its confirms."""
+        """Close a replaced channel that has no users left."""
         if used is not self._current and not used.users:
             self._links.closing.begin(used.channel)

@@ -1,7 +1,8 @@
 """The bus on RabbitMQ.
 
-A connection that is lost ends both (``links.py``); the next call connects again, and declares the
-whole topology where it was not seen to be there. Traps and figures: docs/rules/rabbitmq.md.
+If one of the two connections is lost, both are closed (``links.py``). The next call connects again,
+and declares the topology unless the last connection proved that it exists. Known problems and
+measurements: docs/rules/rabbitmq.md.
 """
 
 import asyncio
@@ -50,22 +51,22 @@ from shared.messages.protocol import Partitions
 from shared.messages.routes import SERVICES
 
 PREFETCH = 400
-DECLARE_SECONDS = 30.0  # for all that there is: exchanges, queues, what binds them
+DECLARE_SECONDS = 30.0  # for all exchanges, queues and bindings
 log = structlog.get_logger("muster.bus")
 
 
 def _refusal(error: DeliveryError) -> BusUnavailableError:
-    """Return what a message that the broker does not take is to its publisher."""
+    """Convert a refused message's error to the error that the publisher gets."""
     kind = InboxFullError if is_refused(error) else BusUnavailableError
     return kind(f"the broker refused a message: {error!r}")
 
 
 class RabbitBus:
-    """A service's connections to a broker. ``prefix`` keeps deployments on one broker apart.
+    """A service's connections to a broker. ``prefix`` separates deployments on one broker.
 
-    ``url`` may name several brokers of a cluster: one that does not answer, or is lost, is followed
-    by the next, in an order that is this name's own.
-    ``is_given``: exchanges and inboxes are there, by the broker's definitions.
+    ``url`` may name several brokers of a cluster; if one does not answer or is lost, the next is
+    used, in an order specific to ``name``.
+    ``is_given``: the broker's definitions contain exchanges and inboxes, so none are declared.
     Raises UnknownBusError for a URL that names no broker.
     """
 
@@ -99,24 +100,24 @@ class RabbitBus:
             if not self._links.are_up:
                 self._drop()
                 await self._connect()
-            if self._closed:  # meanwhile: what was opened since is closed as well
+            if self._closed:  # meanwhile: close the new connections as well
                 self._drop()
                 await self._links.closing.finish()
                 raise BusClosedError("the bus is closed")
 
     async def close(self) -> None:
-        """Close both connections; what was not acknowledged comes again to the next reader."""
+        """Close both connections; unacknowledged messages are redelivered to the next reader."""
         self._closed = True
         self._drop()
         await self._links.closing.finish()
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it was closed for good, by its owner."""
+        """Whether its owner closed it for good."""
         return self._closed
 
     async def subscribe(self, inbox: Address) -> RabbitSubscription:
-        """Take a place at an inbox, connecting first where needed."""
+        """Start reading an inbox, connecting first if needed."""
         async with self._connected(f"cannot read {inbox.routing_key}"):
             reading = self._links.reading
             async with self._links.within(CONNECT_SECONDS):
@@ -132,17 +133,17 @@ class RabbitBus:
         return subscription
 
     def left(self, subscription: RabbitSubscription) -> None:
-        """Take note that a reader has left its place."""
+        """Remove a reader that has stopped."""
         self._readers.pop(subscription, None)
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Publish in order, and return once all are confirmed.
 
-        Up to MAX_IN_FLIGHT are in flight together. A full inbox refuses messages, and takes others
-        as soon as it is read: each that is in flight behind another names it, and its reader keeps
-        it until that has come (``shared/bus/in_order.py``). How many an inbox is given at once
-        doubles with what it takes, and is one again when it refuses.
-        Raises PoisonError, having published nothing, when one cannot be encoded.
+        Up to MAX_IN_FLIGHT are in flight together. A full inbox refuses messages and accepts others
+        as soon as it is read; therefore each message names its predecessor in flight, and the
+        reader holds it back until that has arrived (``shared/bus/in_order.py``). The number in
+        flight to an inbox doubles with each accepted batch, and is reset to one by a refusal.
+        Raises PoisonError, having published nothing, if a message cannot be encoded.
         """
         messages: list[Addressed] = []
         pace = Pace()
@@ -162,10 +163,10 @@ class RabbitBus:
                 self._works |= bool(messages)
                 self._unrouted = 0
         except DeliveryError as error:
-            self._declared.clear()  # one that has expired is declared again
+            self._declared.clear()  # an expired queue is declared again
             if not is_refused(error):
                 self._unrouted += 1
-                if self._unrouted > 1 and not self._is_given:  # nor what all share is there
+                if self._unrouted > 1 and not self._is_given:  # the shared topology is missing, too
                     self._works = False
                     self._lost(connections)
             raise _refusal(error) from error
@@ -191,9 +192,9 @@ class RabbitBus:
         log.warning("dead-lettered", service=inbox.owner, kind=message.type, reason=reason)
 
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
-        """Read each service's dead letters, on a channel whose end gives all of them back.
+        """List each service's dead letters; closing the channel gives all of them back.
 
-        What other clients read meanwhile is missing.
+        Letters held by other clients are missing.
         """
         letters: list[DeadLetter] = []
         total = 0
@@ -212,7 +213,7 @@ class RabbitBus:
     async def take_letters(
         self, service: str, wanted: Wanted, *, is_read: bool = False
     ) -> AsyncIterator[list[HeldLetter]]:
-        """Hold a service's dead letters, on a channel whose end gives back what is not dropped."""
+        """Hold a service's dead letters; closing the channel gives back those not dropped."""
         name, user = topology.dead_queue_name(self._prefix, service), self._links.user
         async with self._connected("cannot take the dead letters"):
             channel = await self._open_to_read()
@@ -227,11 +228,12 @@ class RabbitBus:
     # --- connecting -----------------------------------------------------------------------------
 
     async def _connect(self) -> None:
-        """Connect, and declare what is to be there.
+        """Connect, and declare the topology if needed.
 
-        What was there on the connection before is not declared again: while a broker's node stands
-        still, or a stream has no writer, nothing can be. Where something is not there any more
-        nothing is confirmed, or the broker says so, and the next connection declares it.
+        If publishing worked on the previous connection, the topology exists and is not declared
+        again: while a broker node hangs, or a stream has no writer, declaring fails. If something
+        is missing after all, messages are not confirmed or returned, and the next connection
+        declares it.
         """
         started = time.monotonic()
         is_there, self._works = self._works, False
@@ -264,12 +266,12 @@ class RabbitBus:
 
     @property
     def _names(self) -> tuple[str, str]:
-        """Return the names of the exchange and of that of dead letters."""
+        """The names of the exchange and the dead-letter exchange."""
         return topology.exchange_name(self._prefix), topology.dead_exchange_name(self._prefix)
 
     @asynccontextmanager
     async def _connected(self, what: str) -> AsyncIterator[None]:
-        """Connect, for ``what`` is done meanwhile. Connections that are found lost are dropped."""
+        """Connect for a call named ``what``; drop the connections if the call finds them lost."""
         await self.connect()
         connections = self._links.connections
         try:
@@ -294,9 +296,9 @@ class RabbitBus:
             return await self._links.reading.channel()
 
     async def _declare(self, channel: AbstractChannel) -> None:
-        """Declare everything that outlives a reader, so that nothing published is unroutable.
+        """Declare everything that outlives a reader, so that every published message is routable.
 
-        Where the broker's definitions have it, nothing is declared, and nothing may be.
+        If the broker's definitions contain the topology, nothing is declared.
         """
         if self._is_given:
             return
@@ -308,9 +310,9 @@ class RabbitBus:
             await queue.bind(item.exchange, routing_key=item.key)
 
     async def _declare_partitions(self, envelopes: Sequence[Envelope]) -> None:
-        """Declare the inboxes of further partitions that are said something, or said to be there.
+        """Declare the inboxes of further partitions that get a message or are announced.
 
-        Where inboxes are given, only those, and only their own reader may.
+        With given inboxes, only announced partitions are declared; only their reader may do so.
         """
         for envelope in envelopes:
             if isinstance(envelope.message, Partitions):
@@ -321,7 +323,7 @@ class RabbitBus:
                 await self._declare_partition(envelope.to)
 
     async def _declare_partition(self, inbox: Address) -> None:
-        """Declare the inbox of a further partition, once a connection."""
+        """Declare the inbox of a further partition, once per connection."""
         item = None if inbox in self._declared else topology.partition_queue(self._prefix, inbox)
         if item is not None:
             queue = await _declare_queue(self._links.publishing, item.name, item.arguments)
@@ -330,10 +332,10 @@ class RabbitBus:
             self._declared[inbox] = None
 
     async def _queues_of(self, channel: AbstractChannel, inbox: Address) -> list[Source]:
-        """Return what a reader of an inbox consumes: a replica, the trace as well.
+        """Return the queues that a reader of an inbox consumes; for an API replica, also the trace.
 
-        Where inboxes are given, a service binds its own: a broker that starts with bindings in its
-        definitions may fail at queues that are not up yet (docs/adr/0053).
+        With given inboxes, a service binds its own: a broker that starts with bindings in its
+        definitions may fail on queues that are not up yet (docs/adr/0053).
         """
         if self._is_given:
             for item in topology.durable_queues(self._prefix):
@@ -366,7 +368,7 @@ class RabbitBus:
     def _lost(
         self, connections: list[AbstractConnection], error: BusUnavailableError | None = None
     ) -> None:
-        """Drop connections that failed, unless others have taken their place since.
+        """Drop failed connections, unless they were replaced already.
 
         A connection that was reset does not report itself closed: the call that fails does.
         """
@@ -381,7 +383,7 @@ class RabbitBus:
         self._lost(self._links.connections)
 
     def _drop(self) -> None:
-        """Have both connections closed. Readers start over at once: closing may take its time."""
+        """Close both connections in the background; readers start over at once."""
         self._declared.clear()
         self._publisher = None
         self._links.drop()
@@ -390,9 +392,9 @@ class RabbitBus:
             reader.lose()
 
     async def delete_topology(self, partitions: Sequence[str] = ()) -> None:
-        """Delete everything of this prefix from the broker (tests and scenarios clean up).
+        """Delete everything of this prefix from the broker (for tests and scenarios).
 
-        Of further partitions, those that are named.
+        Of further partitions, only those in ``partitions``.
         """
         await self.connect()
         channel = await self._links.publishing.channel()
@@ -418,13 +420,13 @@ def _held(letter: DeadLetter, message: AbstractIncomingMessage, user: str) -> He
 async def _declare_queue(
     connection: AbstractConnection, name: str, arguments: dict[str, Any]
 ) -> AbstractQueue:
-    """Declare a durable queue. None is ever deleted here: it may hold messages.
+    """Declare a durable queue. Queues are never deleted here: they may hold messages.
 
-    One that another version of Muster made with other arguments is used as it is: what it holds is
-    worth more than its limits, and old and new run side by side while an upgrade goes on.
-    Without an answer in ANSWER_SECONDS the broker is away; it may stand still for a while. So it
-    is where the broker says that the queue's home is away: in a cluster it comes back, and where it
-    does not, an operator decides (docs/operations.md).
+    A queue that another version of Muster declared with other arguments is used as it is: its
+    messages are worth more than its limits, and both versions run during an upgrade.
+    No answer within ANSWER_SECONDS means that the broker is down; it may hang for a while. The same
+    holds if the broker reports that the queue's home node is down: in a cluster the node returns,
+    and otherwise an operator decides (docs/operations.md).
     """
     channel = await connection.channel()
     try:

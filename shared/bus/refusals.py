@@ -1,7 +1,7 @@
-"""Whether inboxes refuse messages because they are full, or though they have room. Pure.
+"""Detects inboxes that refuse messages although they have room. Pure.
 
-An inbox that was full takes messages again a moment after it has room: so it must have been seen to
-have room, and have refused since.
+An inbox that was full accepts messages again shortly after it has room. So the detection requires
+two checks that found room, with a refusal in between.
 """
 
 from shared.messages.envelope import Address
@@ -10,14 +10,14 @@ LOOK_SECONDS = 0.3  # between looks at an inbox that refuses
 
 
 class Refusals:
-    """What one publisher knows of the inboxes that refuse its messages."""
+    """The refusals and checks that one publisher recorded for each inbox."""
 
     def __init__(self) -> None:
-        self._look_at: dict[Address, float] = {}  # when to look, of those that refused last
-        self._had_room: dict[Address, None] = {}  # when they were looked at last
+        self._look_at: dict[Address, float] = {}  # the next check of each refusing inbox
+        self._had_room: dict[Address, None] = {}  # at their last check
 
     def refused(self, to: Address, now: float) -> bool:
-        """Note a refusal; return whether to check how full the inbox is."""
+        """Record a refusal; return whether to check now how full the inbox is."""
         if to not in self._look_at:
             self._look_at[to] = now + LOOK_SECONDS
         if now < self._look_at[to]:
@@ -26,7 +26,7 @@ class Refusals:
         return True
 
     def saw(self, to: Address, *, has_room: bool) -> bool:
-        """Note a check after a refusal; return whether the inbox had room before, and has now."""
+        """Record a check; return whether this and the previous check found room."""
         had_room = to in self._had_room
         if has_room:
             self._had_room[to] = None
@@ -35,6 +35,6 @@ class Refusals:
         return had_room and has_room
 
     def took(self, to: Address) -> None:
-        """Note that an inbox has taken a message."""
+        """Record that an inbox has accepted a message."""
         self._look_at.pop(to, None)
         self._had_room.pop(to, None)

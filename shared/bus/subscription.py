@@ -1,4 +1,4 @@
-"""A reader's place at queues of RabbitMQ: messages in order, and their acknowledgements."""
+"""A reader of RabbitMQ queues: receives messages in order and acknowledges them."""
 
 import asyncio
 from collections.abc import Sequence
@@ -18,26 +18,26 @@ from shared.bus.pace import Pace
 from shared.messages.envelope import Address
 
 _OFFSET = "x-stream-offset"
-Source = tuple[AbstractQueue, dict[str, Any]]  # with how it is consumed
+Source = tuple[AbstractQueue, dict[str, Any]]  # and its consumer arguments
 log = structlog.get_logger("muster.bus")
 
 
 class _Bus(Protocol):
-    """The bus whose subscription it is."""
+    """What a subscription needs of its bus."""
 
     @property
     def is_closed(self) -> bool:
-        """Return whether it was closed for good, by its owner."""
+        """Whether its owner closed it for good."""
 
     async def dead_letter(self, message: Message, inbox: Address, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
 
     def left(self, subscription: "RabbitSubscription") -> None:
-        """Take note that a reader has left its place."""
+        """Remove a reader that has stopped."""
 
 
 class RabbitSubscription:
-    """A reader's place at a queue, or at several."""
+    """A reader of one or several queues."""
 
     def __init__(
         self, bus: _Bus, channel: AbstractChannel, queues: list[Source], inbox: Address
@@ -52,10 +52,10 @@ class RabbitSubscription:
         self._is_lost = False
 
     async def start(self) -> None:
-        """Start consuming; PREFETCH bounds what can have arrived from each queue.
+        """Start consuming; PREFETCH limits the received messages of each queue.
 
-        A reader that the broker cancels (a queue's leader moved, a feed was deleted) has lost its
-        place, like one whose channel was closed: it would receive nothing any more.
+        A reader that the broker cancels (a queue's leader moved, a feed was deleted) is lost, as if
+        its channel were closed: it would receive nothing any more.
         """
         self._channel.close_callbacks.add(self.lose)
         underlay = await self._channel.get_underlay_channel()
@@ -68,7 +68,7 @@ class RabbitSubscription:
         self._arrived.put_nowait(message)
 
     def lose(self, *_: object) -> None:
-        """Have the reader start over: ``receive`` fails, also where it is waiting."""
+        """Make ``receive`` fail, also a pending one, so that the reader starts over."""
         self._is_lost = True
         self._arrived.put_nowait(None)
 
@@ -85,7 +85,7 @@ class RabbitSubscription:
         return deliveries
 
     async def _next(self, max_items: int) -> list[Message]:
-        """Wait for messages; return what may be handled now, in order."""
+        """Wait for messages; return those that may be handled now, in order."""
         now = asyncio.get_running_loop().time
         waiting = await self._first()
         while waiting and len(waiting) < max_items and not self._arrived.empty():
@@ -101,7 +101,7 @@ class RabbitSubscription:
         return found
 
     async def _first(self) -> list[Message | None]:
-        """Wait for a message, at most until one held back is released."""
+        """Wait for a message, at most until a held-back one is released."""
         with suppress(TimeoutError):
             async with asyncio.timeout_at(self._order.due()):
                 return [await self._arrived.get()]
@@ -113,7 +113,7 @@ class RabbitSubscription:
         try:
             envelope = envelope_in(message, self._inbox)
         except PoisonError as error:
-            # A stream keeps it: it would be dead-lettered at every start.
+            # A stream keeps the message: it would be dead-lettered at every start.
             if _OFFSET in message.headers:
                 log.warning("a record of the trace cannot be read", reason=str(error))
                 await message.ack()
@@ -130,10 +130,10 @@ class RabbitSubscription:
         )
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge a batch: with one frame, if everything before its last message is handled.
+        """Acknowledge a batch, with one frame if everything before its last message is handled.
 
-        It is not where one is kept that came before, or where the batch is a part of what was
-        received, and that was brought into order.
+        Otherwise, if an earlier message is held back or the batch is only part of what was
+        received, each message is acknowledged by itself.
         """
         tags = {delivery.tag for delivery in deliveries if delivery.tag in self._held}
         if not tags:
@@ -160,7 +160,7 @@ class RabbitSubscription:
             await message.ack()
 
     async def close(self) -> None:
-        """Leave the queue; unacknowledged messages go to the next reader."""
+        """Stop reading; unacknowledged messages go to the next reader."""
         self._bus.left(self)
         self._channel.close_callbacks.discard(self.lose)
         await close(self._channel)

@@ -1,10 +1,10 @@
-"""Messages written at once: one write for all, and one wait for all confirms.
+"""Publishes several messages with one write and one wait for all confirms.
 
-The client writes a message, waits until it is on its way, and keeps a future for it: at one pod a
-message that is most of what a message costs. Here many are one write, and one future.
-What need not arrive is waited for a moment only: a reader's own queue, its feed, confirms nothing
-while its node stands still, and what it was to confirm as the cluster gives the node up may be
-confirmed by nobody, ever; so does a stream until it has another writer.
+The client writes each message, waits until it is sent, and keeps a future for it. With one pod per
+message that is most of a message's cost. Here many messages are one write and one future.
+Confirms of messages that need not arrive are awaited for a moment only. A reader's own queue
+confirms nothing while its node hangs, and messages sent while the cluster gives up that node may
+never be confirmed; the same holds for a stream without a writer.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ Bound = AbstractAsyncContextManager[None]  # of a wait
 
 @dataclass(frozen=True, slots=True)
 class Letter:
-    """A message with what it is published with. One that ``must_arrive`` has to reach a queue."""
+    """A message with its exchange and key. ``must_arrive``: it has to reach a queue."""
 
     message: aio_pika.Message
     exchange: str
@@ -46,7 +46,7 @@ class UnconfirmedError(TimeoutError):
 class _Answers:
     """The broker's answers to messages that were written at once.
 
-    ``arrived`` is done when it has of all that must arrive, ``all`` when it has of all.
+    ``arrived`` is done when all messages that must arrive are answered, ``all`` when all are.
     """
 
     def __init__(self, wire: Any, letters: Sequence[Letter]) -> None:
@@ -54,13 +54,13 @@ class _Answers:
         self.arrived = wire.create_future()  # the client ends it with the connection
         self.all = asyncio.get_running_loop().create_future()
         self.unsaid = dict.fromkeys(range(len(letters)))
-        self.first = 0  # the number that the first has on its channel
+        self.first = 0  # the delivery tag of the first
         self._letters = letters
         self._to_arrive = sum(letter.must_arrive for letter in letters)
         self._conclude()
 
     def note(self, at: int, error: DeliveryError | None) -> None:
-        """Note the answer to one of them."""
+        """Record the answer to the message at an index."""
         self.errors[at] = error
         self.unsaid.pop(at, None)
         self._to_arrive -= self._letters[at].must_arrive
@@ -74,7 +74,7 @@ class _Answers:
 
 
 class _Answer:
-    """One message's place among those that wait: as much of a future as the client asks for."""
+    """One message's future, with only the methods that the client calls."""
 
     __slots__ = ("_answers", "_at")
 
@@ -83,20 +83,20 @@ class _Answer:
         self._at = at
 
     def done(self) -> bool:
-        """Return whether no task waits for it any more."""
+        """Whether no task waits for it any more."""
         is_said = self._at not in self._answers.unsaid
         return is_said or self._answers.all.done() or self.cancelled()
 
     def cancelled(self) -> bool:
-        """Return whether the waiting task was cancelled."""
+        """Whether the waiting task was cancelled."""
         return bool(self._answers.arrived.cancelled() or self._answers.all.cancelled())
 
     def set_result(self, _: object) -> None:
-        """Take that the broker has it."""
+        """Record that the broker confirmed the message."""
         self._answers.note(self._at, None)
 
     def set_exception(self, error: DeliveryError) -> None:
-        """Take that the broker refused it, or found no queue for it."""
+        """Record that the broker refused the message or found no queue for it."""
         self._answers.note(self._at, error)
 
 
@@ -108,10 +108,10 @@ async def publish_together(
 ) -> list[DeliveryError | UnconfirmedError | None]:
     """Publish messages in order; return the result of each: None if it was confirmed.
 
-    Else with what the broker refused it, or that nothing was said of one that need not arrive.
-    ``arriving`` bounds the wait for what must arrive, ``rest`` that for all else after it.
-    Raises UnconfirmedError where what must arrive is not confirmed, and whatever the client raises
-    where the channel or its connection ends.
+    Otherwise the broker's refusal, or UnconfirmedError for a message that need not arrive.
+    ``arriving`` limits the wait for messages that must arrive, ``rest`` the wait for the others
+    after it. Raises UnconfirmedError if a message that must arrive is not confirmed, and the
+    client's error if the channel or its connection ends.
     """
     wire: Any = await channel.get_underlay_channel()
     if wire.is_closed:
@@ -123,7 +123,7 @@ async def publish_together(
             await answers.arrived
         with suppress(TimeoutError):
             async with rest():
-                await answers.all  # given up, it is cancelled: what is said later is let pass
+                await answers.all  # cancelled at the limit: later answers are ignored
     except TimeoutError:
         unsaid = [letters[at] for at in answers.unsaid]
         raise UnconfirmedError([one.key for one in unsaid if one.must_arrive]) from None
@@ -134,7 +134,7 @@ async def publish_together(
 
 
 async def _write(wire: Any, letters: Sequence[Letter], answers: _Answers) -> None:
-    """Write messages, all or none."""
+    """Write all messages or none."""
     async with wire.lock:
         data = b"".join([_bytes_of(letter, wire) for letter in letters])
         written = wire.create_future()
@@ -147,14 +147,14 @@ async def _write(wire: Any, letters: Sequence[Letter], answers: _Answers) -> Non
             await wire.write_queue.put(
                 ChannelFrame(payload=data, should_close=False, drain_future=written)
             )
-        except BaseException:  # nothing was written: their numbers are the next ones'
+        except BaseException:  # nothing was written: reuse the numbers
             wire.delivery_tag = first - 1
             raise
         await written
 
 
 def _forget(wire: Any, letters: Sequence[Letter], first: int) -> None:
-    """Leave nothing of messages with the client, whatever became of them."""
+    """Remove the messages from the client's tables, whatever their results."""
     for at, letter in enumerate(letters):
         name = letter.message.message_id
         if wire.message_id_delivery_tag.get(name) == first + at:
@@ -162,7 +162,7 @@ def _forget(wire: Any, letters: Sequence[Letter], first: int) -> None:
 
 
 def _bytes_of(letter: Letter, wire: Any) -> bytes:
-    """Return the encoded message."""
+    """Return the encoded frames of a message."""
     body, most = letter.message.body, wire.max_content_size
     publish = commands.Basic.Publish(
         exchange=letter.exchange, routing_key=letter.key, mandatory=letter.must_arrive

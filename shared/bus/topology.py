@@ -1,22 +1,23 @@
-"""What exists on a broker: one exchange, an inbox a receiver, a dead-letter queue a service.
+"""Exchanges and queues on a broker: one exchange, an inbox per receiver, dead letters per service.
 
     <prefix>           topic exchange     routing key = the address and the kind of the message,
                                           "core.default.SyncBegin"; until 0.1 the address alone
     <prefix>.core.default        quorum, single active consumer: an ordered inbox, standbys wait
-    <prefix>.core.gpu            of another partition: declared by its first sender or reader
-                                 there first, gone PARTITION_EXPIRES after its last reader
+    <prefix>.core.gpu            inbox of another partition: declared by its first sender or
+                                 reader, deleted PARTITION_EXPIRES after its last reader
     <prefix>.dead                direct exchange
-    <prefix>.dead.core           what could not be handled, with the reason in a header
-    <prefix>.api.trace           stream: the records of the tap, read from its start by each replica
-    (exclusive queues)           one an API replica, bound to "api.all.#", "api.<instance>.#"; one a
-                                 process of core and timers, of "core_members", "timers_members"
+    <prefix>.dead.core           messages that cannot be handled, with the reason in a header
+    <prefix>.api.trace           stream: records of the trace, read from its start by each replica
+    (exclusive queues)           one per API replica, bound to "api.all.#", "api.<instance>.#"; one
+                                 per process of core and timers ("core_members", "timers_members")
 
-Every argument is stated: brokers' defaults differ between versions
-(docs/rules/rabbitmq.md#topology). Limits: MAX_INBOX_MESSAGES (publishers are refused, and try
-again), MAX_DEAD_LETTERS of MAX_DEAD_BYTES (the oldest go), MAX_TRACE_BYTES and MAX_TRACE_AGE (the
-oldest segments go). The delivery limit is as good as off, because it counts messages that were only
-prefetched; poison is found by decoding, and by the host's count of crashes. It is a large number
-and not -1: RabbitMQ 3.10 takes -1 for "dead-letter at the first redelivery" (docs/adr/0005).
+Every argument is explicit: brokers' defaults differ between versions
+(docs/rules/rabbitmq.md#topology). Limits: MAX_INBOX_MESSAGES (publishers are refused, and retry),
+MAX_DEAD_LETTERS of MAX_DEAD_BYTES (the oldest are dropped), MAX_TRACE_BYTES and MAX_TRACE_AGE (the
+oldest segments are dropped). The delivery limit is practically off, because it counts messages that
+were only prefetched; poison messages are found by decoding, and by the host's count of crashes. It
+is a large number and not -1: for RabbitMQ 3.10, -1 means "dead-letter at the first redelivery"
+(docs/adr/0005).
 """
 
 from collections.abc import Iterator
@@ -39,7 +40,7 @@ DURABLE_INBOXES = (CORE, SHIM_ADAPTER, TIMERS)
 
 
 def exchange_name(prefix: str) -> str:
-    """Return the name of the exchange that everything is published to."""
+    """Return the name of the exchange for all messages."""
     return prefix
 
 
@@ -59,13 +60,13 @@ def dead_queue_name(prefix: str, service: str) -> str:
 
 
 def binding_key(inbox: Address) -> str:
-    """Return what binds an inbox: messages of every kind, and those that name none."""
+    """Return the binding key of an inbox: messages of every kind, and keys without a kind."""
     return f"{inbox.routing_key}.#"
 
 
 @dataclass(frozen=True, slots=True)
 class DurableQueue:
-    """A queue that outlives its readers, whose it is, and what binds it to which exchange."""
+    """A queue that outlives its readers: its service, arguments and binding."""
 
     service: str
     name: str
@@ -87,10 +88,10 @@ def durable_queues(prefix: str) -> Iterator[DurableQueue]:
 
 
 def inbox_arguments() -> dict[str, Any]:
-    """Return every argument of a durable inbox's queue.
+    """Return all arguments of a durable inbox's queue.
 
-    It has no dead-letter exchange: what cannot be handled is dead-lettered by its reader, with the
-    reason, and what expires unread is a heartbeat, which means nothing any more.
+    It has no dead-letter exchange: the reader dead-letters messages with the reason, and only
+    heartbeats, which are worthless later, expire unread.
     """
     return {
         "x-queue-type": "quorum",
@@ -102,9 +103,9 @@ def inbox_arguments() -> dict[str, Any]:
 
 
 def partition_queue(prefix: str, inbox: Address) -> DurableQueue | None:
-    """Return the queue of an inbox that is a further partition's; None: it is there always.
+    """Return the queue of a further partition's inbox; None for an inbox that always exists.
 
-    What one loses that expires is made good by the recovery path.
+    Messages lost because such a queue expired are made up for by recovery.
     """
     if not inbox.is_durable or inbox in DURABLE_INBOXES:
         return None
@@ -114,7 +115,7 @@ def partition_queue(prefix: str, inbox: Address) -> DurableQueue | None:
 
 
 def dead_arguments() -> dict[str, Any]:
-    """Return every argument of a dead-letter queue; to read one is a delivery, too."""
+    """Return all arguments of a dead-letter queue; reading a letter counts as a delivery."""
     return {
         "x-queue-type": "quorum",
         "x-delivery-limit": MAX_DELIVERIES,
@@ -125,15 +126,15 @@ def dead_arguments() -> dict[str, Any]:
 
 
 def feed_arguments() -> dict[str, Any]:
-    """Return every argument of an API replica's queue.
+    """Return all arguments of an API replica's queue.
 
-    When it overflows, the replica sees a gap in the sequence and asks for a snapshot.
+    When it overflows, the replica detects a gap in the sequence and requests a snapshot.
     """
     return {"x-queue-type": "classic", "x-max-length": MAX_FEED_MESSAGES, "x-overflow": "drop-head"}
 
 
 def trace_arguments() -> dict[str, Any]:
-    """Return every argument of the stream with the records of the tap."""
+    """Return all arguments of the trace's stream."""
     return {
         "x-queue-type": "stream",
         "x-max-length-bytes": MAX_TRACE_BYTES,
@@ -143,5 +144,5 @@ def trace_arguments() -> dict[str, Any]:
 
 
 def trace_consumer_arguments() -> dict[str, Any]:
-    """Return the arguments of a replica that reads the stream: from its start."""
+    """Return the consumer arguments of a replica: it reads the stream from its start."""
     return {"x-stream-offset": "first"}

@@ -1,7 +1,7 @@
-"""A bus that knows when it is quiet: every message that it carries has been acknowledged.
+"""A bus that knows whether it is quiet: every message that it carries has been acknowledged.
 
-For one process that holds every service, such as the scenario runner: what others publish is not
-seen here.
+For one process that holds every service, such as the scenario runner: messages published by other
+processes are not tracked.
 """
 
 import asyncio
@@ -25,12 +25,12 @@ from shared.messages.envelope import Address, Envelope
 
 
 class Traffic:
-    """The messages on their way, by inbox and identity, over all tracked connections.
+    """The messages in transit, by inbox and identity, over all tracked connections.
 
-    Identities and not counts: what is published again after a lost confirm is still one message,
-    and what an API replica hears before it is known as a reader was never waited for. What lies in
-    an inbox without a reader, such as that of a partition that has gone, is not on its way; a
-    heartbeat that lies there may expire, and is not waited for when there is a reader again.
+    Identities instead of counts: a message published again after a lost confirm is still one
+    message, and one acknowledged before its reader was registered was never counted. Messages in an
+    inbox without a reader, such as that of a removed partition, are not in transit. A heartbeat in
+    such an inbox may expire, and is forgotten when the last reader leaves.
     """
 
     def __init__(self) -> None:
@@ -46,11 +46,11 @@ class Traffic:
         return [key for key, reader in self.readers.items() if to.reaches(reader)]
 
     def is_quiet(self) -> bool:
-        """Return whether nothing is on its way."""
+        """Whether no message is in transit."""
         return not self.on_their_way()
 
     def on_their_way(self) -> dict[str, list[str]]:
-        """Return the kinds of messages not acknowledged, by inbox that has a reader."""
+        """Return the kinds of unacknowledged messages, by inbox that has a reader."""
         return {
             key: list(kinds.values())
             for key, kinds in self.waiting.items()
@@ -58,26 +58,26 @@ class Traffic:
         }
 
     def sent(self, envelope: Envelope) -> None:
-        """Note a message before it is published: the bus may not seem quiet in between."""
+        """Record a message before it is published, so that the bus never seems quiet in between."""
         self.published[envelope.kind] += 1
         for key in self.reached_by(envelope.to):
             self.waiting.setdefault(key, {})[envelope.message_id] = envelope.kind
 
     def not_sent(self, envelopes: Sequence[Envelope]) -> None:
-        """Forget messages of which one cannot be sent as it is: none of them was."""
+        """Forget the messages of a batch that cannot be encoded: none of them was sent."""
         for envelope in envelopes:
             self.published[envelope.kind] -= 1
             for waiting in self.waiting.values():
                 waiting.pop(envelope.message_id, None)
 
     def done(self, inbox: Address, deliveries: Sequence[Delivery]) -> None:
-        """Note messages as handled."""
+        """Record messages as handled."""
         waiting = self.waiting.get(inbox.routing_key, {})
         for delivery in deliveries:
             waiting.pop(delivery.envelope.message_id, None)
 
     def left(self, inbox: Address) -> None:
-        """Note that a reader has left an inbox."""
+        """Record that a reader has left an inbox."""
         key = inbox.routing_key
         self.places[key] -= 1
         if not inbox.is_durable:
@@ -89,7 +89,7 @@ class Traffic:
 
 
 class TrackedBus:
-    """A connection whose messages are noted until they are acknowledged."""
+    """A connection whose messages are tracked until they are acknowledged."""
 
     def __init__(self, bus: Bus, traffic: Traffic) -> None:
         self._bus = bus
@@ -104,7 +104,7 @@ class TrackedBus:
         await self._bus.close()
 
     async def subscribe(self, inbox: Address) -> "TrackedSubscription":
-        """Take a place at an inbox; from now on it counts as a reader."""
+        """Start reading an inbox, and register the reader."""
         subscription = await self._bus.subscribe(inbox)
         self._traffic.readers[inbox.routing_key] = inbox
         self._traffic.places[inbox.routing_key] += 1
@@ -136,7 +136,7 @@ class TrackedBus:
 
 
 class TrackedSubscription:
-    """A reader whose acknowledgements are noted."""
+    """A reader whose acknowledgements are tracked."""
 
     def __init__(self, subscription: Subscription, inbox: Address, traffic: Traffic) -> None:
         self._subscription = subscription
@@ -161,6 +161,6 @@ class TrackedSubscription:
         await self._subscription.dead_letter(delivery, reason)
 
     async def close(self) -> None:
-        """Leave; an inbox that does not outlive its reader is empty then."""
+        """Stop reading; an inbox that does not outlive its reader is forgotten."""
         await self._subscription.close()
         self._traffic.left(self._inbox)

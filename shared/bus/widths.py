@@ -1,4 +1,4 @@
-"""How many messages are in flight together: as many as their inboxes take."""
+"""How many messages may be in flight together: as many as their inboxes accept."""
 
 from collections.abc import Iterator
 
@@ -13,28 +13,28 @@ Addressed = tuple[aio_pika.Message, Address]
 
 
 class Widths:
-    """How many messages each inbox may be given before the first of them is confirmed.
+    """How many messages may be in flight to each inbox.
 
-    It doubles with each batch that is taken, up to MAX_IN_FLIGHT: at the full inbox that refused a
-    message the next one waits for each.
+    The number doubles with each accepted batch, up to MAX_IN_FLIGHT. After a refusal it is one: the
+    next message waits for each confirm.
     """
 
     def __init__(self) -> None:
         self._of: dict[Address, int] = {}
 
     def took(self, to: Address) -> None:
-        """Note that an inbox has taken what it was given."""
+        """Record that an inbox has accepted its batch."""
         self._of[to] = min(MAX_IN_FLIGHT, self._of.get(to, 1) * 2)
 
     def refused(self, to: Address) -> None:
-        """Note that an inbox has refused a message."""
+        """Record that an inbox has refused a message."""
         self._of[to] = 1
 
     def batches(self, messages: list[Addressed]) -> Iterator[list[Addressed]]:
-        """Yield messages as they may be in flight together: neither too many nor too large.
+        """Yield batches that may be in flight together, limited in number and bytes.
 
-        Each says which of its inbox it is in flight behind. One that expires may never come:
-        nothing is in flight behind it.
+        Each message names its predecessor in flight to the same inbox. An expiring message may
+        never arrive, so none follows it in its batch.
         """
         batch: list[Addressed] = []
         lanes: dict[Address, list[aio_pika.Message]] = {}  # of the inboxes
@@ -55,12 +55,12 @@ class Widths:
             yield batch
 
     def _is_full(self, to: Address, lane: list[aio_pika.Message]) -> bool:
-        """Return whether an inbox is given nothing more before it has taken what it was given."""
+        """Whether an inbox gets no further message in this batch."""
         return bool(lane) and (len(lane) >= self._of.get(to, 1) or lane[-1].expiration is not None)
 
 
 def lanes_of(batch: list[Addressed]) -> list[list[Addressed]]:
-    """Return messages to inboxes, those of one inbox in one lane."""
+    """Group messages by inbox, keeping their order."""
     lanes: dict[Address, list[Addressed]] = {}
     for item in batch:
         lanes.setdefault(item[1], []).append(item)
