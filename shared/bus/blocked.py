@@ -89,7 +89,7 @@ class Blocked:
                 del self._limits[limit], waits[limit]
 
     async def watch(self, ready: Callable[[], Awaitable[None]]) -> None:
-        """Check until cancelled. ``ready`` returns once the connection is not blocked."""
+        """Check for blocking until cancelled; ``ready`` waits while the connection is blocked."""
         while True:
             await asyncio.sleep(LOOK_SECONDS)
             waiting = asyncio.ensure_future(ready())

@@ -156,7 +156,7 @@ class Publisher:
         return Letter(message, self._names[0], routing_key(to, message.type or ""), to.is_durable)
 
     async def _errors_of(self, letters: Sequence[Letter]) -> Sequence[Exception | None]:
-        """Publish letters, once more where no answer comes; return what became of each."""
+        """Publish letters, again if unanswered; return the result of each, None if confirmed."""
         tries = 0
         while True:
             async with self._used() as used:

@@ -175,7 +175,7 @@ class RabbitBus:
             raise
 
     async def fill(self, inbox: Address) -> Fill:
-        """Return how full an inbox is; one that was full takes nothing until a fifth is read."""
+        """Return how full an inbox is; once full it accepts nothing until a fifth is read."""
         name = topology.inbox_name(self._prefix, inbox)
         async with self._asking(f"cannot look at {inbox.routing_key}") as channel:
             queue = await channel.declare_queue(name, passive=True, timeout=ANSWER_SECONDS)
@@ -283,7 +283,7 @@ class RabbitBus:
 
     @asynccontextmanager
     async def _asking(self, what: str) -> AsyncIterator[AbstractChannel]:
-        """Connect, and open a channel for a question; its end gives back what it holds."""
+        """Connect, and open a channel for a request; closing it gives back its messages."""
         async with self._connected(what):
             channel = await self._open_to_read()
             try:

@@ -148,7 +148,7 @@ class TrackedSubscription:
         return await self._subscription.receive(max_items)
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Acknowledge. Who is told to stop meanwhile has written it: these do not come again."""
+        """Acknowledge messages; if cancelled meanwhile, the acknowledgement was still sent."""
         try:
             await self._subscription.ack(deliveries)
         except asyncio.CancelledError:

@@ -100,13 +100,12 @@ class Slice:
 class TopologyConstraint:
     """How close to each other pods of a gang must be, or should be.
 
-    ``levels`` are the labels of nodes that make domains, from the widest to the narrowest; without
-    any they are those of the scheduler's settings. All go into one domain of ``required`` ("":
-    anywhere), of ``preferred`` where there is room for it. ``slices`` are the parts of which each
-    must be in one domain of a level of its own, the coarsest first; each size divides the one
-    before it.
-    ``is_unconstrained``: anywhere, small gaps first. ``is_balanced``: as even as can be over the
-    domains below the preferred one. ``wrong`` is why it cannot be satisfied ("": it can): the
+    ``levels`` are the node labels that define domains, from the widest to the narrowest; if empty,
+    those of the scheduler's settings. All pods go into one domain of level ``required`` ("":
+    anywhere), and into one of level ``preferred`` if it has room. Of ``slices`` each must be in one
+    domain of its own level, the coarsest first; each size divides the previous one.
+    ``is_unconstrained``: anywhere, small gaps first. ``is_balanced``: as evenly as possible over
+    the domains below the preferred one. ``wrong`` is why it cannot be satisfied ("": it can): the
     gang waits, with this reason.
     """
 

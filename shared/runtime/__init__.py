@@ -1,1 +1,1 @@
-"""The imperative shell: what hosts a pure machine on a bus. Written once, used by every service."""
+"""The host that runs a pure machine on a bus: one implementation, used by every service."""

@@ -1,4 +1,4 @@
-"""How a host handles a batch: handle it, publish the answers, and only then acknowledge.
+"""Handles a batch of messages: handle it, publish the answers, and only then acknowledge.
 
 The rules are those of ``shared/runtime/host.py``; 1, 2, 4 to 8 and 12 are implemented here.
 """
@@ -28,15 +28,15 @@ from shared.runtime.telemetry import Tap
 MAX_CRASHES = 3
 MAX_SLICE_ITEMS = 2_000
 _MOST_SHOWN = 300
-_OF_THE_FLUSH = 1_000_000  # answers are numbered from here on, by what they are
+_OF_THE_FLUSH = 1_000_000  # first numbers of answers, by their kind
 _OF_THE_TAP = 2_000_000
 _OF_A_BATCH = 3_000_000
-_Said = tuple[Outgoing, Envelope, int]  # with its cause, and its number among the answers to it
+_Said = tuple[Outgoing, Envelope, int]  # with its cause, and its number among that cause's answers
 log = structlog.get_logger("muster.host")
 
 
 class Batches:
-    """The handling of one host's messages, batch by batch."""
+    """Handles one host's messages, batch by batch."""
 
     def __init__(
         self,
@@ -69,9 +69,9 @@ class Batches:
     async def handle(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
-        """Handle new messages as one batch, unless they are too many; repeated ones one by one.
+        """Handle new messages in batches, but redelivered ones one by one.
 
-        So a message that crashes its reader is distinguished from those read beside it.
+        This identifies a message that crashes its reader among those delivered with it.
         """
         if any(delivery.delivery_count for delivery in deliveries):
             for delivery in deliveries:
@@ -96,7 +96,7 @@ class Batches:
     async def _handle_batch(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
-        """Handle, publish, and only then acknowledge; only then is a message handled for good."""
+        """Handle, publish, and only then acknowledge; only then does a message count as handled."""
         replays = Replays(self._place.bus, self._inbox)
         try:
             await self._handle_with(replays, subscription, deliveries, inside)
@@ -131,7 +131,7 @@ class Batches:
         self._injected.answered(inside)
         await replays.settle()
         for message_id, envelope in handled.items():
-            if not isinstance(envelope.message, TraceRecords):  # a new machine gets them again
+            if not isinstance(envelope.message, TraceRecords):  # a new machine needs them again
                 self._handled.add(message_id)
             self._beats.handled(envelope.message)
         if deliveries:
@@ -179,7 +179,7 @@ class Batches:
     async def _replay(
         self, replays: Replays, request: Envelope, handled: dict[str, Envelope], now_ns: int
     ) -> list[_Said]:
-        """Handle dead letters, add them to ``handled``; return the answers."""
+        """Handle the dead letters of a request, add them to ``handled``; return the answers."""
         assert isinstance(request.message, ReplayDeadLetters)
         said: list[_Said] = []
         replayed: list[str] = []
@@ -214,7 +214,7 @@ class Batches:
         return _with_ids(outgoing, envelope)
 
     async def _flush(self, cause: Envelope, now_ns: int) -> list[Envelope]:
-        """Return what the end of a batch leads to; ``cause`` is the last message of it."""
+        """End a batch and return the resulting messages; ``cause`` is the batch's last message."""
         if not self._driven.has_flush:
             return []
         started = self._metrics.started()
@@ -227,11 +227,11 @@ class Batches:
     def _answers(
         self, said: list[_Said], last: Envelope, now_ns: int, step: str = ""
     ) -> list[Envelope]:
-        """Return the messages to send. An answer to several messages of a batch is one message.
+        """Return the messages to send. Answers to several messages of a batch are merged into one.
 
-        Such a one was led to by the decision of the batch that ends with ``last``, and has an
-        identity that no answer to one of them alone has: read again, a message is handled by
-        itself. ``step`` is what led to all of it, where that is known.
+        The cause of a merged answer is the decision of the batch that ends with ``last``. Its
+        identity differs from that of any answer to a single message, because a redelivered message
+        is handled by itself. ``step`` is the trace step that caused all answers, if known.
         """
         answers: list[Envelope] = []
         for at, (item, places) in enumerate(merged([item for item, _, _ in said])):
@@ -267,7 +267,7 @@ class Batches:
         ]  # fmt: skip
 
     async def _send(self, envelopes: list[Envelope], now_ns: int) -> None:
-        """Publish answers; what cannot be sent is reported to its sender (rule 6)."""
+        """Publish answers; report items that cannot be sent to their senders (rule 6)."""
         aside = await self._outbox.send(envelopes)
         told = await self._report_unsendable(aside, now_ns)
         try:
@@ -276,7 +276,7 @@ class Batches:
             log.exception("unsendable items could not be reported", service=self._inbox.service)
 
     async def _report_unsendable(self, aside: list[Unsendable], now_ns: int) -> list[Envelope]:
-        """Let the machine report what was not sent to its senders."""
+        """Return the machine's messages to the senders of items that could not be sent."""
         answers: list[Envelope] = []
         for at, item in enumerate(aside):
             self._metrics.on_unsendable()
@@ -297,7 +297,7 @@ class Batches:
 
 
 def _batches(deliveries: list[Delivery]) -> list[list[Delivery]]:
-    """Return deliveries as they are handled together, in order; one batch at least."""
+    """Split deliveries into batches of at most MAX_BATCH_ITEMS items, in order; at least one."""
     batches: list[list[Delivery]] = [[]]
     items = 0
     for delivery in deliveries:

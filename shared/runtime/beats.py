@@ -1,8 +1,8 @@
-"""The heartbeats of a host, by which it learns that it is active, or that its place is lost.
+"""The heartbeats of a host, which detect whether it is active or has lost its place.
 
-It publishes them to its own inbox: an instance that handles one is the active reader, and works;
-with the next one it reports this to the API. If heartbeats are confirmed but not delivered, the
-broker delivers nothing to this reader (rule 11 of ``shared/runtime/host.py``).
+A host publishes heartbeats to its own inbox. An instance that handles one is the active reader, and
+reports that to the API with the next one. If heartbeats are confirmed but not delivered, the broker
+delivers nothing to this reader (rule 11 of ``shared/runtime/host.py``).
 """
 
 import asyncio
@@ -22,13 +22,13 @@ from shared.runtime.stopping import stop_if_cancelled
 from shared.runtime.unread import Unread
 
 MISSED_BEATS = 3  # heartbeats in a row; a host that has handled none of them does not work
-WAY_NS = seconds(2)  # that a heartbeat may be on its way, and wait to be handled, besides
-_BESIDE = -1  # of what is published beside a heartbeat: its answers are numbered from 0
+WAY_NS = seconds(2)  # additional time for transport and queueing of a heartbeat
+_BESIDE = -1  # index of AtWork: answers to a heartbeat are numbered from 0
 log = structlog.get_logger("muster.host")
 
 
 class Beats:
-    """The heartbeats of one host, every ``heartbeat_ns``; 0: there is one and no more."""
+    """The heartbeats of one host, every ``heartbeat_ns``; with 0, a single one at the start."""
 
     def __init__(
         self,
@@ -46,17 +46,18 @@ class Beats:
         self._own = own
         self._heartbeat_ns = heartbeat_ns
         self._silent_ns = silent_ns
-        self._unheard = 0  # confirmed while it waited, since something came
+        self._unheard = 0  # confirmed while it waited, since the last message
         self._unread = Unread(heartbeat_ns, silent_ns)
-        self._beaten_ns = place.now_ns  # when one of its own was handled last
-        self._is_beaten = False  # since the last message that said so
+        self._beaten_ns = place.now_ns  # when an own heartbeat was last handled
+        self._is_beaten = False  # since the last AtWork
         self._last = (0, 0)  # the epoch and the number of the last change that was published
 
     @property
     def is_at_work(self) -> bool:
-        """Return whether the host is the active one, and has handled a heartbeat of its own lately.
+        """Whether the host is active and has recently handled one of its own heartbeats.
 
-        One whose connection is held may believe itself active for long: another one works then.
+        A host with a hanging connection may believe for long that it is active while another one
+        is.
         """
         silent_ns = self._place.now_ns - self._beaten_ns
         return self._place.is_active and (
@@ -64,29 +65,29 @@ class Beats:
         )
 
     def arrived(self) -> None:
-        """Note that a message arrived, or that the place is a new one."""
+        """Record that a message arrived, or that the place is new."""
         self._unheard = 0
         self._unread.forget()
 
     def handled(self, message: object) -> None:
-        """Note a message whose answers are published; an own heartbeat shows the host works."""
+        """Record a handled message; an own heartbeat proves that the host works."""
         if isinstance(message, Heartbeat) and message.instance == self._place.instance:
             self._beaten_ns, self._is_beaten = self._place.now_ns, True
 
     def published(self, answers: Sequence[Envelope]) -> None:
-        """Note what was published: readers may ask themselves whether the last change has come."""
+        """Record the last published change, so that readers can detect that they missed it."""
         for envelope in answers:
             if envelope.seq and envelope.to == API_ALL:
                 self._last = envelope.epoch, envelope.seq
 
     async def run(self) -> None:
-        """Put heartbeats in. Raises BusUnavailableError where the place is lost."""
+        """Publish heartbeats. Raises BusUnavailableError if the place is lost."""
         while True:
             stop_if_cancelled()
             beat = self._own.make(Heartbeat(self._place.instance), what="beat/")
             try:
                 await self._bus.publish([beat, *self._work(beat)])
-            except InboxFullError:  # the bus is there, and nothing may have been read for long
+            except InboxFullError:  # the bus works, but the inbox may have no reader
                 await self._check_place()
                 await self._place.clock.sleep_until(beat.published_ns + self._heartbeat_ns)
                 continue
@@ -99,9 +100,9 @@ class Beats:
             await asyncio.sleep(self._heartbeat_ns / NANOS_PER_SECOND)
 
     def _work(self, beat: Envelope) -> list[Envelope]:
-        """Return what the API is to know beside a heartbeat: that the one before was handled.
+        """Return the AtWork message to publish with a heartbeat, if the previous one was handled.
 
-        One that was stopped since has handled none lately: another may work by now.
+        After a suspension the last one is too old: another instance may be active by now.
         """
         is_beaten, self._is_beaten = self._is_beaten, False
         if not (is_beaten and self.is_at_work and self._inbox.is_durable):
@@ -122,8 +123,8 @@ class Beats:
 
         Raises BusUnavailableError if none is delivered.
 
-        Handling takes time, and a resumed process finds messages waiting: so heartbeats are
-        counted, and only while the host waits.
+        Handling takes time, and a resumed process finds messages waiting. Therefore heartbeats are
+        counted instead of seconds, and only while the host waits.
         """
         where = self._inbox.routing_key
         if not self._place.is_active:
@@ -138,7 +139,7 @@ class Beats:
             raise BusUnavailableError(f"the broker delivers nothing to the reader of {where}")
 
     async def _check(self, where: str) -> None:
-        """Count a standby's heartbeat. Raises BusUnavailableError if none reads the inbox."""
+        """Count a standby's heartbeat. Raises BusUnavailableError if the inbox has no reader."""
         if not (self._unread.put_in() and self._inbox.is_durable):
             return
         waiting = (await self._bus.fill(self._inbox)).waiting
@@ -152,5 +153,5 @@ class Beats:
 
 
 def silence_ns(heartbeat_ns: int) -> int:
-    """Return for how long nothing may be heard of an instance that works."""
+    """Return after how many nanoseconds of silence an instance counts as dead."""
     return MISSED_BEATS * heartbeat_ns + WAY_NS

@@ -1,4 +1,4 @@
-"""Clocks: the source of "now". Machines never see one; hosts and the scenario runner do."""
+"""Clocks: the source of "now" for hosts and the scenario runner. Machines never read one."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ class Clock(Protocol):
         """Return nanoseconds since the epoch."""
 
     async def sleep_until(self, due_ns: int) -> None:
-        """Return at that moment."""
+        """Sleep until that moment."""
 
 
 def _running_ns() -> int:
@@ -26,11 +26,11 @@ def _running_ns() -> int:
 
 
 class SystemClock:
-    """The machine's clock as it stood when this was made, and what has run since.
+    """The wall clock at construction, advanced by the machine's uptime.
 
-    A wall clock that is set, forward or back, moves nothing here: no wait ends early, none starts
-    over, and one reading in the future does not stop the time of those who only let it get later.
-    Time for which the machine was suspended counts.
+    Setting the wall clock, forward or back, has no effect: no wait ends early or starts over, and a
+    single reading in the future does not stop the time of services that only let it increase. Time
+    for which the machine was suspended counts.
     """
 
     def __init__(
@@ -46,12 +46,12 @@ class SystemClock:
         return self._offset_ns + self._running_ns()
 
     async def sleep_until(self, due_ns: int) -> None:
-        """Sleep; a moment that has passed returns at once."""
+        """Sleep until that moment; return at once if it has passed."""
         await asyncio.sleep(max(0, due_ns - self.now_ns()) / NANOS_PER_SECOND)
 
 
 class VirtualClock:
-    """A clock that stands still until it is moved; sleepers wake in the order of their moments."""
+    """A clock that only advances when told to; sleepers wake in order of their due times."""
 
     def __init__(self, start_ns: int) -> None:
         self._now_ns = start_ns
@@ -59,11 +59,11 @@ class VirtualClock:
         self._entered = 0
 
     def now_ns(self) -> int:
-        """Return the moment at which the clock stands."""
+        """Return the current virtual time."""
         return self._now_ns
 
     async def sleep_until(self, due_ns: int) -> None:
-        """Wait until the clock is moved to that moment."""
+        """Wait until the clock reaches that moment."""
         if due_ns <= self._now_ns:
             return
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -72,13 +72,13 @@ class VirtualClock:
         await future
 
     def next_due_ns(self) -> int | None:
-        """Return the earliest end of a sleep, or None."""
+        """Return when the first sleeper is due, or None."""
         while self._sleepers and self._sleepers[0][2].done():
             heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None
 
     def move_to(self, moment_ns: int) -> None:
-        """Move on, and wake the sleeps that end by then."""
+        """Advance the clock, and wake the sleepers due by then."""
         self._now_ns = max(moment_ns, self._now_ns)
         while self._sleepers and self._sleepers[0][0] <= self._now_ns:
             _, _, future = heappop(self._sleepers)

@@ -1,4 +1,4 @@
-"""Which messages have been handled: a window over their identities, the oldest are forgotten."""
+"""The identities of handled messages, in a window that forgets the oldest."""
 
 MAX_REMEMBERED = 20_000
 

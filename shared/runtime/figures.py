@@ -1,9 +1,9 @@
-"""What machines know about themselves, as metrics: read when they are asked for, never before.
+"""Exports the figures of machines as metrics; they are read only when metrics are requested.
 
-A machine with ``figures()`` returns numbers by name, or a map of numbers by partition; one whose
-name ends in ``_total`` only grows. They are ``muster_NAME{service="..."}``, of a partition other
-than ``default`` with the label ``partition`` as well. Of several machines of a service in one
-process they are added, but for an epoch, of which the highest counts.
+A machine's ``figures()`` returns numbers by name, or a map of numbers by partition; a name that
+ends in ``_total`` is a counter. They are exported as ``muster_NAME{service="..."}``, with the label
+``partition`` for any but the ``default`` one. The figures of several machines of a service in one
+process are added, except for the epoch, of which the maximum is exported.
 """
 
 import weakref
@@ -20,10 +20,10 @@ Figures = Mapping[str, int | Mapping[str, int]]  # of a machine
 
 
 class Figured(Protocol):
-    """An object with figures: a host, of its machine."""
+    """An object with figures, such as a host with its machine's."""
 
     def figures(self) -> Mapping[tuple[str, str, str], int]:
-        """Return numbers by name, service and partition ("": of the default, or of them all)."""
+        """Return numbers by name, service and partition ("" for the default one, or for all)."""
 
 
 class _Figures(Collector):
@@ -31,7 +31,7 @@ class _Figures(Collector):
         self.sources: weakref.WeakSet[Figured] = weakref.WeakSet()
 
     def collect(self) -> Iterator[CounterMetricFamily | GaugeMetricFamily]:
-        """Yield a family for every name."""
+        """Yield a metric family per name."""
         sums: dict[str, dict[tuple[str, str], int]] = {}
         for source in list(self.sources):
             for (name, service, partition), value in source.figures().items():
@@ -53,5 +53,5 @@ REGISTRY.register(_FIGURES)
 
 
 def export_figures_of(source: Figured) -> None:
-    """Export the figures of an object from now on, for as long as it exists."""
+    """Export an object's figures for as long as it exists."""
     _FIGURES.sources.add(source)

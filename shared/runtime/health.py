@@ -1,6 +1,6 @@
-"""Health, readiness and metrics of a service at a port of their own.
+"""Serves health, readiness and metrics of a service on a separate port.
 
-A container's health check asks by a few bytes of the shell (``deploy/Dockerfile``).
+The container's health check is a few lines of shell (``deploy/Dockerfile``).
 """
 
 import asyncio

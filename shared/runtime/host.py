@@ -1,37 +1,37 @@
 """The host: read an inbox, let a machine handle the messages, publish the answers, acknowledge.
 
 Every service runs this loop. Messages are handled in ``batches.py`` by a machine (``machine.py``);
-``outbox.py`` publishes the answers; ``beats.py`` detects a lost place; messages of the instance to
-itself are made in ``own_messages.py``.
+``outbox.py`` publishes the answers; ``beats.py`` detects a lost place; ``own_messages.py`` makes
+messages of the instance to itself.
 
 Rule 1: every answer is published and confirmed before the message that caused it is acknowledged.
 Rule 2: a message that has been handled is not handled again; it is acknowledged.
 Rule 3: an instance that lost its connection has lost its place: it starts over with a new machine,
         which recovers like any other (ARCHITECTURE.md, Recovery).
-Rule 4: an exception from a machine is a bug, and stops the host, which starts over. A message that
-        did so MAX_CRASHES times, in handling, in the cycle after it, or by an answer of one piece
-        that cannot be sent, is dead-lettered with the reason: one message cannot keep a service
-        down.
+Rule 4: an exception from a machine is a bug: it stops the host, which starts over. A message that
+        caused MAX_CRASHES of them is dead-lettered with the reason, whether in handling, in the
+        cycle after it, or by an unsendable answer that cannot be split. One message thus cannot
+        keep a service down.
 Rule 5: answers to the messages of one batch are merged where possible.
-Rule 6: an item that cannot be sent is left out; the rest of its message is sent. The machine is
-        informed (``on_unsendable``) and notifies the item's sender, as it does for a command, or
-        an answer that a request waits for.
-Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items; between them, and between slices of
-        one message, the loop runs other tasks, because a connection without heartbeats loses its
-        place. For the same reason a flush that its machine declares long runs in a thread, and is
-        awaited; and a batch ends after MAX_BATCH_ITEMS items, so that their effects are bounded.
+Rule 6: an item that cannot be sent is skipped; the rest of its message is sent. The machine is
+        informed (``on_unsendable``) and notifies the item's sender; so it is for a command, or an
+        answer that a request waits for.
+Rule 7: a batch is handled in slices of MAX_SLICE_ITEMS items. Between them, and between slices of
+        one message, the loop runs other tasks, because a connection without heartbeats is lost. For
+        the same reason a flush that its machine declares long runs in a thread, and is awaited; and
+        a batch ends after MAX_BATCH_ITEMS items, so that their effects are bounded.
 Rule 8: a state that a machine cannot save now (NotNowError from ``flush``) is retried until it
         succeeds: until then nothing is answered or acknowledged, and no message is blamed.
-Rule 9: two hosts with full inboxes that publish to each other would wait for ever. One whose
-        machine ``recovers`` acknowledges its waiting messages unhandled, drops its answers, and
-        starts over; so the other can continue.
-Rule 10: a place may be given up, or not taken when its turn comes (``shared/runtime/members.py``):
-        unacknowledged messages go to the next in line, and the host that gave up its place
-        becomes the last.
+Rule 9: two hosts with full inboxes that publish to each other would deadlock. A host whose machine
+        ``recovers`` then acknowledges its waiting messages unhandled, drops its answers, and starts
+        over, so that the other can continue.
+Rule 10: a place may be given up, or declined when it becomes active
+        (``shared/runtime/members.py``): unacknowledged messages go to the next standby, and the
+        host joins the line again as the last.
 Rule 11: a broker may consider a reader alive and deliver nothing to it. A reader whose confirmed
-        heartbeats are not delivered for ``silent_ns`` while it waits has lost its place; so has a
-        standby if messages wait for as long and no reader takes them
-        (``shared/runtime/unread.py``). It logs this, leaves its place and takes a new one.
+        heartbeats are not delivered for ``silent_ns`` while it waits has lost its place. So has a
+        standby if messages wait that long and no reader takes them (``shared/runtime/unread.py``).
+        The host logs this, leaves its place and takes a new one.
 Rule 12: a dead letter is replayed on request (``ReplayDeadLetters``) as if it had just arrived
         (``shared/runtime/replaying.py``): its machine sees no difference.
 """
@@ -74,12 +74,12 @@ log = structlog.get_logger("muster.host")
 
 @dataclass(slots=True)
 class HostOptions:
-    """How a host runs. ``heartbeat_ns`` 0: one at the start and no more (scenarios).
+    """How a host runs. ``heartbeat_ns`` 0: a single heartbeat at the start (scenarios).
 
-    ``hold_tap_ns`` is how long its trace may wait to be sent; decisions never wait.
+    ``hold_tap_ns`` is how long trace records may wait to be sent; decisions never wait.
     ``max_pause_ns`` is how long messages may gather while more arrive than are handled.
-    ``silent_ns`` is how long one's own heartbeats may stay away until the place is lost (rule 11):
-    as long as a broker takes to miss a client.
+    ``silent_ns`` is how long the host's own heartbeats may be missing until its place is lost (rule
+    11): as long as a broker takes to detect a lost client.
     """
 
     heartbeat_ns: int = seconds(1)
@@ -110,11 +110,11 @@ class Host:
         self._options = options or HostOptions()
         self.inbox = inbox
         self.instance = instance
-        self.partition = partition  # that it speaks of where its machine names none
+        self.partition = partition  # of messages whose machine names none
         self.metrics = self._options.make_metrics(inbox.service)
-        self.away_since_ns = clock.now_ns()  # the bus; 0 while an inbox is read
-        self.connected_ns = self.away_since_ns  # since when its inbox is read
-        self._may_take = may_take  # asked when it is to become the active one
+        self.away_since_ns = clock.now_ns()  # when the bus was lost; 0 while an inbox is read
+        self.connected_ns = self.away_since_ns  # when reading began
+        self._may_take = may_take  # called before it becomes active
         self._gives_up = False
         self._bus = bus
         self._clock = clock
@@ -134,45 +134,45 @@ class Host:
             injected=self._injected, beats=self._beats, tap=self._tap, metrics=self.metrics,
         )  # fmt: skip
         self._spacing = Spacing(self._options.max_pause_ns)
-        self._idle_ns = 0  # for what came last, waited
+        self._idle_ns = 0  # that it waited for the last messages
         self._is_connected = self._has_read = False
-        self._shown_epoch = 0  # in the log
-        self._to_put_down = 0  # messages that waited when it started over
+        self._shown_epoch = 0  # last logged
+        self._to_put_down = 0  # waiting messages to acknowledge unhandled
         export_figures_of(self)
 
     @property
     def machine(self) -> Machine:
-        """Return the machine that it drives now."""
+        """The current machine."""
         machine: Machine = self._driven.machine
         return machine
 
     @property
     def is_active(self) -> bool:
-        """Return whether it is the active reader of its inbox, as far as it knows."""
+        """Whether it is the active reader of its inbox, as far as it knows."""
         return self._place.is_active
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether it waits for a message."""
+        """Whether it waits for a message."""
         return self._place.is_waiting
 
     @property
     def heartbeat_ns(self) -> int:
-        """Return the time between heartbeats; 0: there is one at the start and no more."""
+        """Time between heartbeats; 0 for a single one at the start."""
         return self._options.heartbeat_ns
 
     @property
     def now_ns(self) -> int:
-        """Return the time by this host's clock."""
+        """Current time of this host's clock."""
         return self._clock.now_ns()
 
     @property
     def is_at_work(self) -> bool:
-        """Return whether it is the active one, and has handled a heartbeat of its own lately."""
+        """Whether it is active and has recently handled one of its own heartbeats."""
         return self._beats.is_at_work
 
     def figures(self) -> dict[tuple[str, str, str], int]:
-        """Return the figures of the machine while it is at work."""
+        """Return the machine's figures, none unless it is at work."""
         values = self._driven.figures() if self.is_at_work else {}
         return {
             (name, self.inbox.service, "" if partition == DEFAULT_PARTITION else partition): number
@@ -187,7 +187,7 @@ class Host:
             await again(self._run_connected)
 
     def _pause(self, attempts: RetryCallState) -> float:
-        """Return the seconds until the next attempt; those before an inbox was read are over."""
+        """Return the seconds until the next attempt; start over after a successful connection."""
         if self._has_read:
             attempts.attempt_number = 1
         return PAUSE(attempts)
@@ -205,16 +205,16 @@ class Host:
 
     @property
     def is_connected(self) -> bool:
-        """Return whether the host reads its inbox, be it as the active one or as a standby."""
+        """Whether the host reads its inbox, as the active reader or as a standby."""
         return self._is_connected
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it may be asked: it reads its inbox, and its machine has what it needs."""
+        """Whether it reads its inbox and its machine can answer requests."""
         return self._is_connected and self._driven.is_ready
 
     async def close(self) -> None:
-        """Close the connections; the loop ends by itself."""
+        """Close the connections; this ends ``run``."""
         await self._bus.close()
 
     async def inject(
@@ -225,7 +225,7 @@ class Host:
         traceparent: str = "",
         partition: str = "",
     ) -> str:
-        """Put a message in from inside the service; return its identity."""
+        """Queue a message from inside the service; return its identity."""
         envelope = self._own.make(
             message,
             partition=partition,
@@ -240,9 +240,9 @@ class Host:
         return await self._bus.dead_letters(most, wanted)
 
     async def drop_letters(self, wanted: Wanted) -> list[str]:
-        """Delete dead letters of any service; return which. Raises BusUnavailableError.
+        """Delete dead letters of any service; return their identities. Raises BusUnavailableError.
 
-        Those before one that cannot be dropped now are deleted.
+        Letters before the first one that cannot be dropped are deleted.
         """
         dropped: list[str] = []
         for service in SERVICES:
@@ -262,7 +262,7 @@ class Host:
     # --- the loop -------------------------------------------------------------------------------
 
     def give_up(self) -> None:
-        """Give up being active after what is in hand; stand last in line."""
+        """Give up being the active reader after the current batch, and become the last standby."""
         self._gives_up = True
 
     async def _run_connected(self) -> None:
@@ -272,7 +272,7 @@ class Host:
             self._driven.renew()
 
     async def _read_inbox(self) -> None:
-        """Read until the place is given up: later messages stay unacknowledged."""
+        """Read until the place is given up; later messages stay unacknowledged."""
         subscription = await self._bus.subscribe(self.inbox)
         self._is_connected = self._has_read = True
         self.away_since_ns, self.connected_ns = 0, self._clock.now_ns()
@@ -285,7 +285,7 @@ class Host:
             self.away_since_ns = self._clock.now_ns()
             beats.cancel()
             try:
-                await asyncio.gather(beats, return_exceptions=True)  # who cancels us is obeyed
+                await asyncio.gather(beats, return_exceptions=True)  # raises if cancelled
             finally:
                 with suppress(BusUnavailableError, BusClosedError):
                     await subscription.close()
@@ -333,7 +333,7 @@ class Host:
         return deliveries
 
     async def _wait(self, waiting: set["asyncio.Task[Any]"], beats: "asyncio.Task[None]") -> None:
-        """Wait for one of them, or until heartbeats show that the place is lost."""
+        """Wait for one of the tasks, or raise if heartbeats show that the place is lost."""
         is_beating = self._options.heartbeat_ns > 0
         self._place.is_waiting = True
         await asyncio.wait(waiting | ({beats} if is_beating else set()), return_when=_FIRST)
@@ -342,7 +342,7 @@ class Host:
             beats.result()
 
     def _taken(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Return the messages to handle: none if the place is not to be taken."""
+        """Return the messages to handle; none if the host declines to become active."""
         if not self.is_active and not self._may_take():
             self._gives_up = True
             return []
@@ -352,14 +352,14 @@ class Host:
         return deliveries
 
     def _note_epoch(self) -> None:
-        """Log once that it has recovered, and in which epoch it acts."""
+        """Log once that the machine has recovered, and its epoch."""
         epoch = self._driven.epoch
         if epoch != self._shown_epoch and self._driven.is_synced and self.inbox.is_durable:
             self._shown_epoch = epoch
             log.info("recovered", inbox=self.inbox.routing_key, epoch=epoch)
 
     def _sleeper(self) -> "asyncio.Task[None] | None":
-        """Return a task that ends when the machine is due, or what is held of the tap, or None."""
+        """Return a task that ends when the machine or held trace records are due, or None."""
         due = [at for at in (self._machine_due_ns(), self._tap.due_ns) if at is not None]
         return asyncio.create_task(self._clock.sleep_until(min(due))) if due else None
 
@@ -372,7 +372,7 @@ class Host:
     async def _handle_or_put_down(
         self, subscription: Subscription, deliveries: list[Delivery], inside: list[Envelope]
     ) -> None:
-        """Handle messages, unless the machine could not send answers (rule 9)."""
+        """Handle messages; on a deadlock of full inboxes acknowledge them unhandled (rule 9)."""
         came_ns, count = self._clock.now_ns(), len(deliveries)
         if self._to_put_down > 0:
             self._to_put_down -= len(deliveries)

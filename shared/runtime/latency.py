@@ -1,7 +1,7 @@
-"""YuniKorn's histograms of how long scheduling takes, filled by stopwatches.
+"""YuniKorn's histograms of scheduling latencies, filled by stopwatches.
 
-A stopwatch counts in integers of its own: observing one of prometheus-client's histograms costs
-more than what is measured. The values are seconds, whatever the names say.
+A stopwatch counts in integers: an observation with prometheus-client costs more than the measured
+work. The values are seconds, although the names say milliseconds.
 
 Source: docs/rules/metrics.md.
 """
@@ -17,7 +17,7 @@ from prometheus_client.registry import Collector
 _PREFIX = "yunikorn_scheduler_"
 BOUNDS = tuple(10.0**at for at in range(-4, 4))
 _BOUNDS_NS = tuple(round(bound * 1e9) for bound in BOUNDS)
-# the part that is measured: the name, and its level where it has one
+# measured part: metric name and value of its level label
 HISTOGRAMS = {
     "latency": ("scheduling_latency_milliseconds", ""),
     "cycle": ("scheduling_cycle_milliseconds", ""),
@@ -30,7 +30,7 @@ HISTOGRAMS = {
 
 
 class Stopwatch:
-    """Counts how long something took, by buckets. It is not entered twice at once."""
+    """Counts durations by histogram buckets. It must not be entered twice at once."""
 
     __slots__ = ("_started_ns", "counts", "sum_ns")
 

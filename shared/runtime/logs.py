@@ -1,4 +1,4 @@
-"""Logs: JSON lines in production, colour on a terminal, also for messages of libraries."""
+"""Logging: JSON lines in production, colour on a terminal, also for messages of libraries."""
 
 import io
 import logging
@@ -7,34 +7,34 @@ from typing import TextIO, cast
 
 import structlog
 
-_SAID_BY_US = ("aiormq.connection",)  # each try that fails; the bus says it once, with the address
+_SAID_BY_US = ("aiormq.connection",)  # logs each failed attempt; the bus logs it once
 _LEVELS = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
 class _Stderr(io.TextIOBase):
-    """Whatever stderr is when a line is written, not when logging was set up."""
+    """The current ``sys.stderr`` at each write, not that of when logging was set up."""
 
     def write(self, text: str) -> int:
-        """Write to the present stderr."""
+        """Write to the current stderr."""
         return sys.stderr.write(text)
 
     def flush(self) -> None:
-        """Flush the present stderr."""
+        """Flush the current stderr."""
         sys.stderr.flush()
 
 
 class _Libraries(logging.Handler):
-    """Forwards messages that libraries log through the standard library, in our format."""
+    """Forwards what libraries log through the standard library, in our format."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record as a line like all others."""
+        """Write a record in the common format."""
         level = max(at for at in (0, *_LEVELS.values()) if at <= record.levelno)
         log = structlog.get_logger()
         log.log(level, record.getMessage(), logger=record.name, exc_info=record.exc_info)
 
 
 def audit_log() -> structlog.typing.FilteringBoundLogger:
-    """Return a log that no level silences; its lines have the form of all others."""
+    """Return a logger that no log level silences, in the common format."""
     logger: structlog.typing.FilteringBoundLogger = structlog.wrap_logger(
         structlog.PrintLogger(cast(TextIO, _Stderr())),
         wrapper_class=structlog.make_filtering_bound_logger(_LEVELS["info"]),
@@ -43,7 +43,7 @@ def audit_log() -> structlog.typing.FilteringBoundLogger:
 
 
 def set_up_logs(log_format: str = "auto", level: str = "info") -> None:
-    """Set logging up for the process. ``auto``: text on a terminal, JSON elsewhere."""
+    """Set up logging for the process. ``auto``: text on a terminal, JSON elsewhere."""
     is_text = log_format == "text" or (log_format == "auto" and sys.stderr.isatty())
     renderer: structlog.types.Processor = (
         structlog.dev.ConsoleRenderer() if is_text else structlog.processors.JSONRenderer()

@@ -1,4 +1,4 @@
-"""The machine that a host drives, and what of it is optional."""
+"""The interface of a machine that a host drives, and its optional methods."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,26 +19,29 @@ log = structlog.get_logger("muster.host")
 class Machine(Protocol):
     """A machine that a host drives. ``handle`` handles a message, ``flush`` ends a batch.
 
-    One that ``recovers`` gets everything it knows from others: its messages may be lost.
+    ``recovers`` declares that it gets all its state from others: its messages may be lost.
 
-    One with ``prepare(envelope)`` returns what has to be worked out before it is handled, or None:
-    it runs in a thread, while heartbeats go on, and messages keep their order.
-    One with ``slices(envelope, now_ns, said)`` does the same as ``handle`` by and by: it adds the
-    answers to ``said``, and yields where the loop may go on; until it ends none is said. It must
-    be of the machine's own class: a wrapper that hands the rest through sees ``handle``.
-    One with ``is_flush_long()`` says whether the next flush takes longer than heartbeats can wait;
-    it then runs in a thread, and changes nothing that others than the host read.
-    One with ``next_due_ns()`` says when it is to get a Tick, if nothing comes before; None: never.
-    One with ``on_unsendable(envelope, item, reason, now_ns)`` hears of what could not be sent, and
-    returns what is to be said of it; ``item`` is None for the whole message.
+    Optional methods:
+    ``prepare(envelope)`` returns work to do before the message is handled, or None. It runs in a
+    thread, while heartbeats continue; messages keep their order.
+    ``slices(envelope, now_ns, said)`` does the same as ``handle`` in steps: it adds the answers to
+    ``said``, and yields where other tasks may run; nothing is sent until it ends. It must be
+    defined by the machine's own class; for a wrapper that delegates unknown attributes, ``handle``
+    is called.
+    ``is_flush_long()`` returns whether the next flush takes longer than heartbeats can wait. It
+    then runs in a thread, and must not change anything that is read outside the host.
+    ``next_due_ns()`` returns when the machine is to get a Tick if no message arrives before, or
+    None.
+    ``on_unsendable(envelope, item, reason, now_ns)`` is called for an item that could not be sent,
+    and returns messages about it; ``item`` None stands for the whole message.
     """
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take a message in and return the answers."""
+        """Handle a message and return the answers."""
 
 
 class Driven:
-    """The machine of a host. A new one takes its place when the host starts over."""
+    """The machine of a host; it is replaced by a new one when the host starts over."""
 
     def __init__(self, make: Callable[[], Machine], service: str) -> None:
         self.machine: Any = make()
@@ -46,45 +49,45 @@ class Driven:
         self._service = service
 
     def renew(self) -> None:
-        """Begin with a new machine, which knows nothing."""
+        """Replace the machine with a new, empty one."""
         self.machine = self._make()
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it has what it needs to be asked."""
+        """Whether it can answer requests."""
         return bool(getattr(self.machine, "is_ready", True))
 
     @property
     def is_synced(self) -> bool:
-        """Return whether it has recovered."""
+        """Whether it has recovered."""
         return bool(getattr(self.machine, "is_synced", True))
 
     @property
     def epoch(self) -> int:
-        """Return the epoch that it speaks in; 0: it has none."""
+        """Its current epoch; 0 if it has none."""
         epoch: int = getattr(self.machine, "epoch", 0)
         return epoch
 
     @property
     def recovers(self) -> bool:
-        """Return whether it gets everything it knows from others."""
+        """Whether it gets all its state from others."""
         return bool(getattr(self.machine, "recovers", False))
 
     def figures(self) -> Figures:
-        """Return what it knows about itself."""
+        """Return the machine's figures."""
         figures = getattr(self.machine, "figures", None)
         found: Figures = figures() if figures is not None else {}
         return found
 
     def next_due_ns(self) -> int | None:
-        """Return when it is to get a Tick, or None."""
+        """Return when the machine is to get a Tick, or None."""
         next_due = getattr(self.machine, "next_due_ns", None)
         due_ns: int | None = next_due() if next_due is not None else None
         return due_ns
 
     async def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Handle a message; between the slices of a long one other tasks run."""
-        if not hasattr(type(self.machine), "slices"):  # a wrapper's own handle is never passed by
+        """Handle a message; other tasks run between the slices of a long one."""
+        if not hasattr(type(self.machine), "slices"):  # do not bypass a wrapper's ``handle``
             return coalesced(self.machine.handle(envelope, now_ns))
         said: list[Outgoing] = []
         for _ in self.machine.slices(envelope, now_ns, said):
@@ -92,7 +95,7 @@ class Driven:
         return coalesced(said)
 
     async def prepare(self, envelope: Envelope) -> None:
-        """Have worked out, in a thread, what a message needs before it is handled."""
+        """Run the work that a message needs before it is handled, in a thread."""
         prepare = getattr(self.machine, "prepare", None)
         work: Callable[[], object] | None = prepare(envelope) if prepare is not None else None
         if work is not None:
@@ -100,11 +103,11 @@ class Driven:
 
     @property
     def has_flush(self) -> bool:
-        """Return whether the end of a batch means anything to it."""
+        """Whether the machine has a ``flush``."""
         return hasattr(self.machine, "flush")
 
     async def flush(self, now_ns: int) -> list[Outgoing]:
-        """End a batch; a state that cannot be saved now is retried (rule 8)."""
+        """End a batch; retry while the state cannot be saved (rule 8)."""
         try:
             return await self._flush(now_ns)
         except NotNowError as error:
@@ -137,6 +140,6 @@ class Driven:
     def on_unsendable(
         self, envelope: Envelope, item: object | None, reason: str, now_ns: int
     ) -> list[Outgoing]:
-        """Report to the machine what could not be sent; return its messages about it."""
+        """Inform the machine of an unsendable item; return its messages about it."""
         hear = getattr(self.machine, "on_unsendable", None)
         return coalesced(hear(envelope, item, reason, now_ns)) if hear is not None else []

@@ -1,15 +1,16 @@
-"""The hosts of one process of a service whose processes share the partitions: core, timers.
+"""The hosts of a process of core or timers, whose processes divide the partitions among them.
 
-Rule 1: every process takes a place at every partition's inbox. The bus makes the first in line
-        the reader, so a partition whose reader dies gets the next one at once.
-Rule 2: while there are several partitions, each process publishes with every heartbeat which it is
-        active for. One that is silent for MISSED_BEATS no longer counts.
-Rule 3: the one with the most gives up half of what it has more than the one with the fewest, if
-        that is at least two: it goes to the end of their lines, and forgets their state.
-Rule 4: one whose turn it becomes, while another has fewer, does the same, once in PASS_BEATS: what
-        it knows of others may be old.
-So every partition is read by one process, and who it is follows from nothing that has to agree: the
-bus has one reader an inbox, and the epoch fences the one before.
+Rule 1: every process subscribes to every partition's inbox. The bus makes the first subscriber the
+        reader, so a partition whose reader dies gets the next one at once.
+Rule 2: if there are several partitions, each process publishes with every heartbeat for which ones
+        it is active. A process that is silent for MISSED_BEATS no longer counts.
+Rule 3: the process with the most partitions gives up half of its surplus over the process with the
+        fewest, if the surplus is at least two: it becomes their last standby, and forgets their
+        state.
+Rule 4: a process that is to become active for a partition while another one has fewer declines, but
+        only once in PASS_BEATS, because its knowledge of the others may be old.
+So every partition is read by one process. No agreement is needed: the bus has one reader per inbox,
+and the epoch fences the previous one.
 Limit: MAX_MEMBERS other processes; further ones are ignored.
 """
 
@@ -41,7 +42,7 @@ log = structlog.get_logger("muster.members")
 
 
 class Members:
-    """One process: a host for every partition, on one connection, and what it hears of others.
+    """One process: a host per partition on one connection, and the reports of other processes.
 
     ``make_machine`` returns the machine of a partition, by its name.
     """
@@ -64,8 +65,8 @@ class Members:
         self._clock = clock
         self._options = options or HostOptions()
         self._inbox = members_of(service, instance)
-        self._others: dict[str, tuple[float, int]] = {}  # when each was heard, and how many it has
-        self._passed: dict[str, float] = {}  # when a partition was passed on
+        self._others: dict[str, tuple[float, int]] = {}  # last report: time, number
+        self._passed: dict[str, float] = {}  # when a partition was declined
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._has_ended = asyncio.Event()  # a task has ended
         self._is_reading = False
@@ -75,17 +76,17 @@ class Members:
 
     @property
     def is_waiting(self) -> bool:
-        """Return whether every host waits for messages."""
+        """Whether every host waits for messages."""
         return self._is_reading and all(host.is_waiting for host in self.hosts.values())
 
     @property
     def is_connected(self) -> bool:
-        """Return whether it hears of the partitions and has its place at each."""
+        """Whether it reads the members' inbox and every host is connected."""
         return self._is_reading and all(host.is_connected for host in self.hosts.values())
 
     @property
     def is_ready(self) -> bool:
-        """Return whether every host is."""
+        """Whether every host is ready."""
         return self._is_reading and all(host.is_ready for host in self.hosts.values())
 
     def active(self) -> list[str]:
@@ -108,7 +109,7 @@ class Members:
             await asyncio.gather(*self._tasks.values(), return_exceptions=True)
 
     async def close(self) -> None:
-        """Close the connection; what runs ends by itself."""
+        """Close the connection; this ends ``run``."""
         await self._bus.close()
 
     # --- the partitions -------------------------------------------------------------------------
@@ -136,7 +137,7 @@ class Members:
         task.add_done_callback(lambda _: self._has_ended.set())
 
     async def _set(self, names: tuple[str, ...]) -> None:
-        """Start with the partitions that are new, and leave those that have gone."""
+        """Start the hosts of new partitions, and stop those of removed ones."""
         wanted = dict.fromkeys((DEFAULT_PARTITION, *names))
         gone = [name for name in self.hosts if name not in wanted]
         ended = [self._tasks.pop(f"/{name}") for name in gone]
@@ -154,7 +155,7 @@ class Members:
     # --- the others -----------------------------------------------------------------------------
 
     async def _follow(self) -> None:
-        """Hear which partitions there are, and what others have, for as long as there is a bus."""
+        """Receive the list of partitions, and what other processes hold, while the bus is open."""
         again = AsyncRetrying(retry=retry_if_exception_type(BusUnavailableError), wait=PAUSE)
         with suppress(BusClosedError):
             await again(self._follow_connected)
@@ -195,7 +196,7 @@ class Members:
             self._others[name] = (asyncio.get_running_loop().time(), count)
 
     async def _announce(self) -> None:
-        """Publish what this process is active for, and give up what is too much, each heartbeat."""
+        """Publish the held partitions and give up the surplus, at each heartbeat."""
         while True:
             stop_if_cancelled()
             await asyncio.sleep(self._beat_seconds)
@@ -214,13 +215,13 @@ class Members:
         return self._options.heartbeat_ns / NANOS_PER_SECOND
 
     def _counts(self) -> dict[str, int]:
-        """Return how many partitions each other process that lives is active for."""
+        """Return for how many partitions each other live process is active."""
         oldest = asyncio.get_running_loop().time() - MISSED_BEATS * self._beat_seconds
         self._others = {name: at for name, at in self._others.items() if at[0] >= oldest}
         return {name: count for name, (_, count) in self._others.items()}
 
     def _surplus(self, held: list[str]) -> list[str]:
-        """Return what to give up: the process that has most does, of several the last by name."""
+        """Return the partitions to give up: of the process with the most, ties broken by name."""
         counts = self._counts()
         if not counts:
             return []
@@ -230,7 +231,7 @@ class Members:
         return held[len(held) - (len(held) - min(counts.values())) // 2 :]
 
     def _may_take(self, partition: str) -> bool:
-        """Return whether to become active for a partition, now that it is this one's turn."""
+        """Whether to become active for a partition, now that the bus delivers its messages here."""
         fewest = min(self._counts().values(), default=None)
         if fewest is None or fewest >= len(self.active()):
             return True

@@ -1,4 +1,4 @@
-"""What a host counts, in Prometheus' form."""
+"""A host's metrics, for Prometheus."""
 
 import time
 
@@ -22,7 +22,7 @@ _SET_ASIDE = Counter("muster_items_set_aside", "Items that could not be sent", [
 
 
 class HostMetrics:
-    """The counters of one service in this process."""
+    """The metrics of one service in this process."""
 
     def __init__(self, service: str) -> None:
         self._service = service
@@ -33,7 +33,7 @@ class HostMetrics:
             counter.labels(service)  # exported from the start: an alert needs the step from 0 to 1
 
     def started(self) -> int:
-        """Return the moment at which a measurement starts."""
+        """Return the start of a measurement, in nanoseconds."""
         return time.perf_counter_ns()
 
     def handled(self, kind: str, started: int) -> int:
@@ -44,11 +44,11 @@ class HostMetrics:
         return spent_ns
 
     def waited(self, kind: str, age_ns: int) -> None:
-        """Note how old a message was when it was handled; clocks of two machines may differ."""
+        """Observe a message's age when it was handled; clocks of two machines may differ."""
         self._histograms(kind)[1].observe(max(0, age_ns) / 1e9)
 
     def _histograms(self, kind: str) -> tuple[Histogram, Histogram]:
-        """Return those of a kind, how long it took and how old it was; they are looked up once."""
+        """Return a kind's histograms of handling time and age; they are cached."""
         found = self._of_kind.get(kind)
         if found is None:
             labels = (self._service, kind)

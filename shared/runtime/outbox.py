@@ -1,4 +1,4 @@
-"""The outbox of a host: publishes messages until they are confirmed, or as far as possible."""
+"""The outbox of a host: publishes messages until they are confirmed, as far as possible."""
 
 import asyncio
 
@@ -18,7 +18,7 @@ log = structlog.get_logger("muster.host")
 
 
 class StuckError(Exception):
-    """The receiver waits for room in this host's own inbox (rule 9)."""
+    """A deadlock: the receiver waits for room in this host's own inbox (rule 9)."""
 
     def __init__(self, waiting: int) -> None:
         super().__init__(f"{waiting} messages wait here")
@@ -26,7 +26,7 @@ class StuckError(Exception):
 
 
 class Outbox:
-    """What one host publishes."""
+    """Publishes the messages of one host."""
 
     def __init__(self, place: Place, driven: Driven, metrics: HostMetrics) -> None:
         self._bus = place.bus
@@ -35,10 +35,10 @@ class Outbox:
         self._metrics = metrics
 
     async def send(self, envelopes: list[Envelope]) -> list[Unsendable]:
-        """Publish answers; where one cannot be sent as it is, each as it can be.
+        """Publish answers; if one cannot be sent as it is, publish the sendable parts of each.
 
-        Returns what was left out (rule 6). Raises PoisonError, having published nothing, for a
-        message of one piece that no caller waits for, and StuckError.
+        Returns the skipped items (rule 6). Raises StuckError. Raises PoisonError, having published
+        nothing, for an unsendable message that cannot be split and that no request waits for.
         """
         try:
             await self.publish(envelopes)
@@ -47,7 +47,7 @@ class Outbox:
         return []
 
     async def _send_what_fits(self, envelopes: list[Envelope]) -> list[Unsendable]:
-        """Publish in parts, message by message; return what was left out."""
+        """Publish in parts, message by message; return what was skipped."""
         fitted: list[list[Envelope]] = []
         aside: list[Unsendable] = []
         for envelope in envelopes:
@@ -57,17 +57,17 @@ class Outbox:
                     raise PoisonError(item.reason)
             fitted.append(parts)
             aside += refused
-            await asyncio.sleep(0)  # this takes its time: heartbeats have to go on
+            await asyncio.sleep(0)  # splitting is slow: heartbeats must continue
         flat = iter(numbered([part for parts in fitted for part in parts]))
         for parts in fitted:
             await self.publish([next(flat) for _ in parts])
         return aside
 
     async def publish(self, envelopes: list[Envelope]) -> None:
-        """Publish, and try again until it is confirmed: the identities stay the same.
+        """Publish, and retry until confirmed, with the same identities.
 
-        Raises PoisonError, having published nothing, when one cannot be sent as it is, and
-        StuckError.
+        Raises StuckError. Raises PoisonError, having published nothing, if one cannot be sent as it
+        is.
         """
         if not envelopes:
             return

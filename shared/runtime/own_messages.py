@@ -1,4 +1,4 @@
-"""What an instance sends to its own inbox, or puts in from inside: each has its own identity."""
+"""Messages of an instance to itself, through its inbox or injected from inside the service."""
 
 import asyncio
 
@@ -12,7 +12,7 @@ MAX_BATCH_ITEMS = 20_000  # items handled together; the rest is another batch
 
 
 class OwnMessages:
-    """The messages of one instance to itself, numbered from its start on."""
+    """The messages of one instance to itself, numbered from its start."""
 
     def __init__(self, place: Place) -> None:
         self._place = place
@@ -20,7 +20,7 @@ class OwnMessages:
         self._count = 0
 
     def next_number(self) -> int:
-        """Return a number that no other message of this instance has."""
+        """Return a number that is unique for this instance."""
         self._count += 1
         return self._count
 
@@ -34,7 +34,7 @@ class OwnMessages:
         traceparent: str = "",
         reply_to: str = "",
     ) -> Envelope:
-        """Return a message to the own inbox; ``what`` it is sets apart how it comes there."""
+        """Return a message to the own inbox; ``what`` is a prefix that keeps identities apart."""
         return Envelope(
             message_id=derived_id(what + self._since, self.next_number()),
             kind=type(message).__name__,
@@ -49,10 +49,10 @@ class OwnMessages:
 
 
 class Injected:
-    """Messages from inside the service, in the order in which they were put in.
+    """Messages from inside the service, in order.
 
-    They are retained until they are answered: the place may be lost before. MAX_INJECTED wait to be
-    taken; who puts in one more waits.
+    They are retained until they are answered, because the place may be lost before. At most
+    MAX_INJECTED wait; ``put`` blocks beyond that.
     """
 
     def __init__(self, max_batch: int) -> None:
@@ -61,18 +61,18 @@ class Injected:
         self._unanswered: list[Envelope] = []
 
     async def put(self, envelope: Envelope) -> None:
-        """Put a message in."""
+        """Add a message, waiting for room."""
         await self._queue.put(envelope)
 
     async def first(self) -> Envelope:
-        """Return the first that is not answered; wait until there is one."""
+        """Return the first unanswered message; wait until there is one."""
         if not self._unanswered:
             envelope = await self._queue.get()  # meanwhile others may be answered
             self._unanswered.append(envelope)
         return self._unanswered[0]
 
     def batch_of(self, first: Envelope) -> list[Envelope]:
-        """Return what is not answered, as far as it is one batch."""
+        """Return the unanswered messages that fit into one batch."""
         left, items = self._queue.qsize(), item_count(first.message)
         while left and len(self._unanswered) < self._max_batch and items < MAX_BATCH_ITEMS:
             self._unanswered.append(self._queue.get_nowait())

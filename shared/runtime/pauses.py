@@ -1,4 +1,4 @@
-"""The pause between two tries of what the bus, or a disk, cannot take now."""
+"""The pause between two attempts of an operation that the bus or a disk cannot do now."""
 
 from tenacity import RetryCallState, wait_exponential
 
@@ -8,5 +8,5 @@ PAUSE = wait_exponential(multiplier=RETRY_FIRST_SECONDS, max=RETRY_LONGEST_SECON
 
 
 def why_failed(attempts: RetryCallState) -> str:
-    """Return what the last attempt failed with."""
+    """Return the error of the last attempt."""
     return str(attempts.outcome.exception()) if attempts.outcome is not None else ""

@@ -1,4 +1,4 @@
-"""The place of one instance at its inbox: on which bus, by which clock, and whether it reads."""
+"""The place of one instance at its inbox: its bus, its clock, and whether it is active."""
 
 from dataclasses import dataclass
 
@@ -9,7 +9,7 @@ from shared.runtime.clock import Clock
 
 @dataclass(slots=True)
 class Place:
-    """The state of a host that all its parts share.
+    """State that all parts of a host share.
 
     ``is_active``: it is the active reader of its inbox, as far as it knows; ``is_waiting``: it
     waits for a message.
@@ -25,5 +25,5 @@ class Place:
 
     @property
     def now_ns(self) -> int:
-        """Return the time by its clock."""
+        """Current time of its clock."""
         return self.clock.now_ns()

@@ -1,11 +1,11 @@
-"""Replay of dead letters: taken, handled, and deleted once their answers are confirmed.
+"""Replays dead letters: hold, handle, and delete them once their answers are confirmed.
 
-Rule 1: a letter is handled under an identity of its own, made of the request's and the letter's: it
-        is handled though the message was, or was dead-lettered, before; and a repeated
-        request, whose acknowledgement was lost, gives the same identity, which is handled once.
+Rule 1: a letter is handled under a new identity, derived from the request's and the letter's. So it
+        is handled although its message was handled or dead-lettered before, and a redelivered
+        request produces the same identity, which is handled once.
 Rule 2: a letter is deleted only when every answer to it is published and confirmed; if the host
         ends before that, it stays.
-Rule 3: one that still cannot be read or handled stays, with the reason in the answer.
+Rule 3: a letter that still cannot be read or handled stays, with the reason in the answer.
 """
 
 import asyncio
@@ -19,13 +19,13 @@ from shared.model.ids import derived_id
 
 MAX_REPLAYED = 100  # dead letters that one request replays; the rest is refused
 MAX_REPLAYED_BYTES = 24 * 1024 * 1024  # bytes of their bodies; the rest is refused
-_TRIES = 5  # for a letter that another reader has in hand
+_TRIES = 5  # for a letter that another client holds
 _AGAIN_SECONDS = 0.2
 _NOT_THERE = "it is not among the oldest dead letters here, or there is too much before it: again"
 
 
 class Replays:
-    """What a host replays while it handles a batch."""
+    """The letters that a host replays while it handles a batch."""
 
     def __init__(self, bus: Bus, inbox: Address) -> None:
         self._bus = bus
@@ -34,7 +34,7 @@ class Replays:
         self._done: list[HeldLetter] = []
 
     async def take(self, request: ReplayDeadLetters) -> list[HeldLetter]:
-        """Return the letters of a request that are there. Raises BusUnavailableError."""
+        """Hold and return the existing letters of a request. Raises BusUnavailableError."""
         missing = dict.fromkeys(request.message_ids[:MAX_REPLAYED])
         found: list[HeldLetter] = []
         left = MAX_REPLAYED_BYTES
@@ -53,22 +53,22 @@ class Replays:
         return found
 
     def done(self, letter: HeldLetter) -> None:
-        """Note that a letter has been handled."""
+        """Mark a letter as handled."""
         self._done.append(letter)
 
     async def settle(self) -> None:
-        """Have the letters go that were handled: what they led to is safe now."""
+        """Delete the handled letters; their answers are confirmed."""
         while self._done:
             await self._done[-1].drop()
             self._done.pop()
 
     async def close(self) -> None:
-        """Give back what is still held."""
+        """Give back the letters still held."""
         await self._stack.aclose()
 
 
 def envelope_of_letter(letter: HeldLetter, request: Envelope) -> Envelope:
-    """Return what a letter holds, under the identity of this replay. Raises PoisonError."""
+    """Return a letter's message under the identity of this replay. Raises PoisonError."""
     envelope = letter.read()
     identity = derived_id(f"replay/{request.message_id}/{envelope.message_id}", 0)
     return replace(envelope, message_id=identity, published_ns=request.published_ns)

@@ -1,4 +1,4 @@
-"""A service as a process: settings, logs, bus, host, health, and an orderly end.
+"""Runs a service as a process: settings, logs, bus, host, health, and an orderly end.
 
 Exit status: 0 after SIGTERM or SIGINT, 78 for an invalid environment, 1 when it ended unexpectedly
 or did not end when asked to: the service manager should restart it.
@@ -39,16 +39,16 @@ from shared.runtime.telemetry import flush_spans
 
 EXIT_CONFIGURATION = 78
 EXIT_ENDED = 1
-# New objects between checks the young ones, such looks between those at the middle-aged, and
-# those before one at all: 5 ms, 30 ms, and with 50,000 pods 100 to 200 ms of CPU (ADR 43).
+# Thresholds of the three generations. Collections of them take
+# 5 ms, 30 ms, and with 50,000 pods 100 to 200 ms of CPU (ADR 43).
 _GC_THRESHOLDS = (5_000, 3, 300)
 _OPTIONS = HostOptions(
-    hold_tap_ns=milliseconds(100),  # users read a story seconds after it
+    hold_tap_ns=milliseconds(100),  # users read a trace seconds later
     max_pause_ns=MAX_PAUSE_NS,
 )
-# A request to stop may be lost on the way to a task that waits (``stop_if_cancelled``), so it is
-# repeated. A task that has not ended then is left where it stands, as a crash would leave it. There
-# are three waits of so many turns at most, 21 s in all: below the 30 s that Kubernetes waits.
+# A cancellation of a waiting task may be lost (``stop_if_cancelled``), so it is
+# repeated. A task that has not ended then is abandoned, as in a crash. There
+# are at most three waits of STOP_TURNS, 21 s in all: below the 30 s that Kubernetes waits.
 STOP_TURNS = 7
 _STOP_TURN_SECONDS = 1.0
 log = structlog.get_logger("muster.service")
@@ -58,21 +58,22 @@ Beside = Callable[[Host, Settings], Awaitable[None]]
 
 
 def spare_the_collector() -> None:
-    """Let the garbage collector check little at a time, and seldom all objects.
+    """Reduce the garbage collector's work: rare full collections, frozen start-up objects.
 
-    Everything stands while it works, for a microsecond an object. What there is lives long and has
-    few cycles; those that do not live long are of the messages, and are found among the young.
+    A collection stops the process for about a microsecond per object. Objects of the state live
+    long and have few cycles; short-lived ones belong to messages and are found in the young
+    generation.
     """
     gc.freeze()
     gc.set_threshold(*_GC_THRESHOLDS)
 
 
 class Runner(Protocol):
-    """What runs in a process: a host, or a host for each partition."""
+    """What a process runs: a host, or a host for each partition."""
 
     @property
     def is_ready(self) -> bool:
-        """Return whether it may be asked."""
+        """Whether it can answer requests."""
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -89,7 +90,7 @@ def run_service(
 ) -> None:
     """Run a service until it is stopped. ``beside`` runs concurrently with the host (such as HTTP).
 
-    ``is_ready`` is what its health port answers of a host.
+    ``is_ready`` determines the readiness that the health port reports.
     """
 
     def make(settings: Settings, instance: str, make_bus: Callable[[], Bus]) -> Host:
@@ -100,9 +101,9 @@ def run_service(
 
 
 def run_members(service: str, make_machine: Callable[[str, str], Machine]) -> None:
-    """Run a process of a service that has a machine a partition, until it is stopped.
+    """Run a process of a service with one machine per partition, until it is stopped.
 
-    ``make_machine`` returns the machine of an instance, of a partition.
+    ``make_machine`` makes a machine from the instance's name and the partition's.
     """
 
     def make(_: Settings, instance: str, make_bus: Callable[[], Bus]) -> Members:
@@ -188,7 +189,7 @@ async def _beside(
 
 
 async def _stop(tasks: Iterable[asyncio.Task[Any] | None]) -> list[asyncio.Task[Any]]:
-    """Ask tasks to stop, STOP_TURNS times; return those that have not, by name."""
+    """Cancel tasks up to STOP_TURNS times; return those that have not ended, by name."""
     waiting = {task for task in tasks if task is not None and not task.done()}
     for _ in range(STOP_TURNS):
         if not waiting:
@@ -200,7 +201,7 @@ async def _stop(tasks: Iterable[asyncio.Task[Any] | None]) -> list[asyncio.Task[
 
 
 def _at(task: asyncio.Task[Any]) -> str:
-    """Return a task's name, and where it and what it awaits stand, the innermost last."""
+    """Return a task's name and its stack of awaits, the innermost last."""
     places: list[str] = []
     inner: Any = task.get_coro()
     while (frame := getattr(inner, "cr_frame", None)) is not None:

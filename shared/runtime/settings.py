@@ -1,7 +1,7 @@
-"""The settings of a service, from its environment.
+"""The settings of a service, read from environment variables.
 
-Every variable starts with MUSTER_; ones that are not known are errors, so that a misspelt one is
-not silently a default.
+Every variable starts with MUSTER_. An unknown one is an error, so that a misspelt variable does not
+silently leave a default.
 """
 
 import os
@@ -25,7 +25,7 @@ _CREDENTIALS = re.compile(r"//[^@/]*@")
 
 
 class SettingsError(ValueError):
-    """The environment does not hold; the message names the variable and what was expected."""
+    """The environment is invalid; the message names the variable and what was expected."""
 
 
 class Settings(BaseSettings):
@@ -190,7 +190,7 @@ class Settings(BaseSettings):
 
 
 def load_settings() -> Settings:
-    """Return the settings in the environment. Raises SettingsError."""
+    """Read the settings from the environment. Raises SettingsError."""
     known = {f"{_PREFIX}{name}".upper() for name in Settings.model_fields}
     unknown = [name for name in os.environ if name.startswith(_PREFIX) and name not in known]
     if unknown:
@@ -205,7 +205,7 @@ def load_settings() -> Settings:
 
 
 def bus_url(settings: Settings) -> str:
-    """Return where the broker is, with the password. Raises OSError, SettingsError."""
+    """Return the broker's URL with the password. Raises OSError, SettingsError."""
     if not settings.bus_url:
         raise SettingsError(
             "MUSTER_BUS_URL is missing: amqp://USER@HOST:5672/, with MUSTER_BUS_PASSWORD_FILE"
@@ -223,5 +223,5 @@ def bus_url(settings: Settings) -> str:
 
 
 def without_credentials(url: str) -> str:
-    """Return a URL that may be logged."""
+    """Return a URL without user and password, for logs."""
     return _CREDENTIALS.sub("//", url)

@@ -1,19 +1,20 @@
 """How long a host waits for more messages before it takes the next batch. Pure.
 
-At rest a message is handled at once. While messages arrive faster than batches are handled, a
-larger batch would cost no more: so the host pauses after each, twice as long each time, and half as
-long once they arrive more slowly. A pause is at most MAX_PAUSE_NS, and twice what a batch takes.
+When idle, a message is handled at once. While messages arrive faster than batches are handled, a
+larger batch costs no more: the host pauses after each batch, twice as long each time, and half as
+long once messages arrive more slowly. A pause is at most MAX_PAUSE_NS, and twice what a batch
+takes.
 """
 
 from shared.model.units import milliseconds
 
 MAX_PAUSE_NS = milliseconds(8)  # ns between two batches; what arrives meanwhile is one batch
 _LEAST_NS = milliseconds(1)
-_SEVERAL = 2  # messages; one alone has gathered nobody
+_SEVERAL = 2  # messages; a single one shows that nothing gathered
 
 
 class Spacing:
-    """The pause of one host. ``most_ns`` 0: it never pauses."""
+    """The pause of one host. With ``most_ns`` 0 it never pauses."""
 
     def __init__(self, most_ns: int = 0) -> None:
         self._most_ns = most_ns
@@ -22,11 +23,11 @@ class Spacing:
 
     @property
     def pause_ns(self) -> int:
-        """Return how long to wait now; after a batch that was full no moment, for more waits."""
+        """Current pause in nanoseconds; 0 after a full batch, because more messages wait."""
         return 0 if self._is_full else self._pause_ns
 
     def took(self, messages: int, *, idle_ns: int, spent_ns: int, is_full: bool) -> None:
-        """Note a batch: how long was waited for its first message, and how long all of it took."""
+        """Record a batch: the wait for its first message, and the time to handle all of it."""
         self._is_full = is_full
         if messages >= _SEVERAL and idle_ns <= spent_ns:
             longer = max(_LEAST_NS, 2 * self._pause_ns)

@@ -1,9 +1,9 @@
-"""Steps as OpenTelemetry spans: the tree that ``muster trace`` shows, with the same identities.
+"""Exports steps as OpenTelemetry spans: the same tree and identities as in ``muster trace``.
 
-A step is a span in the trace of every application it is about, from publish to the end of its
-handling, with the wait and the handling below it. A step that is about none is a trace of its own.
-Causes of a step beside its parent are links. The submission's span is made by the service that
-first sends the application to the core, and links to the trace of the submitter.
+A step is a span in the trace of each application it concerns, from publish to the end of handling,
+with child spans for the wait and the handling. A step that concerns no application is a trace of
+its own. Causes of a step other than its parent are links. The span of the submission is made by the
+service that first sends the application to the core, and links to the trace of the submitter.
 """
 
 from collections.abc import Mapping, Sequence
@@ -27,18 +27,18 @@ from shared.model.ids import is_traceparent
 from shared.runtime.steps import Closed
 
 SUBMISSION = "submission"
-_MOST_LINKED = 4  # applications of one step that led to another's
+_MOST_LINKED = 4  # applications of a causing step
 _providers: list[TracerProvider] = []
 
 
 def flush() -> None:
-    """Send the spans that wait."""
+    """Export the pending spans."""
     for provider in _providers:
         provider.force_flush()
 
 
 class _Ids(IdGenerator):
-    """Gives a span the identities that it has everywhere."""
+    """Returns the predetermined identity of the next span."""
 
     def __init__(self) -> None:
         self.next = SpanContext(0, 0, is_remote=False)
@@ -51,7 +51,7 @@ class _Ids(IdGenerator):
 
 
 class Spans:
-    """Sends the spans of one service to the collector that the environment names."""
+    """Exports the spans of one service to the collector that the environment names."""
 
     def __init__(self, service: str) -> None:
         self._ids = _Ids()
@@ -118,7 +118,7 @@ class Spans:
         self._span("handling", handling, own, (start_ns, end_ns))
 
     def _alone(self, record: TraceRecord) -> None:
-        """Export a step that is about no application."""
+        """Export a step that concerns no application."""
         end_ns = _start_ns(record) + record.handled_ns
         self._span(
             f"{record.destination} {record.kind}",
@@ -170,13 +170,13 @@ def _context(name: str, step: str, part: str = "") -> SpanContext:
 
 
 def _incoming(record: TraceRecord) -> SpanContext:
-    """Return the span of an incoming message."""
+    """Return the span context of an incoming message."""
     _, trace, span, _ = record.traceparent.split("-")
     return _made(trace, span)
 
 
 def _led(name: str, step: str, members: tuple[str, ...]) -> list[SpanContext]:
-    """Return the spans of a step: in the trace of an application, or else of what it is about."""
+    """Return a step's spans in an application's trace, else in those of its own applications."""
     if name in members:
         return [_context(name, step)]
     return [_context(other, step) for other in members[:_MOST_LINKED] or (step,)]

@@ -1,16 +1,16 @@
 """The causes of a host's answers, for the trace. Pure.
 
-A step is a message that was handled, or what was made of several: answers said together, and what
-is decided at the end of a batch.
+A step is a handled message, or the decision of a batch: answers to several messages, and what is
+decided at the end of the batch.
 
-Rule 1: an answer to one message was led to by it. One that answers several, and what a batch
-        decides, was led to by the batch's decision: a step of its own.
-Rule 2: in the trace of an application such a decision was led to by the messages of the batch that
-        are about the application, the latest first. Where none is, it hangs below what the host
-        heard last of the allocations and timers it is about, else of the application; what the
-        batch consists of led to it as well.
-Rule 3: so is it with a message that is about others, or about none, as the passing of time is.
-        A user's command hangs below the submission, and so does what nothing is known of.
+Rule 1: the cause of an answer to one message is that message. The cause of an answer to several
+        messages, or of a batch's decision, is the decision: a step of its own.
+Rule 2: in the trace of an application, the causes of a decision are the batch's messages about that
+        application, the latest first. If there are none, the parent is the last known step about
+        the decision's allocations and timers, else about the application; the batch's messages are
+        further causes.
+Rule 3: the same holds for a message about other applications or none, such as a tick. A user's
+        command has the submission as its parent, and so has a step of which nothing is known.
 
 Limits: MAX_KNOWN applications and as many allocations and timers, the oldest are forgotten;
 MAX_CAUSES of a step.
@@ -45,7 +45,7 @@ _PEOPLE = "api"
 
 @dataclass(slots=True)
 class Step:
-    """What a host did at once: the message it handled, or None for a batch's decision."""
+    """One step of a host: a handled message, or a batch's decision (``is_decision``)."""
 
     step_id: str
     kind: str
@@ -54,24 +54,24 @@ class Step:
     spent_ns: int = 0
     contents: dict[str, str] = field(default_factory=dict)
     said: list[Outgoing] = field(default_factory=list)
-    shared: list[Outgoing] = field(default_factory=list)  # what a decision took up from it
+    shared: list[Outgoing] = field(default_factory=list)  # its parts of merged answers
 
     @property
     def is_recorded(self) -> bool:
-        """Return whether it is recorded although it had no effect."""
+        """Whether it is recorded even without an effect."""
         return not self.is_decision and not isinstance(self.envelope.message, UNTOLD)
 
 
 @dataclass(frozen=True, slots=True)
 class Closed:
-    """A step that is over, and the applications that were submitted with it."""
+    """A finished step, and the applications that were submitted with it."""
 
     record: TraceRecord
     submitted: frozenset[str]
 
 
 class Steps:
-    """The steps of one host: of the batch in hand, and the last message of each application."""
+    """The steps of one host: those of the current batch, and the last one of each application."""
 
     def __init__(self, service: str) -> None:
         self.service = service
@@ -87,7 +87,7 @@ class Steps:
         self._open[step.step_id] = step
 
     def decided(self, said: list[Outgoing], last: Envelope, spent_ns: int) -> str:
-        """Note what is decided at the end of the batch that ends with a message."""
+        """Record the decision at the end of a batch whose last message is ``last``; return it."""
         step = self._decision(last)
         step.said += said
         step.spent_ns += spent_ns
@@ -103,7 +103,7 @@ class Steps:
     def note_sent(
         self, outgoing: Outgoing, parts: list[tuple[Outgoing, Envelope]], last: Envelope
     ) -> str:
-        """Note what is sent, and what of it answers which message; return the step it is of."""
+        """Record a sent message and the parts that answer each cause; return its step."""
         causes = {cause.message_id for _, cause in parts}
         only = self._open.get(parts[0][1].message_id) if len(causes) == 1 else None
         if only is not None:
@@ -118,7 +118,7 @@ class Steps:
         return step.step_id
 
     def close(self, now_ns: int) -> list[Closed]:
-        """End the batch: return its steps in order, as they are recorded."""
+        """End the batch and return its recorded steps, in order."""
         steps, self._open = list(self._open.values()), {}
         about: dict[str, list[str]] = {}
         for step in steps:
@@ -168,7 +168,7 @@ class Steps:
     def _causes(
         self, step: Step, name: str, about: dict[str, list[str]], told: list[str]
     ) -> tuple[str, ...]:
-        """Return what led to a step in the trace of an application; () is the message's cause."""
+        """Return a step's causes in an application's trace; () stands for the message's cause."""
         if name in step.contents:
             return ()
         own = about.get(name) if step.is_decision else None
@@ -182,7 +182,7 @@ class Steps:
         return tuple(islice(found, MAX_CAUSES))
 
     def _known(self, step: Step, name: str) -> dict[str, None]:
-        """Return the last step about the items of an answer's application, else about itself."""
+        """Return the last steps about the answer's allocations and timers, else its application."""
         found: dict[str, None] = {}
         for outgoing in chain(step.said, step.shared):
             for names, keys in subjects_of(outgoing.message):
@@ -191,7 +191,7 @@ class Steps:
         return found or {self._applications.get(name, ROOT_CAUSE): None}
 
     def _know(self, step: Step, record: TraceRecord) -> None:
-        """Remember a step as the last one of its applications, and of what its message is about."""
+        """Record a step as the last one of its applications, and of its allocations and timers."""
         for name in record.applications:
             self._applications.pop(name, None)
             self._applications[name] = step.step_id
@@ -208,7 +208,7 @@ def decision_id(service: str, last: Envelope) -> str:
 
 
 def _shared(step: Step) -> Iterator[str]:
-    """Yield the applications of what a decision took up from a step."""
+    """Yield the applications of merged answers that a step contributed to."""
     return chain.from_iterable(applications_of(part.message) for part in step.shared)
 
 

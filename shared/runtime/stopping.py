@@ -1,14 +1,13 @@
-"""Whether the running task is asked to stop."""
+"""Detects that the running task was cancelled."""
 
 import asyncio
 
 
 def stop_if_cancelled() -> None:
-    """Raise CancelledError in a task that is asked to stop, and has not heard of it.
+    """Raise CancelledError in a task whose cancellation was swallowed.
 
-    Its awaited result arrived at the same moment: ``asyncio.wait_for`` (Python 3.11), and what a
-    client of a broker has of its own, then return that, and the request is lost. An endless
-    loop calls this at each turn.
+    If an awaited result arrives at the same moment, ``asyncio.wait_for`` (Python 3.11) and broker
+    clients return it and the cancellation is lost. An endless loop calls this at each turn.
     """
     task = asyncio.current_task()
     if task is not None and task.cancelling():

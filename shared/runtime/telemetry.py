@@ -1,8 +1,8 @@
-"""The tap: a record of every step a host took, for the trace and for OpenTelemetry.
+"""The tap: records every step of a host, for the trace and for OpenTelemetry.
 
-Heartbeats, ticks and the tap's own messages are recorded only where something came of them, and
-what goes to the API's read model is not. OpenTelemetry is used when an
-exporter endpoint is configured and its packages are installed (the ``otel`` extra).
+Heartbeats, ticks and the tap's own messages are recorded only if they had an effect. Messages to
+the API's read model are not recorded. OpenTelemetry is used if an exporter endpoint is configured;
+its packages (the ``otel`` extra) must be installed then.
 """
 
 import os
@@ -21,7 +21,7 @@ _ENDPOINT = "OTEL_EXPORTER_OTLP_ENDPOINT"
 
 
 class Tap:
-    """The records of one host, until they are taken; beyond MAX_RECORDS they are dropped.
+    """The records of one host until they are taken; beyond MAX_RECORDS they are dropped.
 
     They are due ``hold_ns`` after the first of them, or when there are MANY_RECORDS.
     """
@@ -37,27 +37,27 @@ class Tap:
         self._spans = _spans(service) if is_on and os.environ.get(_ENDPOINT) else None
 
     def handled(self, envelope: Envelope, spent_ns: int) -> None:
-        """Note a message that a machine has handled."""
+        """Record a handled message."""
         if self._is_on:
             self._steps.handled(envelope, spent_ns)
 
     def note_sent(
         self, outgoing: Outgoing, parts: list[tuple[Outgoing, Envelope]], last: Envelope
     ) -> str:
-        """Note what is sent, of which parts and causes; return the step that it is of."""
+        """Record a sent message with its parts and their causes; return its step."""
         if not self._is_on or isinstance(outgoing.message, UNTOLD):
             return parts[0][1].message_id
         return self._steps.note_sent(outgoing, parts, last)
 
     def decided(self, outgoing: list[Outgoing], last: Envelope, spent_ns: int) -> str:
-        """Note what is decided at the end of a batch; return the step that it is."""
+        """Record the decision at the end of a batch; return its step."""
         told = [item for item in outgoing if not isinstance(item.message, UNTOLD)]
         if not self._is_on or not told:
             return last.message_id
         return self._steps.decided(told, last, spent_ns)
 
     def close(self, now_ns: int) -> None:
-        """End a batch: what was done in it becomes records."""
+        """End a batch: turn its steps into records and spans."""
         closed = self._steps.close(now_ns)
         if self._spans is not None:
             self._spans.export(closed)
@@ -85,7 +85,7 @@ class Tap:
 
 
 def _spans(service: str) -> "Spans":
-    """Return what sends spans. Raises RuntimeError when the extra is not installed."""
+    """Return the span exporter. Raises RuntimeError if the extra is not installed."""
     try:
         from shared.runtime.spans import Spans
     except ImportError as error:
@@ -94,7 +94,7 @@ def _spans(service: str) -> "Spans":
 
 
 def flush_spans() -> None:
-    """Send the spans that wait, before the process ends."""
+    """Export the pending spans, before the process ends."""
     if os.environ.get(_ENDPOINT):
         from shared.runtime.spans import flush
 

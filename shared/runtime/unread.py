@@ -1,10 +1,10 @@
-"""Whether an inbox has no working reader, judged by a standby from the number of messages. Pure.
+"""Detects, on a standby, that an inbox has no working reader, by its message count. Pure.
 
-A standby looks LOOKS times in ``silent_ns``. Between two looks nothing was taken if no fewer wait
-than before, and as many at least as it has put in itself meanwhile: of heartbeats that are on their
-way to a reader there are fewer. Nobody reads where that is so of all looks but the first: so it is
-known ``silent_ns`` after the last message was taken, at the latest.
-Limit: a reader that falls behind for as long looks the same.
+A standby checks LOOKS times in ``silent_ns``. Between two checks no message was read if no fewer
+wait than before, and at least as many as the standby has published itself meanwhile; heartbeats in
+transit to a reader are fewer. If that holds for all checks but the first, the inbox has no reader.
+This is known at the latest ``silent_ns`` after the last message was read.
+Limit: a reader that falls behind for that long looks the same.
 """
 
 LOOKS = 3
@@ -20,9 +20,9 @@ class Unread:
 
     def forget(self) -> None:
         """Start over: a message arrived, or the place is a new one."""
-        self._own = 0  # heartbeats confirmed since the look before
-        self._before = -1  # messages that waited then; none has been yet
-        self._times = 0  # in a row that nothing was taken between two looks
+        self._own = 0  # heartbeats confirmed since the last check
+        self._before = -1  # messages that waited then; -1 before the first check
+        self._times = 0  # consecutive checks at which nothing had been read
 
     def put_in(self) -> bool:
         """Count a confirmed heartbeat; return whether to check the inbox."""
@@ -30,7 +30,7 @@ class Unread:
         return LOOKS * self._own * self._heartbeat_ns >= self._silent_ns
 
     def saw(self, waiting: int) -> bool:
-        """Note how many messages wait now; return whether no instance reads."""
+        """Record how many messages wait; return whether the inbox has no working reader."""
         is_untouched = 0 <= self._before <= waiting and waiting >= self._own
         self._times = self._times + 1 if is_untouched else 0
         self._before, self._own = waiting, 0

@@ -1,8 +1,7 @@
 """A file that users or controllers replace while a service runs: certificates, tokens, keys.
 
-It is checked when its value is asked for, at most every LOOK_SECONDS. An unreadable, too
-large or invalid file changes nothing: the last good value stays in use, and the cause is logged
-once.
+It is checked when its value is requested, at most every LOOK_SECONDS. If the file is unreadable,
+too large or invalid, the last good value stays in use, and the cause is logged once.
 """
 
 import time
@@ -18,7 +17,7 @@ log = structlog.get_logger("muster.files")
 
 
 class WatchedFile(Generic[T]):
-    """The value of a file. Raises what ``read`` raises (a ValueError), or OSError, at first."""
+    """The parsed value of a file. The constructor raises OSError, or ``read``'s ValueError."""
 
     def __init__(self, path: Path, read: Callable[[bytes], T], max_bytes: int) -> None:
         self._path = path
@@ -30,7 +29,7 @@ class WatchedFile(Generic[T]):
 
     @property
     def value(self) -> T:
-        """Return the file's current value, or its last valid one."""
+        """The file's current value, or its last valid one."""
         now = time.monotonic()
         if now - self._looked >= LOOK_SECONDS:
             self._looked = now
@@ -63,7 +62,7 @@ class WatchedFile(Generic[T]):
 
 
 def signature(path: Path) -> tuple[int, int, int] | None:
-    """Return what distinguishes one content of a file from another; None while there is no file."""
+    """Return a value that changes with the file's content; None if there is no file."""
     try:
         found = path.stat()
     except OSError:
