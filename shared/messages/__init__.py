@@ -1,6 +1,6 @@
-"""Every message that travels between the services, as frozen dataclasses.
+"""Every message between the services, as frozen dataclasses.
 
-A message is made of scalar fields and of *sections*, tuples of items: see
-``shared.messages.sections``. Python names are snake_case; the wire and JSON use the scheduler
-interface's own camelCase names.
+A message consists of scalar fields and *sections*, which are tuples of items
+(``shared.messages.sections``). Python names are snake_case; the wire and JSON use the camelCase
+names of the scheduler interface.
 """

@@ -1,7 +1,7 @@
 """Items of one kind stored by field, as on the wire; equal values are stored once.
 
-A sequence equivalent to a tuple of items, which are made on access. Code that
-needs only a key reads the column of keys, and no item is made. Columns are never changed.
+``Columns`` is equivalent to a tuple of items, which are made on access. Code that needs only one
+field reads its column, and no item is made. Columns are immutable.
 """
 
 import dataclasses
@@ -13,11 +13,11 @@ from typing import Any, Generic, TypeVar, cast, overload
 from shared.model.memo import once_per_class
 
 T = TypeVar("T")
-_FEW = 4  # items: a field that none of them has costs as much as one that they have
+_FEW = 4  # items; for more, making them column by column is faster
 
 
 class Same:
-    """A column of one value for all."""
+    """A column with one value for all items."""
 
     __slots__ = ("value",)
 
@@ -26,7 +26,7 @@ class Same:
 
 
 class Table:
-    """A column of few values: for each item the number of its own among ``values``."""
+    """A column of few distinct values: ``index`` has the position in ``values`` for each item."""
 
     __slots__ = ("index", "values")
 
@@ -39,12 +39,12 @@ Column = Sequence[Any] | Same | Table
 
 
 class Columns(Sequence[T], Generic[T]):
-    """``count`` items of a dataclass. A column that is not given is the field's default for all."""
+    """``count`` items of a dataclass. An absent column is the field's default for all items."""
 
     __slots__ = ("_columns", "_count", "_items", "item_class")
 
     def __init__(self, item_class: type[T], count: int, columns: Mapping[str, Column]) -> None:
-        """Take the columns as they are. Raises ValueError where they do not fit together."""
+        """Validate and store the columns. Raises ValueError if they do not fit together."""
         names = names_of(item_class)
         for name, column in columns.items():
             if name not in names:
@@ -67,7 +67,7 @@ class Columns(Sequence[T], Generic[T]):
     def checked(
         cls, item_class: type[T], count: int, columns: Mapping[str, Column]
     ) -> "Columns[T]":
-        """Return columns that are known to fit together: a reader has judged them."""
+        """Make Columns without validation, from columns that were validated before."""
         made = cls.__new__(cls)
         made._set(item_class, count, columns)
         return made
@@ -80,7 +80,7 @@ class Columns(Sequence[T], Generic[T]):
         return Same(default_of(self.item_class, name)) if column is None else column
 
     def column(self, name: str) -> Sequence[Any]:
-        """Return the values of a field, one an item."""
+        """Return the values of a field, one per item."""
         column = self.raw(name)
         if isinstance(column, Same):
             return [column.value] * self._count
@@ -94,13 +94,13 @@ class Columns(Sequence[T], Generic[T]):
 
     @property
     def columns(self) -> Mapping[str, Column]:
-        """Return the columns that are not all default, as stored."""
+        """The columns that are not all default, as stored."""
         return self._columns
 
     # --- by the item ----------------------------------------------------------------------------
 
     def items(self) -> tuple[T, ...]:
-        """Return all items; they are made once: few from what they have, many by the column."""
+        """Return all items. They are made once; many are made column by column, which is faster."""
         if self._items is None and self._count <= _FEW:
             self._items = tuple([self._item(row) for row in range(self._count)])
         if self._items is None:
@@ -144,7 +144,7 @@ class Columns(Sequence[T], Generic[T]):
 
 
 def columns_of(item_class: type[T], items: Sequence[T]) -> Mapping[str, Column]:
-    """Return the values of items by the field."""
+    """Return the values of items, by field."""
     if isinstance(items, Columns):
         return items.columns
     names = names_of(item_class)
@@ -161,7 +161,7 @@ def values_of(items: Sequence[Any], name: str) -> Sequence[Any]:
 
 
 def joined(parts: Sequence[Sequence[T]]) -> Sequence[T]:
-    """Return the items of all parts in order, by the column where one of them is."""
+    """Concatenate parts; the result is columnar if one of them is."""
     filled = [part for part in parts if part]
     if len(filled) == 1:
         return filled[0]
@@ -195,13 +195,13 @@ def _joined(parts: list[tuple[Column, int]]) -> Column:
 
 @once_per_class
 def names_of(item_class: type[Any]) -> tuple[str, ...]:
-    """Return the names of a dataclass' fields, in order."""
+    """Return the field names of a dataclass, in order."""
     return tuple(item.name for item in dataclasses.fields(item_class))
 
 
 @once_per_class
 def _defaults(item_class: type[Any]) -> dict[str, Any]:
-    """Return the defaults; what a factory makes is one and the same, for it is never changed."""
+    """Return the defaults. A factory's result is shared, because it is never modified."""
     return {
         item.name: item.default
         if item.default_factory is dataclasses.MISSING

@@ -1,7 +1,7 @@
 """Commands of users to the resource manager, sent by the API, and their answers.
 
-Manifests are sent as JSON text: the shim adapter interprets them, and makes every refusal,
-which names the document and the field.
+Manifests are sent as JSON text. The shim adapter translates them, and returns every error with its
+document and field.
 """
 
 from collections.abc import Mapping
@@ -32,7 +32,7 @@ class SubmitManifests:
     """Create what the documents describe.
 
     ``run_ns`` is the run time of simulated pods that state none; -1: as configured.
-    The same ``idempotency_key`` ("": none) again gets the first answer, and creates nothing.
+    A repeated ``idempotency_key`` ("": none) returns the first answer, and creates nothing.
     """
 
     documents: tuple[ManifestDocument, ...] = ()
@@ -56,7 +56,7 @@ class DeleteManifests:
 class SubmittedObject:
     """A document was taken: what it is, and which application its pods belong to.
 
-    ``pods`` is how many were made, or deleted; ``warnings`` are what of it has no effect here.
+    ``pods`` is how many were created or deleted; ``warnings`` list settings without effect.
     """
 
     source: str
@@ -125,8 +125,8 @@ class SubmitApplication:
 class PodSpec:
     """A pod as the resource manager stores it. ``run_ns`` 0: it runs until it is deleted.
 
-    ``stated_run_ns`` is its stated maximum run time (0: none), ``grace_seconds`` how long it may
-    take to end when it is deleted (0: not stated).
+    ``stated_run_ns`` is its stated maximum run time (0: none), ``grace_seconds`` its termination
+    grace period (0: not stated).
     ``foreign`` is ``default`` or ``static`` for a pod of another scheduler; it has no application.
     """
 
@@ -149,7 +149,7 @@ class PodSpec:
     task_groups: tuple[TaskGroupSpec, ...] = ()
     task_groups_error: str = ""
     gang: GangSettings = NO_GANG_SETTINGS  # of its application, if it is the first of it
-    annotations_ignored: str = ""  # annotations that do not hold, and what holds in their place
+    annotations_ignored: str = ""  # invalid annotations, and what is used instead
     style: str = "Soft"
     placeholder_timeout_seconds: int = 0
     execution_timeout_seconds: int = 0

@@ -1,7 +1,7 @@
 """Where an ask may be placed: Kubernetes' constraints of pods on nodes and on other pods.
 
-Everything is a tuple, so that equal constraints are equal keys. Source: the Kubernetes
-documentation of node selection, affinity, taints and topology spread.
+All values are tuples, so that constraints are hashable keys. Source: the Kubernetes documentation
+of node selection, affinity, taints and topology spread.
 """
 
 from dataclasses import dataclass
@@ -91,9 +91,9 @@ class HostPort:
 class AttachedVolume:
     """A volume that is attached to the pod's node, which takes so many of one ``driver``.
 
-    One that several pods of a node have is attached once: they name its ``claim``, with the
-    namespace; "": no other pod has it. Of an ``exclusive`` claim (ReadWriteOncePod) one pod may run
-    at a time, on whatever node. A driver "" is never counted.
+    ``claim`` (with its namespace) names a volume that several pods of a node may share; it is
+    attached once. "": no other pod uses it. An ``exclusive`` claim (ReadWriteOncePod) may be used
+    by one pod at a time, on any node. Volumes of driver "" are not counted.
     """
 
     driver: str
@@ -105,7 +105,7 @@ class AttachedVolume:
 class Constraints:
     """Where an ask may be placed. ``required_node`` is that of a DaemonSet's pod.
 
-    ``node_terms`` are alternatives; all other constraints must hold. ``namespace`` is the pod's,
+    ``node_terms`` are alternatives; all other constraints must be met. ``namespace`` is the pod's,
     set only if pod terms need it. A share of GPUs is spread evenly over ``gpu_devices``.
     """
 
@@ -126,7 +126,7 @@ class Constraints:
 
     @property
     def of_nodes(self) -> "Constraints":
-        """Return the constraints on nodes alone: the same for asks that differ in pod terms."""
+        """The constraints on nodes only, equal for asks that differ in pod terms."""
         if not self.asks_about_pods and not self.namespace:
             return self
         return Constraints(
@@ -140,7 +140,7 @@ class Constraints:
 
     @property
     def asks_about_pods(self) -> bool:
-        """Return whether other pods decide where this one may go."""
+        """Whether the placement depends on other pods."""
         return self is not NO_CONSTRAINTS and bool(
             self.pod_affinity
             or self.pod_anti_affinity

@@ -1,4 +1,4 @@
-"""From an ask to its allocation, and back."""
+"""Converts an ask to its allocation, and back."""
 
 from shared.messages.interface import Allocation, AllocationAsk
 from shared.model.gpus import Devices
@@ -7,7 +7,7 @@ from shared.model.gpus import Devices
 def allocation_of(
     request: AllocationAsk, node_id: str, releases: tuple[str, ...] = (), devices: Devices = ()
 ) -> Allocation:
-    """Return the allocation of an ask on a node, in the place of what it ``releases``."""
+    """Return the allocation of an ask on a node, replacing the placeholders in ``releases``."""
     return Allocation(
         allocation_key=request.allocation_key,
         application_id=request.application_id,
@@ -30,7 +30,7 @@ def allocation_of(
 
 
 def ask_of(allocation: Allocation) -> AllocationAsk:
-    """Return the ask that an allocation was made of."""
+    """Return the ask of an allocation."""
     return AllocationAsk(
         allocation_key=allocation.allocation_key,
         application_id=allocation.application_id,

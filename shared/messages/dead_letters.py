@@ -1,4 +1,4 @@
-"""What a service is asked of its own dead letters: to handle them after all."""
+"""Messages that replay a service's dead letters."""
 
 from dataclasses import dataclass
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 class ReplayDeadLetters:
     """Handle messages that were dead-lettered at an inbox, such as ``core.default``, by identity.
 
-    Sent to the inbox's own service: no other may send such messages.
+    Sent to the inbox's own service, because no other service may send such messages again.
     """
 
     inbox: str

@@ -1,4 +1,4 @@
-"""The envelope around every message: identities, order, and the fence."""
+"""The envelope of every message: identities, order, and the epoch that fences old decisions."""
 
 import re
 from dataclasses import dataclass
@@ -19,8 +19,8 @@ class Address:
     """The destination of a message: a service, and its partition or one of its instances.
 
     ``Address("api", "all")`` reaches every API replica, and so does ``Address("api", "trace")``,
-    which is stored for later replicas. ``Address("core_members", "all")`` reaches every
-    process of the core, as does that of the timers. Others reach one inbox.
+    which is also stored for later replicas. ``Address("core_members", "all")`` reaches every
+    process of the core; ``timers_members`` those of the timers. Other addresses reach one inbox.
     """
 
     service: str
@@ -28,22 +28,22 @@ class Address:
 
     @property
     def routing_key(self) -> str:
-        """Return the address as one dotted word, which is the routing key on a broker."""
+        """The address as a dotted word, as used in routing keys on a broker."""
         return f"{self.service}.{self.name}"
 
     def reaches(self, inbox: "Address") -> bool:
-        """Return whether messages to this address are put into an inbox."""
+        """Whether messages to this address are put into an inbox."""
         is_for_all = not self.is_durable and self.name in ("all", "trace")
         return (is_for_all and self.service == inbox.service) or self == inbox
 
     @property
     def is_durable(self) -> bool:
-        """Return whether the inbox outlives its reader; a replica's or a process' own does not."""
+        """Whether the inbox outlives its reader; a replica's or a process's own does not."""
         return self.service != "api" and not self.service.endswith(_MEMBERS)
 
     @property
     def owner(self) -> str:
-        """Return the service whose inbox it is."""
+        """The service that reads the inbox."""
         return self.service.removesuffix(_MEMBERS)
 
 
@@ -52,9 +52,10 @@ _HASHED = 32  # hexadecimal digits in place of a name that is no word
 
 
 def word_of(partition: str) -> str:
-    """Return a partition's name as a word of an address: itself where it is one.
+    """Return a partition's name as a word of an address.
 
-    Else a hash of it, behind what no word has, so that no two partitions share an inbox.
+    A name with other characters is replaced by its hash, with a prefix that no name has, so that no
+    two partitions share an inbox.
     """
     if _WORD.fullmatch(partition):
         return partition
@@ -62,7 +63,7 @@ def word_of(partition: str) -> str:
 
 
 def inbox_of(service: str, partition: str) -> Address:
-    """Return the inbox of a partition's core, or timers."""
+    """Return the inbox of a service for a partition."""
     return Address(service, word_of(partition))
 
 
@@ -92,12 +93,12 @@ API_TRACE = Address("api", "trace")
 
 @record
 class Outgoing:
-    """A message that a machine wants sent. ``reply_to`` asks for the answer at that address.
+    """A message to send. ``reply_to`` requests an answer to that address.
 
-    ``partition`` is the one that it is about ("": the one that the machine is of).
+    ``partition`` is the partition it concerns ("": the machine's own).
 
-    ``asked_by`` names the instance that asks for its own sake: two instances that were led to
-    ask by one and the same message (which came twice) have both asked.
+    ``asked_by`` names an instance that requests something for itself. Two instances that do so
+    because of the same message (delivered twice) then have distinct messages.
     """
 
     to: Address
@@ -112,11 +113,11 @@ class Outgoing:
 
 @record
 class Envelope:
-    """A message on its way.
+    """A message with its metadata.
 
-    ``correlation_id`` is the application's story. ``cause_id`` is the step that led to this one: a
-    message that was handled, or what was decided of several (``shared/runtime/steps.py``).
-    ``epoch`` fences decisions (0: not fenced), ``seq`` orders state events.
+    ``correlation_id`` is the application's trace. ``cause_id`` is the step that caused this
+    message: a handled message, or a batch's decision (``shared/runtime/steps.py``). ``epoch``
+    fences decisions (0: not fenced), ``seq`` orders state events.
     """
 
     message_id: str
@@ -146,12 +147,12 @@ def envelope_of(
     story: str = "",
     partition: str = DEFAULT_PARTITION,
 ) -> Envelope:
-    """Return the index-th answer to a message; a redelivery gives the same identity again.
+    """Return the index-th answer to a message; a redelivery produces the same identity again.
 
-    In another epoch it gives another one, so that the answer of a machine that has begun a new
-    epoch is handled although the previous one was.
-    ``step`` is what led to it, where that is more than the message; ``story`` the application that
-    it is about, where it is one; ``partition`` the one that its sender is of.
+    Another epoch produces another identity, so that the answer of a machine in a new epoch is
+    handled although the previous one was.
+    ``step`` is the causing step, if it is not just the message; ``story`` the application that the
+    answer concerns, if it is a single one; ``partition`` the sender's.
     """
     said_by = f"{source}:{outgoing.asked_by}:{outgoing.epoch}"
     message_id = derived_id(f"{said_by}:{cause.message_id}", index)
@@ -177,10 +178,10 @@ def envelope_of(
 
 
 def reply_address(reply_to: str) -> Address | None:
-    """Return the address that a ``reply_to`` names, or None when no answer is wanted.
+    """Return the address in a ``reply_to``, or None if no answer is wanted.
 
-    ``api.<instance>#<request>``: the part behind the ``#`` belongs to the sender, and is returned
-    with the answer in its ``reply_to``.
+    Format: ``api.<instance>#<request>``. The part after ``#`` belongs to the requester, and is
+    returned in the answer's ``reply_to``.
     """
     service, _, name = reply_to.partition("#")[0].partition(".")
     return Address(service, name) if service and name else None

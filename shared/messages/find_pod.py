@@ -1,4 +1,4 @@
-"""Finding a pod: what the resource manager knows of a pod without an ask.
+"""Finds a pod in the resource manager, also one without an ask.
 
 Sent only to a resource manager that supports it (``SyncBegin.finds_pods``).
 """
@@ -19,9 +19,8 @@ class FindPod:
 class PodFound:
     """A pod and its application; with ``application_id`` "" there is none that is ours.
 
-    ``held`` is what it is held back for before it is asked for, with how many of its application
-    are for the same reason; None: for nothing of its own, its application is not so far yet.
-    ``end`` is how it has ended ("": it has not).
+    ``held`` is why its ask is held back; None if the pod itself is not, because its application is
+    not submitted yet. ``end`` is how it has ended ("": it has not).
     """
 
     application_id: str = ""

@@ -1,10 +1,10 @@
-"""The tree of a gang, counted: task groups with a minimum of pods, groups that need so many parts.
+"""The tree of a gang: task groups with a minimum of pods, groups with a minimum of parts.
 
-Rule 1: a task group is satisfied by its minimum of pods, a group by so many satisfied parts.
-Rule 2: what starts next is what the gang lacks: of its first unsatisfied parts that have the pods,
-        as many as are missing. Once it is satisfied, one more: a part that is not, as a whole, else
-        a pod of the part that has the least for its minimum.
-Rule 3: a part that has too few pods to be satisfied is passed over while others would do.
+Rule 1: a task group is satisfied by its minimum of pods, a group by its minimum of satisfied parts.
+Rule 2: the next pods to start are those the gang lacks: of its first unsatisfied parts with enough
+        pods, as many as are missing. A satisfied gang grows by one: a whole unsatisfied part, else
+        a pod of the part with the lowest ratio of pods to minimum.
+Rule 3: a part with too few pods to be satisfied is skipped while other parts suffice.
 Source: KAI's PodGroup (minMember, minSubGroup, subGroups) and the order in which it grows.
 """
 
@@ -31,22 +31,22 @@ class GangTree:
 
     @property
     def constraint(self) -> TopologyConstraint | None:
-        """Return in which domains it is to be, by itself; None: in any."""
+        """Its own topology constraint, or None."""
         return self.topology if self.topology != NO_TOPOLOGY else None
 
     @property
     def has_topology(self) -> bool:
-        """Return whether it, or a part of it, is to be in one domain of the nodes."""
+        """Whether it or a part of it has a topology constraint."""
         return self.topology != NO_TOPOLOGY or any(part.has_topology for part in self.parts)
 
     @property
     def has_slices(self) -> bool:
-        """Return whether pods of it go in equal parts, each into one domain."""
+        """Whether pods of it are divided into equal slices, each in one domain."""
         return bool(self.topology.slices) or any(part.has_slices for part in self.parts)
 
     @property
     def needed(self) -> int:
-        """Return how many pods, or parts, it needs."""
+        """How many pods, or parts, it needs."""
         if self.is_group and self.minimum < 0:
             return len(self.parts)
         return self.minimum
@@ -59,35 +59,35 @@ class GangTree:
 
     @property
     def only(self) -> "GangTree | None":
-        """Return the task group that is all of it, None where there are several."""
+        """The single task group that it consists of, None if there are several."""
         if not self.is_group:
             return self
         return self.parts[0].only if len(self.parts) == 1 and self.needed == 1 else None
 
     @property
     def has_choice(self) -> bool:
-        """Return whether it, or a part of it, needs fewer parts than it has."""
+        """Whether it, or a part of it, needs fewer parts than it has."""
         is_free = self.is_group and self.needed < len(self.parts)
         return is_free or any(part.has_choice for part in self.parts)
 
     def goes_by_parts(self) -> bool:
-        """Return whether no part of it is evicted only as a whole."""
+        """Whether no part of it must be evicted as a whole."""
         return not self.goes_whole and all(part.goes_by_parts() for part in self.parts)
 
     def is_kept_together(self, name: str) -> bool:
-        """Return whether a task group is evicted only with all of a part that contains it."""
+        """Whether a task group is evicted only together with a part that contains it."""
         if self.goes_whole:
             return name in self.minima()
         return any(part.is_kept_together(name) for part in self.parts)
 
     def count(self, has: Counts) -> int:
-        """Return how many of what it needs it has."""
+        """Return how many pods, or satisfied parts, it has."""
         if self.is_group:
             return sum(part.is_satisfied(has) for part in self.parts)
         return has.get(self.name, 0)
 
     def is_satisfied(self, has: Counts) -> bool:
-        """Return whether so many pods are what it needs."""
+        """Whether these pods satisfy it."""
         return self.count(has) >= self.needed
 
     def core(self, has: Counts) -> dict[str, int]:
@@ -99,7 +99,7 @@ class GangTree:
         return {name: count for part in parts for name, count in part.core(has).items()}
 
     def lacking(self, has: Counts, waiting: Counts) -> dict[str, int] | None:
-        """Return the pods that would satisfy it; None where fewer wait."""
+        """Return the missing pods that would satisfy it; None if too few wait."""
         left = self.needed - self.count(has)
         if left <= 0:
             return {}
@@ -114,14 +114,14 @@ class GangTree:
         return None if left else found
 
     def missing(self, has: Counts, waiting: Counts) -> dict[str, int]:
-        """Return what it lacks, whether or not enough pods wait."""
+        """Return the missing pods, whether or not enough wait."""
         found = self.lacking(has, waiting)
         if found is None:
             found = self.lacking(has, dict.fromkeys(self.minima(), 2**31))
         return found or {}
 
     def one_more(self, has: Counts, waiting: Counts) -> dict[str, int]:
-        """Return what a satisfied one gets next: a whole part, or one pod; none without any."""
+        """Return the next pods of a satisfied tree: a whole part, or one pod; {} if none wait."""
         if not self.is_group:
             return {self.name: 1} if waiting.get(self.name, 0) > 0 else {}
         for part in self.parts:
@@ -134,7 +134,7 @@ class GangTree:
         return {}
 
     def startable(self, has: Counts, waiting: Counts) -> dict[str, int]:
-        """Return the pods that could start next, together; {} where too few of them wait."""
+        """Return the pods that could start next, together; {} if too few of them wait."""
         if self.is_satisfied(has):
             return self.one_more(has, waiting)
         return self.lacking(has, waiting) or {}
@@ -146,17 +146,17 @@ class GangTree:
         return self.missing(has, waiting)
 
     def ratio(self, has: Counts) -> Fraction:
-        """Return how much it has for what it needs."""
+        """Return how much it has relative to its minimum."""
         return Fraction(self.count(has), max(1, self.needed))
 
     def has_surplus(self, has: Counts) -> bool:
-        """Return whether a satisfied one would stay so with a pod, or a part, less."""
+        """Whether it stays satisfied with one pod, or part, less."""
         if self.count(has) > self.needed:
             return True
         return any(part.is_satisfied(has) and part.has_surplus(has) for part in self.parts)
 
     def broken(self, has: Counts) -> list[str]:
-        """Return the parts of a satisfied one that have pods, and fewer than satisfy them."""
+        """Return the parts of a satisfied tree that have pods, but too few to be satisfied."""
         if not (self.is_group and self.is_satisfied(has)):
             return []
         found: list[str] = []
@@ -173,31 +173,32 @@ class GangTree:
 
     @property
     def least(self) -> int:
-        """Return the fewest pods that satisfy it."""
+        """The fewest pods that satisfy it."""
         if self._least < 0:
             parts = sorted(part.least for part in self.parts)
             self._least = sum(parts[: self.needed]) if self.is_group else self.minimum
         return self._least
 
     def turn(self, has: Counts) -> int:
-        """Return what orders gangs that grow: the smaller gets its next pods first."""
+        """Return the sort key of growing gangs: the smallest gets its next pods first."""
         return turn_of(self.elasticity(has), sum(has.values()), self.least)
 
 
 def turn_of(elasticity: int, pods: int, least: int) -> int:
-    """Return the turn of a gang with so many pods, of which ``least`` are its minimum.
+    """Return the sort key of a gang with ``pods`` pods and a minimum of ``least``.
 
-    Below the minimum it is -1, at it 0; above it grows with what the gang has for its minimum, in
-    thousandths, so that gangs of one leaf grow alike.
+    -1 below the minimum, 0 at it; above it, it grows with the ratio of pods to minimum, in
+    thousandths, so that the gangs of a leaf grow evenly.
     """
     return elasticity if elasticity <= 0 else 1 + 1000 * pods // max(1, least)
 
 
 def follows(news: GangSettings, known: GangSettings) -> bool:
-    """Return whether a gang without placeholders may become what news have: minimums may differ.
+    """Whether a gang without placeholders may change to new settings; minimums may differ.
 
-    All its parts are there, as they were. There may be more, in groups that state how many of their
-    parts they need: none that runs lacks a part by that. It keeps to domains, or it does not.
+    All its parts must still exist, unchanged. New parts are allowed in groups that state how many
+    parts they need, because running groups then lack none. Topology constraints may not be added,
+    removed or changed at the top.
     """
 
     def parts(terms: GangSettings) -> dict[str, tuple[object, ...]]:
@@ -215,15 +216,15 @@ def follows(news: GangSettings, known: GangSettings) -> bool:
 
 
 def tree_of(terms: GangSettings) -> GangTree | None:
-    """Return the tree of a gang; None without any.
+    """Return the tree of a gang, or None without subgroups.
 
-    A part whose parent is not there before it is an outermost one.
+    A part whose parent does not precede it is added to the root.
     """
     return _tree(terms, terms.subgroups)
 
 
 def layout_of(terms: GangSettings) -> GangTree | None:
-    """Return the tree of a gang that has placeholders, as topology is asked for; None without."""
+    """Return the tree of a gang with placeholders, for its topology constraints; None without."""
     return _tree(terms, terms.layout)
 
 

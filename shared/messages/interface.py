@@ -1,7 +1,7 @@
 """The scheduler interface: messages between a resource manager and the scheduler.
 
-Source: docs/rules/interface.md (si.proto), in the seeds' form: requests and responses carry lists,
-and the sections of a message are applied in the order in which they are listed here.
+Source: docs/rules/interface.md (si.proto). Requests and responses carry lists; the sections of a
+message are applied in the order in which they are listed here.
 """
 
 from collections.abc import Mapping, Sequence
@@ -65,7 +65,7 @@ class UserGroupInformation:
 
     @property
     def resolved_groups(self) -> tuple[str, ...]:
-        """Return the groups; who names none has one of the user's own name.
+        """The groups; if there are none, one with the user's own name.
 
         Source: docs/rules/quotas.md.
         """
@@ -76,7 +76,8 @@ class UserGroupInformation:
 class NodeInfo:
     """News of one node. ``schedulable_resource`` is what pods may use in all.
 
-    ``volume_limits`` is how many volumes of a driver it takes; of others any number.
+    ``volume_limits`` is how many volumes of each driver may be attached; other drivers are
+    unlimited.
     """
 
     node_id: str
@@ -125,9 +126,9 @@ NO_TOPOLOGY = TopologyConstraint()
 class SubGroup:
     """A part of a gang: a task group with a minimum, or a group of other parts.
 
-    ``parent`` names the group that it is in ("": the gang itself). ``minimum`` is how many of its
-    pods must run at once; of a group of parts, how many of those must (negative: all of them).
-    ``goes_whole``: others make all of it go, or nothing of it.
+    ``parent`` names the containing group ("": the gang itself). ``minimum`` is how many of its pods
+    must run together, or for a group, how many of its parts (negative: all of them).
+    ``goes_whole``: preemption evicts all of it or nothing.
     """
 
     name: str
@@ -142,16 +143,16 @@ class SubGroup:
 class GangSettings:
     """Settings of a gang that starts without placeholders, or has more than they express.
 
-    ``subgroups`` is its tree, a parent before its parts; the pods say by the name of their task
-    group which part they are of. (): the placeholders are all that there is of it. Of the parts
-    that name no parent ``minimum`` must run (negative: all); ``topology`` holds for the whole of
-    it. ``preemption_delay_ns`` is for how
-    long after its submission or last eviction no pods are evicted for it.
-    ``staleness_grace_ns`` is for how long it may run below its minimum: negative for ever, None as
-    in the scheduler's settings. ``layout`` is the tree of a gang that has placeholders, as far
-    as topology is asked of parts of it; it holds for its pods even when the gang was given up.
-    ``starts_whole``: its placeholders start with places for all, whatever ``gangAdmission`` is.
-    ``keeps_minimum``: pods above its minimum may be evicted, its minimum may not.
+    ``subgroups`` is its tree, a parent before its parts; a pod's task group names its part. (): the
+    gang consists of its placeholders only. Of the outermost parts ``minimum`` must run (negative:
+    all); ``topology`` applies to the whole gang. ``preemption_delay_ns`` is how long after its
+    submission or last eviction no pods are evicted for it. ``staleness_grace_ns`` is how long it
+    may run below its minimum: negative for ever, None as in the scheduler's settings. ``layout`` is
+    the tree of a gang with placeholders, for the topology of its parts; it applies to its pods even
+    after the gang was given up.
+    ``starts_whole``: its placeholders start only with places for all, whatever ``gangAdmission``
+    is.
+    ``keeps_minimum``: only pods above its minimum may be evicted.
     ``goes_whole``: a gang with ``subgroups`` is evicted only as a whole.
     """
 
@@ -180,14 +181,14 @@ class AddApplicationRequest:
     resource manager sets only the latter, it means the former, as YuniKorn's does
     (docs/rules/gangs.md#the-course).
 
-    The last ones are for recovery. ``reservation_start_ns`` is when the first placeholder was
-    allocated, or the nodes first refused one, so that the placeholder timeout keeps its first
-    start (0: not yet), and
-    ``execution_start_ns`` when the application ran first; ``state`` is the state that the resource
-    manager was last sent ("": none), ``state_since_ns`` since when.
+    The following fields are for recovery. ``reservation_start_ns`` is when the first placeholder
+    was allocated, or the nodes first refused one, so that the placeholder timeout keeps its start
+    (0: not yet). ``execution_start_ns`` is when the application first ran. ``state`` is the state
+    last sent to the resource manager ("": none), and ``state_since_ns`` its time.
 
-    ``submission`` distinguishes two submissions of one id: a message about the application as a
-    whole repeats it, so that news of one that has gone is not taken for the next one's (0: unsaid).
+    ``submission`` distinguishes two submissions of one id. Messages about the whole application
+    repeat it, so that a message about an earlier submission is not applied to a later one (0: not
+    stated).
     """
 
     application_id: str
@@ -240,14 +241,13 @@ class AllocationAsk:
 class Allocation:
     """An ask with a node. From the resource manager: one that exists already, or was resized.
 
-    With the tag ``foreign`` (``default`` or ``static``) and no application it is a pod that
-    another scheduler placed.
+    With the tag ``foreign`` (``default`` or ``static``) and no application it is a pod of another
+    scheduler.
 
-    ``released`` says that its release has been decided and is not confirmed; ``releases`` names
-    the placeholders that it takes the place of. ``allocated_ns`` is when it was bound (0: just
-    now), from which its execution timeout runs. ``devices`` are the GPU devices of the node that it
-    has, by index, and how many thousandths of each; from a resource manager those that it was given
-    ((): not known).
+    ``released``: its release is decided and not confirmed; ``releases`` names the placeholders that
+    it replaces. ``allocated_ns`` is when it was bound (0: just now), the start of its execution
+    timeout. ``devices`` are its GPU devices on the node, by index, with thousandths of each; from a
+    resource manager those that were assigned ((): unknown).
     """
 
     allocation_key: str
@@ -283,9 +283,9 @@ class DisruptionState(StrEnum):
 class Disruption:
     """Whether an allocation may be evicted now; FREE for allocations not listed.
 
-    ``is_refused``: its eviction was decided and refused; it stays for now. ``budget`` is its
-    disruption budget ("": none, or several), of whose members ``allowed`` may be evicted now:
-    the latest value applies to all of them.
+    ``is_refused``: its eviction was decided and refused. ``budget`` is its disruption budget ("":
+    none, or several), of whose pods ``allowed`` may be evicted now; the latest value applies to all
+    of them.
     """
 
     allocation_key: str
@@ -302,8 +302,8 @@ class AllocationRelease:
 
     Without an application it is a foreign pod's, and is not confirmed.
 
-    ``has_succeeded``: its pod succeeded, so that a gang that shrinks is finishing.
-    ``has_failed``: its pod failed, so that its replacement avoids the node.
+    ``has_succeeded``: its pod succeeded, so a gang that shrinks is finishing.
+    ``has_failed``: its pod failed, so its replacement avoids the node.
     ``is_final``: its application was deleted, and no pod replaces it.
     """
 
@@ -321,9 +321,9 @@ class AllocationRelease:
 class AllocationAskRelease:
     """An ask that was not allocated ends; an empty key is every ask of the application.
 
-    The side that did not start it confirms it with the same type. What the scheduler starts is a
-    TIMEOUT, PREEMPTED_BY_SCHEDULER or PLACEHOLDER_REPLACED; any other type the resource manager
-    started, and is confirmed whether or not there was such an ask. A confirmation is not confirmed.
+    The other side confirms it with the same type. The scheduler initiates TIMEOUT,
+    PREEMPTED_BY_SCHEDULER and PLACEHOLDER_REPLACED. Any other type is initiated by the resource
+    manager, and is confirmed even if the ask is unknown. A confirmation is not confirmed.
     """
 
     application_id: str
@@ -337,7 +337,7 @@ class AllocationAskRelease:
 class GangGivenUp:
     """The resource manager reserves a gang no more: its real asks are placed one by one.
 
-    Its placeholder asks end with that, unconfirmed. The same again changes nothing.
+    Its placeholder asks end, unconfirmed. Repeating it changes nothing.
     """
 
     application_id: str
@@ -348,7 +348,7 @@ class GangGivenUp:
 class GangChanged:
     """A gang that starts without placeholders has other minimums, or another grace, from now on.
 
-    Its parts and levels are those that it had; with others the news changes nothing.
+    Its parts and levels must be unchanged; otherwise the message changes nothing.
     """
 
     application_id: str
@@ -359,7 +359,7 @@ class GangChanged:
 class ApplicationNote:
     """What the users of an application should know, that the resource manager has found out.
 
-    ``allocation_key`` is the pod that it was found at. The same again changes nothing.
+    ``allocation_key`` is the pod concerned. Repeating it changes nothing.
     """
 
     application_id: str
@@ -372,9 +372,9 @@ class ApplicationNote:
 class UsageRecord:
     """What a queue, or one user in it, has used over time up to a moment; the latest holds.
 
-    ``amounts`` are amounts x ns by type, as they count at ``at_ns`` with the half-life, in digits:
-    they may be beyond an int64. ``user`` "" is the queue itself, and ``queue`` "" as well is what
-    the cluster had.
+    ``amounts`` are decimal texts of amount x ns by type, decayed to ``at_ns`` with the half-life;
+    they may exceed an int64. ``user`` "" is the queue itself; with ``queue`` "" as well, it is the
+    cluster's capacity over time.
     """
 
     queue: str
@@ -387,8 +387,8 @@ class UsageRecord:
 class HeldFor:
     """Pods that wait for one thing, a Reason, before they are asked for.
 
-    How many there are, and of the first of them the allocation keys and, in the same order, the
-    names. ``since_ns`` is when the first began to.
+    ``pods`` is their number; ``keys`` and ``names`` list the first of them, in the same order.
+    ``since_ns`` is when the first began to wait.
     """
 
     reason: str
@@ -403,8 +403,8 @@ class HeldFor:
 class PodsHeld:
     """The pods of an application that the resource manager holds back, without an ask yet.
 
-    The complete current list, replacing the previous one; (): none is held back. The scheduler
-    need not know the application, and only passes the list on to users.
+    The complete current list, which replaces the previous one; (): none is held back. The scheduler
+    may not know the application yet, and only passes the list on to users.
     """
 
     application_id: str
@@ -427,7 +427,7 @@ class UpdateRequest:
     remove_applications: tuple[RemoveApplicationRequest, ...] = ()
     notes: tuple[ApplicationNote, ...] = ()
     pods_held: tuple[PodsHeld, ...] = ()
-    usage: tuple[UsageRecord, ...] = ()  # as it was reported last; of a recovery alone
+    usage: tuple[UsageRecord, ...] = ()  # as last reported; only in a recovery
     gangs_changed: tuple[GangChanged, ...] = ()
 
 
@@ -538,8 +538,8 @@ class UpdateConfiguration:
 class ConfigurationResult:
     """Whether a queue configuration is in use now; a refused one has changed nothing.
 
-    ``checksum`` is that of the text that was judged; ``partitions`` are the names of those that an
-    accepted one has, in its order ((): the default alone, as before there were several).
+    ``checksum`` is that of the checked text; ``partitions`` are the partitions of an accepted one,
+    in order ((): only the default one).
     """
 
     accepted: bool

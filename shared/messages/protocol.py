@@ -1,7 +1,6 @@
-"""Messages that keep the services in step: recovery, heartbeats and timers.
+"""Messages that coordinate the services: recovery, heartbeats and timers.
 
-One recovery path serves the first start, a failover, a
-broker restart and a re-registration.
+One recovery path serves the first start, a failover, a broker restart and a re-registration.
 """
 
 from dataclasses import dataclass
@@ -14,7 +13,7 @@ MAX_EPOCH = 2**62  # an epoch that does not follow the last; a message above it 
 class Heartbeat:
     """A message a second into an inbox.
 
-    The first one that an instance receives means that it is the active one.
+    The first one that an instance receives shows that it is the active reader.
     """
 
     instance: str
@@ -24,9 +23,9 @@ class Heartbeat:
 class AtWork:
     """An active instance has handled a heartbeat of its own since its last one: it works.
 
-    To the API, with each heartbeat. ``is_ready``: it has what it needs; a core that recovers works
-    and is not ready. Its envelope's ``seq`` is that of the last change of state that the instance
-    published in its epoch (0: none): a replica that does not have it has missed it.
+    Sent to the API with each heartbeat. ``is_ready``: it can answer requests; a recovering core is
+    active, but not ready. The envelope's ``seq`` is that of the last state change that the instance
+    published in its epoch (0: none): a replica without it has missed it.
     """
 
     instance: str
@@ -44,7 +43,7 @@ class SyncRequest:
 class SyncBegin:
     """The resource manager's answer starts; the messages until SyncEnd are of this epoch.
 
-    ``last_good`` is the last valid queue configuration ("": none is known), in case ``config`` is
+    ``last_good`` is the last valid queue configuration ("": unknown), in case ``config`` is
     refused. ``finds_pods``: the sender answers FindPod.
     """
 
@@ -108,7 +107,7 @@ class TimerKind(StrEnum):
     QUOTA = "quota"
 
 
-PARTITION_TIMER = ""  # in place of an application id, which is never empty: the partition's own
+PARTITION_TIMER = ""  # application id of the partition's own timers
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
-"""How a message that is made by the hundred thousand is declared.
+"""Declares messages of which there are very many.
 
-A frozen dataclass sets every field by a call: 18 of them cost 2 µs, plain ones 0.3. What must not
-change after it is made is held by the type checker here, and costs nothing when it runs.
+The ``__init__`` of a frozen dataclass calls a function per field: with 18 fields it takes 2 µs
+instead of 0.3. Here the type checker enforces immutability, at no cost at run time.
 """
 
 from dataclasses import dataclass
@@ -12,5 +12,5 @@ Made = TypeVar("Made")
 
 @dataclass_transform(frozen_default=True)
 def record(made: type[Made]) -> type[Made]:
-    """Make a class a dataclass with slots whose fields cannot be set."""
+    """Make a class a dataclass with slots, which type checkers treat as frozen."""
     return dataclass(slots=True)(made)

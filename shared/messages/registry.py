@@ -1,4 +1,4 @@
-"""The registry of kinds: every message that may be on a bus, by its name."""
+"""The registry of kinds: every message that may be on a bus, by name."""
 
 from shared.messages import (
     commands,
@@ -53,8 +53,8 @@ KINDS: dict[str, type] = {
     )
 }
 
-# Kinds that say what happened item by item: they may be merged and split. Commands and their
-# answers are carried out, or refused, as a whole, and never are.
+# Kinds that report item by item: they may be merged and split. Commands and their
+# answers are atomic, and never merged or split.
 STREAMED: tuple[type, ...] = (
     interface.UpdateRequest,
     interface.UpdateResponse,

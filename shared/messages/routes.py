@@ -1,6 +1,6 @@
-"""Which service sends which kind of message to which inbox; no other may.
+"""Which service may send which kind of message to which inbox.
 
-The AsyncAPI document and the permissions on a broker are made of it (``shared.bus.permissions``).
+The AsyncAPI document and the broker permissions are derived from it (``shared.bus.permissions``).
 """
 
 CORE, SHIM, TIMERS, API = SERVICES = ("core", "shim_adapter", "timers", "api")
@@ -64,6 +64,6 @@ _ANY = {"api": ANY_REPLICA, "core": ANY_CORE, "timers": ANY_TIMERS}
 
 
 def may_send(service: str, inbox: str, kind: str) -> bool:
-    """Return whether a service may send a kind of message to an inbox, all by name."""
+    """Whether a service may send a kind of message to an inbox, all by name."""
     any_of = _ANY.get(inbox.partition(".")[0], "")
     return service in (SENDERS.get(inbox) or SENDERS.get(any_of, {})).get(kind, ())

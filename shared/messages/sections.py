@@ -1,9 +1,9 @@
-"""Sections: merging, splitting and summarising messages independently of their meaning.
+"""Sections: merges, splits and summarises messages independently of their meaning.
 
-A section is a field whose type is a tuple of dataclass items, or any sequence of them where there
-are as many as pods: such a one may be columns. Sections are applied in field order, so two messages
-of one kind may be merged when the second begins no earlier than the first ends: the merged message
-then has the same items in the same order.
+A section is a field whose type is a tuple of dataclass items, or a Sequence of them if there may be
+one per pod; the latter may be columns. Sections are applied in field order. So two messages of one
+kind may be merged if the second starts with no earlier section than the first ends with: the merged
+message has the same items in the same order.
 """
 
 from collections import Counter
@@ -17,11 +17,11 @@ from shared.messages.envelope import Outgoing
 from shared.messages.registry import STREAMED
 from shared.model.memo import once_per_class
 
-MAX_ITEMS_PER_MESSAGE = 1_000  # what is too large all the same is taken apart by the bus
+MAX_ITEMS_PER_MESSAGE = 1_000  # the bus splits messages with too many bytes
 _MOST_APPLICATIONS_PER_RECORD = 64
 _MOST_REASONS = 3  # of an application in one message
 _SUBJECTS = ("allocation_key", "timer_id")
-_MOST_OF_A_STORY = 2  # names: the application's, and that of what has none
+_MOST_OF_A_STORY = 2  # names: one application, and ""
 
 
 @once_per_class
@@ -57,16 +57,16 @@ def item_count(message: object) -> int:
 
 
 def coalesced(outgoing: list[Outgoing]) -> list[Outgoing]:
-    """Return the same messages in the same order, neighbours to one address merged.
+    """Merge consecutive messages to the same address; their order is kept.
 
-    A second one is merged when it differs in its sections alone, begins no earlier than the first
-    ends, and both together are not more than MAX_ITEMS_PER_MESSAGE.
+    A message is merged if it differs from the previous one only in its sections, starts with no
+    earlier section, and both have at most MAX_ITEMS_PER_MESSAGE items together.
     """
     return [item for item, _ in merged(outgoing)]
 
 
 def merged(outgoing: list[Outgoing]) -> list[tuple[Outgoing, list[int]]]:
-    """Return coalesced messages, each with the places of those that it is made of."""
+    """Return coalesced messages, each with the indexes of the messages it consists of."""
     if len(outgoing) == 1:
         return [(part, [0]) for part in split(outgoing[0])]
     runs: list[_Run] = []
@@ -113,7 +113,7 @@ class _Run:
         return True
 
     def merged(self) -> Outgoing:
-        """Return the one message."""
+        """Return the merged message."""
         if len(self._messages) == 1:
             return self._first
         said = [_sections(message) for message in self._messages]
@@ -135,7 +135,7 @@ def _scalars(message: object) -> list[Any]:
 
 
 def _extent(message: object) -> tuple[int, int, int]:
-    """Return how many items a message has, and its first and last section that has any."""
+    """Return the number of items of a message, and its first and last non-empty section."""
     lengths = [len(items) for items in _sections(message)]
     filled = [at for at, length in enumerate(lengths) if length]
     if not filled:
@@ -144,10 +144,10 @@ def _extent(message: object) -> tuple[int, int, int]:
 
 
 def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoing]:
-    """Return the message in parts of at most ``most`` items, in order.
+    """Split a message into parts of at most ``most`` items, in order.
 
-    Commands stay whole. Where a message starts something again (``reset``), its first part does;
-    where it can say that there is ``more`` of it, every part but the last does, and they count.
+    Commands stay whole. Only the first part has ``reset``; all parts but the last have ``more``,
+    and parts are numbered, if the kind has these fields.
     """
     message: Any = outgoing.message
     if item_count(message) <= most or type(message) not in STREAMED:
@@ -175,7 +175,7 @@ def split(outgoing: Outgoing, most: int = MAX_ITEMS_PER_MESSAGE) -> list[Outgoin
 
 
 def _marked(message: Any, at: int, *, is_last: bool) -> object:
-    """Return a part with its number, if its kind has one."""
+    """Set ``reset``, ``part`` and ``more`` of a part, if its kind has them."""
     marks: dict[str, Any] = {}
     if at and getattr(message, "reset", False):
         marks["reset"] = False
@@ -199,7 +199,7 @@ def items_of(message: object) -> Iterator[tuple[str, object]]:
 
 
 def story_of(outgoing: Outgoing) -> str:
-    """Return the application that a message is about, or "" when it is about none or several."""
+    """Return the single application that a message concerns, "" for none or several."""
     message = outgoing.message
     found = {getattr(message, "application_id", "")}
     for name, item_class in sections_of(type(message)):
@@ -213,7 +213,7 @@ def story_of(outgoing: Outgoing) -> str:
 
 
 def applications_of(message: object) -> list[str]:
-    """Return the applications that a message speaks of, in order, each once."""
+    """Return the applications in a message, in order, each once."""
     found: dict[str, None] = dict.fromkeys([_own_application(message)])
     for name, item_class in sections_of(type(message)):
         items = getattr(message, name)
@@ -229,7 +229,7 @@ def _own_application(message: object) -> str:
 
 
 def subjects_of(message: object) -> Iterator[tuple[Sequence[str], Sequence[str]]]:
-    """Yield what a message's items are about, by application and key: allocations and timers."""
+    """Yield the applications and keys (of allocations or timers) of each section's items."""
     for section, item_class in sections_of(type(message)):
         items = getattr(message, section)
         key = _subject_in(item_class)
@@ -245,7 +245,7 @@ def _subject_in(cls: type[Any]) -> str:
 
 
 def reasons_by_application(message: object) -> dict[str, str]:
-    """Return why, in the words of a message's items: up to _MOST_REASONS an application."""
+    """Return the reasons in a message's items, at most _MOST_REASONS per application."""
     found: dict[str, dict[str, None]] = {}
     for section, item_class in sections_of(type(message)):
         items = getattr(message, section)
@@ -269,7 +269,7 @@ def _reason_in(cls: type[Any]) -> str:
 
 
 def contents_by_application(message: object) -> dict[str, str]:
-    """Return a phrase for each application that a message speaks of: ``3 asks, 1 release``."""
+    """Summarise a message for each of its applications: ``3 asks, 1 release``."""
     counts: dict[str, Counter[tuple[str, str]]] = {}
     own = _own_application(message)
     if own:
@@ -296,7 +296,7 @@ def contents_by_application(message: object) -> dict[str, str]:
 def _kinds(
     items: Sequence[Any], kind_of: Callable[[object], tuple[Any, ...]]
 ) -> Mapping[tuple[Any, ...], int]:
-    """Return how many items there are of each application and kind."""
+    """Return the number of items by application and kind."""
     if not isinstance(items, Columns):
         return Counter(map(kind_of, items))
     kept = [items.raw(name) for name in _named_of(items.item_class)]
@@ -308,7 +308,7 @@ def _kinds(
 
 @once_per_class
 def _flags_and_words(cls: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the flags and the words of an item that a phrase names, those that it has."""
+    """Return the fields of an item that a phrase mentions: flags, and texts."""
     names = {item.name for item in fields(cls)}
     flags = tuple(name for name in ("placeholder", "removed") if name in names)
     words = tuple(name for name in ("termination_type", "state", "kind") if name in names)
@@ -317,9 +317,9 @@ def _flags_and_words(cls: type[Any]) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 @once_per_class
 def _kind_of(cls: type[Any]) -> Callable[[Any], tuple[Any, ...]] | None:
-    """Return what reads an item's application, flags and words; None where it has no application.
+    """Return a getter of an item's application, flags and texts; None without an application.
 
-    It is called for every item that is sent, so it is no loop of ours.
+    It is called for every sent item, so it is no Python loop.
     """
     if "application_id" not in {item.name for item in fields(cls)}:
         return None
@@ -333,11 +333,11 @@ def _named_of(cls: type[Any]) -> tuple[str, ...]:
     return ("application_id", *flags, *words)
 
 
-_TIMERS = frozenset({"armed", "cancelled", "fired"})  # sections that name what befell timers
+_TIMERS = frozenset({"armed", "cancelled", "fired"})  # sections whose names are verbs of timers
 
 
 def _phrase(name: str, item_class: type[Any], values: list[Any]) -> tuple[str, str]:
-    """Return what items of a kind are called, one of them and several."""
+    """Return the name of items of a kind, in singular and plural."""
     flags, _ = _flags_and_words(item_class)
     said = [f"({flag})" for flag, is_set in zip(flags, values, strict=False) if is_set]
     said += [str(word) for word in values[len(flags) :] if word]

@@ -1,4 +1,4 @@
-"""Selectors and taints: whether labels satisfy an expression (Kubernetes' own rules)."""
+"""Evaluates selectors and taints, by Kubernetes' rules."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ NODE_NAME = "metadata.name"
 
 
 def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
-    """Return whether labels satisfy one expression; a number that is none fails Gt and Lt."""
+    """Whether labels satisfy one expression; Gt and Lt fail for texts that are not numbers."""
     value = labels.get(requirement.key)
     match requirement.operator:
         case "In":
@@ -30,7 +30,7 @@ def holds(requirement: Requirement, labels: Mapping[str, str]) -> bool:
 
 
 def _compares(operator: str, found_text: str, bound_text: str) -> bool:
-    """Return whether a whole number is above (Gt) or below (Lt) a bound; no number is neither."""
+    """Whether a whole number is above (Gt) or below (Lt) a bound; False if one is not a number."""
     found, bound = parse_int64(found_text), parse_int64(bound_text)
     if found is None or bound is None:
         return False
@@ -38,12 +38,12 @@ def _compares(operator: str, found_text: str, bound_text: str) -> bool:
 
 
 def all_hold(requirements: tuple[Requirement, ...], labels: Mapping[str, str]) -> bool:
-    """Return whether labels satisfy every expression; none at all matches everything."""
+    """Whether labels satisfy every expression; no expressions match everything."""
     return all(holds(requirement, labels) for requirement in requirements)
 
 
 def term_matches(term: NodeTerm, name: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a node matches a term; an empty term matches nothing."""
+    """Whether a node matches a term; an empty term matches nothing."""
     if not term.expressions and not term.fields:
         return False
     return all_hold(term.expressions, labels) and all_hold(term.fields, {NODE_NAME: name})
@@ -62,9 +62,9 @@ def avoided_names(term: NodeTerm) -> tuple[str, ...]:
 
 
 def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
-    """Return whether one of the tolerations matches the taint.
+    """Whether one of the tolerations matches the taint.
 
-    Gt and Lt compare the taint's value with the toleration's: Gt takes taints above it.
+    Gt and Lt compare the taint's value with the toleration's: Gt tolerates larger values.
     """
     for toleration in tolerations:
         if toleration.effect and toleration.effect != taint.effect:
@@ -82,7 +82,7 @@ def tolerates(tolerations: tuple[Toleration, ...], taint: Taint) -> bool:
 
 
 def selects(constraints: Constraints, name: str, labels: Mapping[str, str]) -> bool:
-    """Return whether a node has what the selector and the required affinity ask of it."""
+    """Whether a node matches the node selector and the required node affinity."""
     selector = constraints.node_selector
     if selector and any(labels.get(key) != value for key, value in selector):
         return False
@@ -93,7 +93,7 @@ def selects(constraints: Constraints, name: str, labels: Mapping[str, str]) -> b
 
 
 def first_untolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> Taint | None:
-    """Return the first repelling taint that is not tolerated; None: all are."""
+    """Return the first NoSchedule or NoExecute taint that is not tolerated, or None."""
     for taint in taints:
         if taint.effect in HARD_EFFECTS and not tolerates(constraints.tolerations, taint):
             return taint
@@ -101,5 +101,5 @@ def first_untolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> Ta
 
 
 def is_tolerated(constraints: Constraints, taints: tuple[Taint, ...]) -> bool:
-    """Return whether every repelling taint is tolerated."""
+    """Whether every NoSchedule and NoExecute taint is tolerated."""
     return not taints or first_untolerated(constraints, taints) is None

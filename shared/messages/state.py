@@ -1,7 +1,7 @@
-"""State events: what the core publishes, so that the API answers without asking it.
+"""State events: the core publishes its state, so that the API answers requests without it.
 
-A StateDelta carries the new value of whatever changed; applying all of them in order of ``seq``
-(in the envelope) gives the core's present state. ``reset`` starts again: a snapshot.
+A StateDelta carries the new values of everything that changed. Applying all of them in order of
+``seq`` (in the envelope) yields the core's current state. ``reset`` starts over: a snapshot.
 """
 
 from collections.abc import Mapping, Sequence
@@ -55,7 +55,7 @@ class PartitionState:
     eviction_cycles: int = 0  # pairs of applications that evicted each other by turns
     placement_rules: tuple["PlacementRuleState", ...] = ()
     started_ns: int = 0  # when its core began
-    failed_nodes: int = 0  # that it did not take in, since then
+    failed_nodes: int = 0  # rejected nodes since then
     rejected_asks: int = 0
     finds_pods: bool = False  # its resource manager answers FindPod
 
@@ -72,10 +72,10 @@ class ConfigurationState:
 class Waiting:
     """Why asks are not allocated: those of one shape in a queue, or some of an application.
 
-    ``asks`` is a shape's name in a queue; in an application it is ``placeholder``, ``real``, the
-    name of a task group, or a shape's where only that is held back. An application's own reason
-    precedes its queue's. ``message`` is set if there are no values: the text of what holds
-    pods back, or of a core of the previous version.
+    ``asks`` is a shape's name in a queue. In an application it is ``placeholder``, ``real``, a task
+    group's name, or a shape's if only that is held back. An application's own reason precedes its
+    queue's. ``message`` is set if there are no values: the text about held-back pods, or of a core
+    of the previous version.
     """
 
     asks: str
@@ -88,11 +88,11 @@ class Waiting:
 
     @property
     def text(self) -> str:
-        """Return the sentence of an application, without its name."""
+        """The sentence for an application, without its name."""
         return self.text_for(ONE_OF_ITS)
 
     def text_for(self, subject: str) -> str:
-        """Return the sentence of who needs something."""
+        """Return the sentence about ``subject``, which needs something."""
         return self.message or text_of(self, subject)
 
 
@@ -118,11 +118,10 @@ class TemplateState:
 class QueueState:
     """A queue; ``max_resource`` is its own configured limit, None where it has none.
 
-    ``waiting`` is of a core of before, which says all of it with each change; where
-    ``tells_refusals``, what waits is in the section of refusals, one by one. ``used_ppm`` is what
-    it has used over time, in millionths of what the cluster had; under kai ``weight_ppm`` is by
-    which weight it gets what is over the guarantees of its level, and ``fair_share`` what that
-    comes to.
+    ``waiting`` is set by cores of the previous version, completely with each change; with
+    ``tells_refusals``, refusals are in their own section, one by one. ``used_ppm`` is the usage
+    over time, in millionths of the cluster's. Under the policy kai, ``weight_ppm`` is the weight
+    for sharing capacity over the guarantees of its level, and ``fair_share`` the result.
     """
 
     path: str
@@ -222,8 +221,8 @@ class UsedResource:
 class ApplicationSummary:
     """An application's own values; its asks and allocations are published one by one.
 
-    ``submission`` distinguishes two submissions of one application id. ``group`` is the one of the
-    user's groups whose limits count for it, "" for none.
+    ``submission`` distinguishes two submissions of one application id. ``group`` is the user's
+    group whose limits apply, "" for none.
     """
 
     application_id: str
@@ -249,21 +248,21 @@ class ApplicationSummary:
     reservations: tuple[str, ...] = ()  # "node/ask key"
     backoff_until_ns: int = 0
     history: tuple[UsedResource, ...] = ()
-    notes: tuple[str, ...] = ()  # of a core of before: each with its reason and a colon
+    notes: tuple[str, ...] = ()  # of a core of the previous version: "reason: text"
     group: str = ""
-    may_be_passed_until_ns: int = 0  # by those behind it in its queue; 0: it does not wait so
-    began_ns: int = 0  # since when it has had something without a break; 0: it has nothing
-    noted: tuple[Note, ...] = ()  # what was found out about its pods
+    may_be_passed_until_ns: int = 0  # by later applications of its queue; 0: not waiting
+    began_ns: int = 0  # since when it has continuously had allocations; 0: none
+    noted: tuple[Note, ...] = ()  # notes about its pods
     fact: Fact | None = None  # the numbers of the message, if it has any
 
     @property
     def note_lines(self) -> list[str]:
-        """Return what the application's people should know, a line each."""
+        """The notes for the application's users, one line each."""
         return [f"{note.reason}: {note.message}" for note in self.noted]
 
     @property
     def text(self) -> str:
-        """Return why the application was rejected, how it ended, or what is to be known of it."""
+        """Why the application was rejected, how it ended, or its notes."""
         message = fact_text(self.fact) if self.fact is not None else ""
         said = self.rejected_message or self.message or "; ".join(self.note_lines)
         return message or plain_text(said)
@@ -282,8 +281,8 @@ class LogEntry:
 class AskState:
     """An ask that is not allocated; ``removed`` when it ended or was allocated.
 
-    ``why`` it ended is a TerminationType, "" when it was allocated. ``triggered_scale_up``: it was
-    reported to the resource manager as one that more nodes would help.
+    ``why`` it ended is a TerminationType, "" if it was allocated. ``triggered_scale_up``: it was
+    reported to the resource manager as an ask that more nodes would help.
     """
 
     allocation_key: str
@@ -298,7 +297,7 @@ class AskState:
     shape: str = ""
     removed: bool = False
     required_node: str = ""
-    log: tuple[LogEntry, ...] = ()  # of why it was refused when it was tried, the latest last
+    log: tuple[LogEntry, ...] = ()  # refusals, the latest last
     why: str = ""
     triggered_preemption: bool = False
     triggered_scale_up: bool = False
@@ -308,9 +307,9 @@ class AskState:
 class AllocationState:
     """An allocation, placeholders included; ``removed`` when it ended.
 
-    That of a foreign pod has no application. ``placeholder_time_ns`` is when the placeholder was
-    made that it took the place of (``placeholder_used``). ``why`` it ended, or is to end once that
-    is confirmed (``released``), is a TerminationType; the unknown one says that its node has gone
+    A foreign pod's has no application. ``placeholder_time_ns`` is when the placeholder it replaced
+    (``placeholder_used``) was created. ``why`` it ended, or will end once confirmed (``released``),
+    is a TerminationType; UNKNOWN_TERMINATION_TYPE means that its node was removed
     (docs/rules/events.md#what-is-recorded).
     """
 
@@ -335,7 +334,7 @@ class AllocationState:
 
     @property
     def is_foreign(self) -> bool:
-        """Return whether another scheduler placed it."""
+        """Whether another scheduler placed it."""
         return not self.application_id
 
 
@@ -403,9 +402,9 @@ class EvictionState:
 class StateDelta:
     """What changed, applied section by section in this order, and item by item.
 
-    What has gone comes before what is there: a node, or a queue, that has gone and come again under
-    its name is in its section twice. Of two submissions of one application the older comes first.
-    ``more``: further messages of the same ``seq`` belong to it, for it was split; ``part`` counts
+    Removals precede additions: a node or queue that was removed and added again under its name is
+    in its section twice. Of two submissions of one application the older comes first.
+    ``more``: further messages of the same ``seq`` follow, because it was split; ``part`` numbers
     them from 0.
     """
 

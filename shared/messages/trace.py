@@ -1,10 +1,10 @@
-"""The tap: what every host says about each step it took; and how steps make one trace.
+"""The trace: records of every step of every host, and how steps form a trace.
 
-A step is a message that was handled, or what a whole batch of them led to. Each belongs to the
-trace of every application that it says something of, below the step that caused it there.
+A step is a handled message, or the decision of a batch. It belongs to the trace of every
+application that it concerns, below the step that caused it there.
 
-Identities follow from the names, so that every host knows those of the others: one trace an
-application, with one root span, its submission.
+Identities are derived from names, so that every host can compute those of the others: one trace per
+application, with its submission as the root span.
 """
 
 from dataclasses import dataclass
@@ -12,17 +12,17 @@ from dataclasses import dataclass
 from shared.model.ids import derived_id
 from shared.model.names import DEFAULT_PARTITION
 
-ROOT_CAUSE = ""  # in place of a step: nothing but the submission itself
+ROOT_CAUSE = ""  # stands for the submission
 
 
 @dataclass(frozen=True, slots=True)
 class TraceRecord:
     """One step: a message, its sender and time, the decision, and its causes.
 
-    ``queued_ns`` is the time from publish to handling, ``handled_ns`` the time the handling took.
-    What follows ``applications`` is parallel to it, up to ``causes``: the identities of steps, of
-    which the first is the one that this hangs below; the others led to it as well; none is
-    ``cause_id``. ``partition`` is that of the message.
+    ``queued_ns`` is the time from publish to handling, ``handled_ns`` the handling time.
+    ``contents`` to ``causes`` are parallel to ``applications``. ``causes`` are identities of steps:
+    the first is the parent, the others are further causes; () stands for ``cause_id``.
+    ``partition`` is that of the message.
     """
 
     message_id: str
@@ -51,7 +51,7 @@ class TraceRecords:
 
 
 def causes_of(record: TraceRecord, at: int) -> tuple[str, ...]:
-    """Return what led to a step in the trace of its at-th application, the parent first."""
+    """Return a step's causes in the trace of its at-th application, the parent first."""
     return (record.causes[at] if record.causes else ()) or (record.cause_id,)
 
 
@@ -61,18 +61,18 @@ def trace_id(application_id: str) -> str:
 
 
 def span_id(application_id: str, step: str, part: str = "") -> str:
-    """Return the identity of a step's span in the trace of an application, or of a part of it.
+    """Return the identity of a step's span, or of a part of it, in an application's trace.
 
-    That of ROOT_CAUSE is the submission's, which every step can cite.
+    That of ROOT_CAUSE is the submission's, which every step can refer to.
     """
     return derived_id(_sayable(f"{application_id}/{step}/{part}"), 1)[:16]
 
 
 def traceparent_of(application_id: str, step: str) -> str:
-    """Return the W3C traceparent of what follows from a step in the trace of an application."""
+    """Return the W3C traceparent for messages caused by a step of an application's trace."""
     return f"00-{trace_id(application_id)}-{span_id(application_id, step)}-01"
 
 
 def _sayable(text: str) -> str:
-    """Return a text that can be encoded, also of a name that no message can carry."""
+    """Make a text encodable, also if it contains lone surrogates."""
     return text.encode(errors="backslashreplace").decode()

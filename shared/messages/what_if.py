@@ -1,8 +1,8 @@
-"""What if: a question to the core that changes nothing, and the forecast that answers it.
+"""What-if: a request to the core that changes nothing, and the forecast that answers it.
 
-A question supposes any of: applications with their asks (of manifests, which the shim adapter has
-translated), a node to drain, nodes to add, applications to delete, a queue configuration. It asks
-about those, and when applications start that wait already.
+A request may combine: applications with their asks (from manifests, translated by the shim
+adapter), a node to drain, nodes to add, applications to delete, a queue configuration. The forecast
+covers these, and the start of waiting applications in ``when``.
 """
 
 from dataclasses import dataclass
@@ -41,13 +41,13 @@ class ForecastPlace:
 class ForecastApplication:
     """What would become of an application now: of ``wanted`` pods ``placed`` would start.
 
-    ``after_evictions`` more would when the victims have gone.
+    ``after_evictions`` more would start when the victims are gone.
 
-    ``reason`` and ``message`` say why the others would wait, ``rejected`` why all of it would be
-    refused for good. ``places`` are at most MAX_PLACES. ``expected_start_ns`` is when all of it
-    would have started, at the median of what is drawn of how long pods run, ``latest_start_ns`` in
-    nine of ten (0: ``no_start`` says why there is none, or it is not asked; up to
-    ``no_start_before_ns`` it was looked at, and did not start).
+    ``reason`` and ``message`` explain why the others would wait, ``rejected`` why all of it would
+    be rejected. ``places`` are at most MAX_PLACES. ``expected_start_ns`` is when all of it would
+    have started, at the median of sampled run times of pods, ``latest_start_ns`` at the 90th
+    percentile. If it is 0, ``no_start`` says why, or a start was not requested; until
+    ``no_start_before_ns`` it was simulated, and did not start.
     """
 
     application_id: str
@@ -105,8 +105,8 @@ class ForecastQueue:
 class Forecast:
     """The answer. Without ``done`` there is none, and ``message`` says why.
 
-    ``like`` is the node that added ones are like. ``drained`` pods were on the drained node, of
-    which ``moved`` would find a place elsewhere at once.
+    ``like`` is the node that added ones equal. Of the ``drained`` pods on the drained node,
+    ``moved`` would find a place elsewhere at once.
     """
 
     done: bool
