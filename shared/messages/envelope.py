@@ -78,7 +78,7 @@ def timers_of(partition: str) -> Address:
 
 
 def members_of(service: str, instance: str) -> Address:
-    """Return what a process of core or timers hears as such; ``all`` reaches all of a service."""
+    """Return the inbox of a process of core or timers; instance ``all`` reaches all of them."""
     return Address(f"{service}{_MEMBERS}", instance.replace(".", "-"))
 
 

@@ -91,7 +91,7 @@ class GangTree:
         return self.count(has) >= self.needed
 
     def core(self, has: Counts) -> dict[str, int]:
-        """Return how many of its pods are its minimum, by task group: of groups the first parts."""
+        """Return how many of its pods form its minimum, by task group (first parts of groups)."""
         if not self.is_group:
             return {self.name: min(has.get(self.name, 0), self.minimum)}
         whole = [part for part in self.parts if part.is_satisfied(has)]
@@ -197,8 +197,8 @@ def follows(news: GangSettings, known: GangSettings) -> bool:
     """Whether a gang without placeholders may change to new settings; minimums may differ.
 
     All its parts must still exist, unchanged. New parts are allowed in groups that state how many
-    parts they need, because running groups then lack none. Topology constraints may not be added,
-    removed or changed at the top.
+    parts they need: running gangs then lack none of them. The gang's own topology must be
+    unchanged, and a gang without any topology constraint may not get one.
     """
 
     def parts(terms: GangSettings) -> dict[str, tuple[object, ...]]:

@@ -20,7 +20,7 @@ class TerminationType(StrEnum):
 
     @property
     def is_schedulers(self) -> bool:
-        """Return whether only the scheduler starts such an end, so that a RM confirms with it."""
+        """Whether only the scheduler initiates it, so that from a resource manager it confirms."""
         return self in (
             TerminationType.TIMEOUT,
             TerminationType.PREEMPTED_BY_SCHEDULER,

@@ -1,4 +1,4 @@
-"""Values that every room shares: resources, quantities, states, identities.
+"""Values that every package shares: resources, quantities, states, identities.
 
-Nothing in here may do I/O, read a clock or import another room.
+Nothing here may do I/O, read a clock or import another package.
 """

@@ -1,4 +1,4 @@
-"""Amounts as users read them: cores for vcore, binary units for memory, numbers for the rest."""
+"""Amounts as shown to users: cores for vcore, binary units for memory, numbers for the rest."""
 
 from collections.abc import Mapping
 from functools import lru_cache
@@ -14,7 +14,7 @@ _NAMES = {GPU: "GPUs", GPU_SHARE: "GPU shares"}
 
 
 def number_text(name: str, value: int) -> str:
-    """Return how much of a type it is, without the type: ``1.5``, ``64 GiB``, ``2``."""
+    """Format an amount without its type: ``1.5``, ``64 GiB``, ``2``."""
     if name in ("vcore", GPU_SHARE):
         return _thousandths(value)
     if name in _BYTES or name.startswith(_HUGE_PAGES):
@@ -29,18 +29,18 @@ def _thousandths(value: int) -> str:
 
 
 def type_text(name: str) -> str:
-    """Return a type as users call it."""
+    """Return the display name of a resource type."""
     return _NAMES.get(name, name)
 
 
 def amount_text(name: str, value: int) -> str:
-    """Return an amount with its type: ``1.5 vcore``, ``64 GiB memory``, ``2 GPUs``."""
+    """Format an amount with its type: ``1.5 vcore``, ``64 GiB memory``, ``2 GPUs``."""
     called = "GPU" if name == GPU and value == 1 else type_text(name)
     return f"{number_text(name, value)} {called}"
 
 
 def amounts_text(amounts: Mapping[str, int]) -> str:
-    """Return amounts in one line: cores and memory first, how many pods last, zeros left out."""
+    """Format amounts in one line: vcore and memory first, no zeros, pods only if nothing else."""
     return _line(tuple(amounts.items()))
 
 

@@ -1,9 +1,9 @@
-"""YAML of unknown senders: nodes made of its events, within limits of depth and count.
+"""Parses YAML of untrusted senders into nodes, within limits of depth and count.
 
-libyaml's events come one by one and cost no stack. Its composer recurses, and a text of a few
-kilobytes that nests deeply enough ends the process; so nodes are made here, without recursion, and
-no more of them than the limits allow. Plain scalars mean what YAML 1.2 says they mean, as Go's
-yaml.v3 reads them (``shared/queueconfig/scalars.py``): ``1:30`` is text and no number of base 60.
+libyaml's events arrive one by one and need no stack, but its composer recurses: a text of a few
+kilobytes that nests deeply enough ends the process. So nodes are built here from events, without
+recursion, and within the limits. Plain scalars have the meaning of YAML 1.2, as in Go's yaml.v3
+(``shared/queueconfig/scalars.py``): ``1:30`` is text and not a number of base 60.
 """
 
 from collections.abc import Iterator
@@ -16,18 +16,18 @@ Loader: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 STRING, LIST, MAP, NULL, MERGE, TIMESTAMP = (
     f"tag:yaml.org,2002:{name}" for name in ("str", "seq", "map", "null", "merge", "timestamp")
 )
-# What a plain scalar may be by its first character; numbers and truths are not distinguished here.
+# Possible tags of a plain scalar, by first character; numbers and booleans are resolved elsewhere.
 _RESOLVERS: dict[str, list[tuple[str, Any]]] = {
     first: [(tag, pattern) for tag, pattern in found if tag in (NULL, MERGE, TIMESTAMP)]
     for first, found in yaml.SafeLoader.yaml_implicit_resolvers.items()
 }
 _QUOTED = "'"
 _CHARACTERS_A_VALUE = 32  # a long text counts as several values
-_LEVELS_A_VALUE = 20  # what is nested so deep counts twice: libyaml walks the levels at each token
+_LEVELS_A_VALUE = 20  # a value so deep counts twice: libyaml walks the levels at each token
 
 
 class YamlLimitError(ValueError):
-    """A text nests too deeply or holds too many values. ``line`` and ``document`` count from 1."""
+    """A text nests too deeply or has too many values. ``line`` and ``document`` count from 1."""
 
     def __init__(self, message: str, line: int, document: int) -> None:
         super().__init__(message)
@@ -36,13 +36,13 @@ class YamlLimitError(ValueError):
 
 
 def compose_bounded(text: str, *, depth: int, values: int) -> Iterator[yaml.Node | None]:
-    """Yield the documents' nodes, in order. Aliases count as what they stand for, written out.
+    """Yield the root nodes of the documents, in order. Aliases count as if written out.
 
-    A plain scalar's tag is that of a null, a merge, a timestamp or a text: what a text is besides,
-    ``shared/queueconfig/scalars.py`` knows. ``values`` bounds keys, values, maps and lists of all
-    documents together, a text of N characters as 1 + N / 32 of them, and each once more for every
-    20 levels above it. Raises YamlLimitError at the first value beyond a limit, and yaml.YAMLError
-    where the text is no YAML. A document without anything in it is None.
+    A plain scalar's tag is null, merge, timestamp or text; ``shared/queueconfig/scalars.py``
+    resolves numbers and booleans. ``values`` limits keys, values, maps and lists of all documents
+    together; a text of N characters counts as 1 + N / 32, and each value once more for every 20
+    levels above it. Raises YamlLimitError at the first value beyond a limit, and yaml.YAMLError for
+    invalid YAML. An empty document is None.
     """
     composer = _Composer(depth, values)
     for event in yaml.parse(text, Loader=Loader):
@@ -51,21 +51,21 @@ def compose_bounded(text: str, *, depth: int, values: int) -> Iterator[yaml.Node
 
 
 class _Composer:
-    """Makes nodes of events. ``root`` is the document's that ended last."""
+    """Builds nodes from events. ``root`` is that of the last finished document."""
 
     def __init__(self, depth: int, values: int) -> None:
         self.root: yaml.Node | None = None
         self._depth, self._values = depth, values
         self._found = self._document = 0
         self._open: list[yaml.CollectionNode] = []
-        self._keys: list[yaml.Node | None] = []  # of each open map the key that waits for its value
-        self._begun: list[int] = []  # of each open one, how many values there were before it
-        self._heights: list[int] = []  # of each open one, how deep it nests
+        self._keys: list[yaml.Node | None] = []  # of each open map, the key without a value
+        self._begun: list[int] = []  # of each open node, the count before it
+        self._heights: list[int] = []  # of each open node, its depth below
         self._anchors: dict[str, yaml.Node] = {}
-        self._sizes: dict[int, tuple[int, int]] = {}  # of what ended: values, and how deep it nests
+        self._sizes: dict[int, tuple[int, int]] = {}  # of closed nodes: values and depth
 
     def take(self, event: Any) -> bool:
-        """Take the next event; return whether a document has ended."""
+        """Process an event; return whether a document has ended."""
         kind = type(event)
         if kind is yaml.ScalarEvent:
             self._count(1 + len(event.value) // _CHARACTERS_A_VALUE, event)
@@ -97,13 +97,13 @@ class _Composer:
         node, begun, height = self._open.pop(), self._begun.pop(), self._heights.pop()
         node.end_mark = event.end_mark
         self._keys.pop()
-        if self._anchors:  # it, or what it is in, may be meant again
+        if self._anchors:  # an alias may refer to it, or to its parents
             self._sizes[id(node)] = self._found - begun, height
         if self._heights and self._heights[-1] <= height:
             self._heights[-1] = height + 1
 
     def _repeat(self, event: Any) -> None:
-        """Put in what an alias stands for. One that stands for what it is in never ends."""
+        """Add the node of an alias. An alias to a node that contains it exceeds the depth limit."""
         if event.anchor not in self._anchors:
             said = f"found undefined alias {event.anchor!r}"
             raise ComposerError(None, None, said, event.start_mark)
@@ -129,7 +129,7 @@ class _Composer:
             raise self._limit(f"nested deeper than {self._depth}", event)
 
     def _add(self, node: yaml.Node, event: Any) -> None:
-        """Put a node where it belongs: in the innermost open list or map, or at the root."""
+        """Add a node to the innermost open list or map, or make it the root."""
         if event.anchor is not None:
             self._anchors[event.anchor] = node
         if not self._open:
@@ -149,7 +149,7 @@ class _Composer:
 
 
 def _scalar(event: Any) -> yaml.ScalarNode:
-    """Return a scalar's node; one that is tagged as text is as if it stood in quotes."""
+    """Return a scalar's node; one tagged as text is treated like a quoted one."""
     tag, text, style = event.tag, event.value, event.style
     if tag is None or tag == "!":
         tag = STRING

@@ -1,6 +1,6 @@
-"""Why nodes do not take a pod, a sentence a cause, in the words of Kubernetes' scheduler.
+"""Why nodes cannot take a pod: one text per cause, in the words of Kubernetes' scheduler.
 
-The allocation log, the pod's condition, the events and ``why`` all say what is written here.
+Used by the allocation log, the pod's condition, the events and ``muster why``.
 """
 
 from functools import lru_cache
@@ -50,7 +50,7 @@ _DETAILS = {
 
 @lru_cache(maxsize=1_000)
 def sentences_of(on: str, detail: str) -> tuple[str, ...]:
-    """Return what some nodes fail on: a sentence, or of amounts one for each type."""
+    """Return the texts of a failure: one, or for insufficient amounts one per type."""
     if on == TOO_SMALL:
         return tuple(_insufficient(name) for name in detail.split(","))
     if on == TAINTS and detail:
@@ -60,16 +60,16 @@ def sentences_of(on: str, detail: str) -> tuple[str, ...]:
 
 
 def _insufficient(name: str) -> str:
-    """Return that nodes have too little of a type; "" is none that is known."""
+    """Return the text for too little of a resource type; "" is an unknown type."""
     if name == _PODS:
         return "Too many pods"
     return f"Insufficient {_CPU if name == VCORE else name or 'resources'}"
 
 
 def causes_of(evidence: NodeEvidence, among: tuple[str, ...] | None = None) -> dict[str, int]:
-    """Return how many nodes each cause keeps out, the most first, then by the sentence.
+    """Return how many nodes each cause excludes, most first, then by text.
 
-    ``among`` are the only things that failures count which are on them; None: all do.
+    ``among`` restricts the failures that count to these; None: all.
     """
     found: dict[str, int] = {}
     for failure in evidence.failures:
@@ -80,10 +80,10 @@ def causes_of(evidence: NodeEvidence, among: tuple[str, ...] | None = None) -> d
 
 
 def causes_text(evidence: NodeEvidence) -> str:
-    """Return all causes with their counts: ``2 Insufficient cpu, 1 node(s) were unschedulable``."""
+    """Format all causes with counts: ``2 Insufficient cpu, 1 node(s) were unschedulable``."""
     return ", ".join(f"{nodes} {text}" for text, nodes in causes_of(evidence).items())
 
 
 def unavailable_text(evidence: NodeEvidence) -> str:
-    """Return what a pod's condition says: ``0/3 nodes are available: …``."""
+    """Format the message of a pod's condition: ``0/3 nodes are available: …``."""
     return f"0/{evidence.total} nodes are available: {causes_text(evidence)}."

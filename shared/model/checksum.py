@@ -1,4 +1,4 @@
-"""The checksum of a queue configuration: by it a verdict finds the text that it judges.
+"""The checksum of a queue configuration, which relates a result to the text that was checked.
 
 Source: docs/rules/queues.md#checksum.
 """
@@ -10,5 +10,5 @@ _STATED = re.compile(r"checksum: .{64}")
 
 
 def checksum_of(text: str) -> str:
-    """Return the SHA-256 of a queues.yaml less the checksum that it states, in capital hex."""
+    """Return the SHA-256 of a queues.yaml without its own checksum line, in upper-case hex."""
     return sha256(_STATED.sub("", text).encode()).hexdigest().upper()

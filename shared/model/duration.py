@@ -1,4 +1,4 @@
-"""Durations as Go writes them: ``30s``, ``1m30s``, ``500ms``; queues.yaml's properties use them."""
+"""Durations in Go's format (``30s``, ``1m30s``, ``500ms``), as in queues.yaml's properties."""
 
 import re
 
@@ -22,9 +22,9 @@ _MOST_DIGITS = 19  # of 2^63; digits of a fraction beyond it are left out, as Go
 
 
 def parse_go_duration(text: str) -> int | None:
-    """Return a positive or zero duration in nanoseconds, or None when the text is not one.
+    """Parse a duration into nanoseconds; return None for an invalid one.
 
-    One with a minus is none; nor is one beyond 2^63 ns, some 292 years.
+    Negative durations are invalid, and so are those beyond 2^63 ns, some 292 years.
     """
     sign, rest = text[:1], text.lstrip("+-")
     if len(text) > _LONGEST or len(text) - len(rest) > 1:
@@ -39,7 +39,7 @@ def parse_go_duration(text: str) -> int | None:
 
 
 def _part_ns(whole: str, fraction: str, unit: str) -> int:
-    """Return a number with its unit in nanoseconds; too large a one, or none, is too much."""
+    """Return a number with its unit in nanoseconds; more than INT64_MAX if it is invalid."""
     digits = whole.lstrip("0")
     if len(digits) > _MOST_DIGITS or not whole + fraction:
         return INT64_MAX + 1
@@ -49,7 +49,7 @@ def _part_ns(whole: str, fraction: str, unit: str) -> int:
 
 
 def go_duration(nanoseconds: int) -> str:
-    """Return a duration as Go prints it: ``30s``, ``1m30s``, ``500ms``, ``0s``."""
+    """Format a duration as Go does: ``30s``, ``1m30s``, ``500ms``, ``0s``."""
     if nanoseconds == 0:
         return "0s"
     if nanoseconds < NANOS_PER_SECOND:

@@ -1,4 +1,4 @@
-"""The numbers of events, under the names that YuniKorn gives them.
+"""The numeric codes of events, with YuniKorn's names.
 
 Source: docs/rules/events.md#numbers.
 """
@@ -9,7 +9,7 @@ from shared.model.states import ApplicationState
 
 
 class EventType(IntEnum):
-    """What an event is about."""
+    """The kind of object that an event concerns."""
 
     UNKNOWN = 0
     REQUEST = 1
@@ -20,7 +20,7 @@ class EventType(IntEnum):
 
 
 class ChangeType(IntEnum):
-    """What happened to it."""
+    """What happened to the object."""
 
     NONE = 0
     SET = 1
@@ -29,7 +29,7 @@ class ChangeType(IntEnum):
 
 
 class ChangeDetail(IntEnum):
-    """What of it changed, or why."""
+    """Which part of it changed, or why."""
 
     DETAILS_NONE = 0
     REQUEST_CANCEL = 100

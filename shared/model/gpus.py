@@ -1,7 +1,7 @@
-"""GPUs as resource types, and as devices: what a node announces, and what a pod was given.
+"""GPUs as resource types and as devices of a node.
 
-Which devices a pod was given is a text in its annotation: ``0,2`` is all of both, ``3:400`` is 400
-thousandths of the fourth. A text that says something else says nothing.
+A pod's annotation lists its assigned devices: ``0,2`` is all of both, ``3:400`` is 400 thousandths
+of the fourth. An invalid text is ignored.
 """
 
 import re
@@ -18,14 +18,14 @@ _DEVICE = re.compile(r"([0-9]{1,4})(?::([1-9][0-9]{0,3}))?\Z")
 
 
 def text_of(devices: Devices) -> str:
-    """Return the annotation that says which devices a pod was given."""
+    """Format assigned devices for a pod's annotation."""
     return ",".join(
         str(index) if amount == WHOLE else f"{index}:{amount}" for index, amount in devices
     )
 
 
 def devices_in(text: str) -> Devices:
-    """Return the devices that an annotation says; () where it says none that there could be."""
+    """Parse the devices in an annotation; () if it is invalid."""
     if not text or len(text) > _MAX_TEXT:
         return ()
     found = []

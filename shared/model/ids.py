@@ -1,10 +1,10 @@
-"""Identities derived from what caused them, so that a redelivery derives the same ones."""
+"""Identities derived from their cause, so that a redelivery derives the same ones."""
 
 from hashlib import blake2s
 
 
 def derived_id(cause: str, index: int) -> str:
-    """Return the identity of the index-th thing that a cause led to: 32 hex digits."""
+    """Return the identity of a cause's index-th effect: 32 hex digits."""
     return blake2s(f"{cause}/{index}".encode(), digest_size=16).hexdigest()
 
 
@@ -16,13 +16,13 @@ def derived_suffix(cause: str, length: int) -> str:
 
 
 def child_traceparent(parent: str, message_id: str) -> str:
-    """Return the W3C traceparent of a message: the parent's trace, a span of its own."""
+    """Return a message's W3C traceparent: the parent's trace, with a span of its own."""
     trace_id = parent[3:35] if is_traceparent(parent) else derived_id(message_id, 0)
     return f"00-{trace_id}-{derived_id(message_id, 1)[:16]}-01"
 
 
 def is_traceparent(text: str) -> bool:
-    """Return whether a text has the shape of a W3C traceparent of version 00."""
+    """Whether a text has the form of a W3C traceparent of version 00."""
     parts = text.split("-")
     lengths = [2, 32, 16, 2]
     return (

@@ -1,4 +1,4 @@
-"""Remember what was worked out for a class; the memory is as large as there are classes."""
+"""Caches results per class; the cache is limited by the number of classes."""
 
 from collections.abc import Callable
 from functools import cache
@@ -8,5 +8,5 @@ T = TypeVar("T")
 
 
 def once_per_class(function: Callable[[type[Any]], T]) -> Callable[[type[Any]], T]:
-    """Return the function with one remembered answer for each class."""
+    """Return a function whose result is cached for each class."""
     return cast(Callable[[type[Any]], T], cache(function))

@@ -1,4 +1,4 @@
-"""What users, groups, queues and settings may be called.
+"""Valid names of users, groups, queues and settings, and the names of labels and annotations.
 
 Source: docs/rules/queues.md and docs/rules/configuration.md#service-keys.
 """
@@ -59,20 +59,19 @@ OWN_NODE_SCORES = (GPU_BINPACKING, FGD, AS_KAI)
 
 
 def is_dns_label(name: str) -> bool:
-    """Return whether a namespace may be called so."""
+    """Whether a text is a valid namespace name."""
     return len(name) <= MAX_DNS_LABEL and DNS_LABEL.match(name) is not None
 
 
 def is_dns_subdomain(name: str) -> bool:
-    """Return whether a pod may be called so."""
+    """Whether a text is a valid pod name."""
     return len(name) <= MAX_DNS_SUBDOMAIN and DNS_SUBDOMAIN.match(name) is not None
 
 
 def is_askable(name: str) -> bool:
-    """Return whether a thing of this name can be asked for: by a path, and on a command line.
+    """Whether an object of this name can be requested: in a URL path, and on a command line.
 
-    ``.`` and ``..`` are steps in a path and not its parts; what cannot be printed (line breaks,
-    escape characters) is no argument and no line of an answer. What else a name may have in it has
-    an escape.
+    ``.`` and ``..`` have their own meaning in a path. Unprintable characters (line breaks, escape
+    characters) cannot be in an argument or a line of output. All other characters can be escaped.
     """
     return bool(name) and name not in {".", ".."} and name.isprintable()

@@ -1,9 +1,9 @@
-"""Whole numbers at the border: how Go reads them from text, and how large they may be.
+"""Whole numbers in external texts: Go's syntax and ranges.
 
-Decimal digits, with no blanks, dots or underscores; leading zeros mean nothing. What is not such a
-number, or is out of range, is None: what that means is the reader's to say
-(docs/rules/queues.md#properties). Inside a service numbers are Python's own and never overflow;
-where one goes out on a wire it is an int64 (docs/adr/0021).
+Decimal digits without blanks, dots or underscores; leading zeros have no meaning. A text that is
+not such a number, or is out of range, is None; the caller decides what that means
+(docs/rules/queues.md#properties). Inside a service numbers are Python's and never overflow; numbers
+sent to others are int64 (docs/adr/0021).
 """
 
 import re
@@ -16,32 +16,32 @@ _MOST_DIGITS = 20  # of 2^64; a longer text is out of every range, whatever its 
 
 
 def parse_int32(text: str) -> int | None:
-    """Return a number with or without a sign, as strconv.ParseInt(text, 10, 32) does, or None."""
+    """Parse a number with or without a sign like strconv.ParseInt(text, 10, 32), or None."""
     value = _signed(text)
     return value if value is not None and value in INT32 else None
 
 
 def parse_int64(text: str) -> int | None:
-    """Return a number with or without a sign, as strconv.ParseInt(text, 10, 64) does, or None."""
+    """Parse a number with or without a sign like strconv.ParseInt(text, 10, 64), or None."""
     value = _signed(text)
     return value if value is not None and INT64_MIN <= value <= INT64_MAX else None
 
 
 def parse_uint64(text: str) -> int | None:
-    """Return a number without a sign, as strconv.ParseUint(text, 10, 64) does, or None."""
+    """Parse a number without a sign like strconv.ParseUint(text, 10, 64), or None."""
     is_number = text.isascii() and text.isdecimal()
     value = _magnitude(text) if is_number else None
     return value if value is not None and value < 2**64 else None
 
 
 def parse_digits(text: str) -> int | None:
-    """Return a number of at most _MOST_OF_A_SUM digits, or None: sums have no other bound."""
+    """Parse a number of at most _MOST_OF_A_SUM digits, or None; sums have no other limit."""
     is_number = text.isascii() and text.isdecimal() and len(text) <= _MOST_OF_A_SUM
     return int(text) if is_number else None
 
 
 def saturated(value: int) -> int:
-    """Return a number, or the int64 that is nearest to it."""
+    """Return a number, or the nearest int64."""
     return max(INT64_MIN, min(INT64_MAX, value))
 
 
@@ -52,6 +52,6 @@ def _signed(text: str) -> int | None:
 
 
 def _magnitude(digits: str) -> int | None:
-    """Return a number of digits; its size is judged before it is read."""
+    """Return the number that digits stand for, or None if there are too many."""
     digits = digits.lstrip("0")
     return int(digits or "0") if len(digits) <= _MOST_DIGITS else None

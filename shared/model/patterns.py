@@ -1,7 +1,7 @@
-"""Regular expressions of placement filters, as Go's RE2 reads them (docs/rules/placement.md#rules).
+"""Regular expressions of placement filters, in Go's RE2 syntax (docs/rules/placement.md#rules).
 
-RE2 has no references back and no looking around, and takes time in proportion to the text: the
-names that it is held against are sent by others.
+RE2 has no back references and no look-around, and its time is linear in the text: the matched names
+come from other systems.
 """
 
 from typing import Protocol, cast
@@ -10,11 +10,11 @@ import re2
 
 
 class Pattern(Protocol):
-    """A compiled expression; two of one text are the same."""
+    """A compiled expression; two with the same text are equal."""
 
     @property
     def pattern(self) -> str:
-        """Return the text that it was made from."""
+        """The text that it was compiled from."""
 
     def search(self, text: str) -> object | None:
         """Return a match anywhere in a text, or None."""
@@ -25,7 +25,7 @@ _QUIET.log_errors = False  # on stderr; the caller reports it
 
 
 def compile_pattern(text: str) -> Pattern | None:
-    """Return an expression, or None where the text is none."""
+    """Compile an expression; return None if it is invalid."""
     try:
         return cast(Pattern, re2.compile(text, _QUIET))
     except re2.error:

@@ -1,7 +1,7 @@
-"""Quantities as text: YuniKorn's for queues.yaml, Kubernetes' for pods and nodes.
+"""Parses quantities: YuniKorn's of queues.yaml, Kubernetes' of pods and nodes.
 
-Both return integers. YuniKorn's grammar is docs/rules/queues.md#amounts; Kubernetes' is that of
-``resource.Quantity`` (decimal, binary and exponent suffixes), of which a scheduler takes
+The results are integers. YuniKorn's grammar is docs/rules/queues.md#amounts; Kubernetes' is that of
+``resource.Quantity`` (decimal, binary and exponent suffixes), of which a scheduler uses
 ``MilliValue`` for cpu and ``Value`` (rounded up) for everything else.
 """
 
@@ -40,10 +40,10 @@ class QuantityError(ValueError):
 
 
 def parse_config_quantity(name: str, text: str) -> int:
-    """Return the amount of a queues.yaml resource in its base unit.
+    """Parse an amount of queues.yaml into its base unit.
 
-    ``vcore`` is in cores and may end in ``m``; the answer is in milli. Raises QuantityError with
-    YuniKorn's own words: ``invalid quantity``, ``invalid suffix``, ``invalid quantity: overflow``.
+    ``vcore`` is in cores and may end in ``m``; the result is in milli. Raises QuantityError with
+    YuniKorn's texts: ``invalid quantity``, ``invalid suffix``, ``invalid quantity: overflow``.
     """
     match = _CONFIG_PATTERN.match(text.strip())
     if match is None:
@@ -63,10 +63,10 @@ def parse_config_quantity(name: str, text: str) -> int:
 
 
 def parse_pod_quantity(name: str, value: object) -> int:
-    """Return the amount of a Kubernetes quantity: milli for cpu and vcore, else rounded up.
+    """Parse a Kubernetes quantity: milli for cpu and vcore, otherwise rounded up.
 
-    Numbers are accepted beside text, as in JSON. The sign is kept: a caller that needs a positive
-    amount must say so. Raises QuantityError.
+    JSON numbers are accepted as well as texts. The sign is kept: a caller that needs a positive
+    amount must check it. Raises QuantityError.
     """
     if isinstance(value, bool) or not isinstance(value, int | float | str):
         raise QuantityError(f"{value!r} is not a quantity")
@@ -79,9 +79,9 @@ def parse_pod_quantity(name: str, value: object) -> int:
 
 
 def check_whole(name: str, value: object) -> None:
-    """Refuse a part of what comes in whole numbers alone: an extended resource, such as a GPU.
+    """Raise QuantityError for a fraction of an extended resource, such as a GPU.
 
-    So does Kubernetes' API server. Raises QuantityError, of what is a quantity.
+    Kubernetes' API server does the same. The value must be a valid quantity.
     """
     if type(value) is int or not is_extended(name):
         return
@@ -91,7 +91,7 @@ def check_whole(name: str, value: object) -> None:
 
 
 def is_extended(name: str) -> bool:
-    """Return whether a resource is none of Kubernetes' own: of a domain that is not its."""
+    """Whether a resource is an extended one: its name has a domain other than Kubernetes' own."""
     domain, slash, _ = name.rpartition("/")
     return bool(slash) and not f".{domain}".endswith(".kubernetes.io")
 
@@ -116,9 +116,9 @@ def _decimal(digits: str, suffix: str) -> Decimal:
 
 
 def pod_resources(amounts: Mapping[str, object]) -> Resource:
-    """Return a resource from a map of Kubernetes quantities; ``cpu`` becomes ``vcore``.
+    """Convert a map of Kubernetes quantities to a resource; ``cpu`` becomes ``vcore``.
 
-    Raises QuantityError that names the key, also when cpu and vcore stand side by side.
+    Raises QuantityError that names the key, also if both cpu and vcore are present.
     """
     result: Resource = {}
     for key, value in amounts.items():

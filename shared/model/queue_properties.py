@@ -1,6 +1,6 @@
-"""Properties of queues under the policy kai, as queues.yaml writes them, and which do not hold.
+"""Parses the queue properties of the policy kai, and finds invalid ones.
 
-``overquota.weight`` and ``deserved`` are families: behind a dot stands a resource's name.
+``overquota.weight`` and ``deserved`` are families: a resource's name follows after a dot.
 """
 
 import re
@@ -21,23 +21,23 @@ MAX_SERVICE_LEVELS = 8  # levels of attained service of a queue; a property with
 SPARES = "spares"
 _SPARES = re.compile(r"([^=,\s]{1,100})=([0-9]{1,4})")
 _WEIGHT = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
-_SHOWN = 40  # characters of a value that does not hold
+_SHOWN = 40  # characters of an invalid value
 
 
 def is_among_siblings(name: str) -> bool:
-    """Return whether a property is a queue's own, so that those below do not start with it."""
+    """Whether a property applies to the queue itself only, and is not inherited."""
     return name in (OVERQUOTA_PRIORITY, OVERQUOTA_WEIGHT) or name.startswith(
         (f"{OVERQUOTA_WEIGHT}.", f"{DESERVED}.")
     )
 
 
 def parse_weight(text: str) -> Fraction | None:
-    """Return a weight, exact: digits, and a point and more digits; None where it is none."""
+    """Parse a weight exactly: digits, optionally a point and more digits; None if invalid."""
     return Fraction(text) if _WEIGHT.fullmatch(text) else None
 
 
 def parse_deserved(name: str, text: str) -> int | None:
-    """Return an amount of a type as queues.yaml writes it, or UNLIMITED; None: it is neither."""
+    """Parse an amount of a type as in queues.yaml, or ``unlimited``; None if invalid."""
     if text == "unlimited":
         return UNLIMITED
     try:
@@ -47,7 +47,7 @@ def parse_deserved(name: str, text: str) -> int | None:
 
 
 def parse_levels(text: str) -> tuple[int, ...] | None:
-    """Return durations that grow, in ns, as ``1h,10h`` states them; None where it does not."""
+    """Parse increasing durations such as ``1h,10h`` into ns; None if invalid."""
     found = tuple(parse_go_duration(part.strip()) or 0 for part in text.split(","))
     grows = all(one < other for one, other in zip((0, *found), found, strict=False))
     return found if grows and len(found) <= MAX_SERVICE_LEVELS else None
@@ -60,7 +60,7 @@ def parse_spares(text: str) -> tuple[str, int] | None:
 
 
 def of_types(properties: Mapping[str, str], family: str) -> Iterator[tuple[str, str]]:
-    """Yield what a family of properties, written ``name.TYPE``, says of each type."""
+    """Yield type and text of each property of a family, written ``name.TYPE``."""
     start = family.removesuffix("TYPE")
     for name, text in properties.items():
         if name.startswith(start) and len(name) > len(start):
@@ -68,7 +68,7 @@ def of_types(properties: Mapping[str, str], family: str) -> Iterator[tuple[str, 
 
 
 def refused(properties: Mapping[str, str]) -> Iterator[tuple[str, str, str]]:
-    """Yield those that do not hold: the name, what was found, and a sentence of what holds."""
+    """Yield the invalid properties: name, value, and a text with the consequence."""
     for name, text in properties.items():
         rule = _rule_of(name)
         if text and rule is not None and not rule[0](text):

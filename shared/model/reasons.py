@@ -1,7 +1,7 @@
-"""The closed vocabulary of "no": every refusal to place an ask is one of these, with its numbers.
+"""The closed vocabulary of refusals: every refusal to place an ask is one of these, with numbers.
 
-A refusal is values from where it is made to where it is shown; the sentence is written there, by
-``sentences.py`` alone. `muster app NAME`, the API's pods and a scenario's ``reason`` show the words
+A refusal is passed as values from where it is decided to where it is shown; only ``sentences.py``
+turns it into text. `muster app NAME`, the API's pods and a scenario's ``reason`` show the codes
 below.
 """
 
@@ -84,7 +84,7 @@ PREDICATES = (
 
 
 class PodCause(StrEnum):
-    """Which rule about other pods closes a node."""
+    """Which rule about other pods excludes a node."""
 
     PORTS = "ports"
     SPREAD = "spread"
@@ -98,9 +98,9 @@ class PodCause(StrEnum):
 class NodeFailures:
     """How many nodes of a class fail on one thing.
 
-    ``on`` is one of the words above, or the resource type of which they have too little now; a
-    node that lacks several types is counted for each. ``detail`` says which taint, which rule about
-    pods or volumes, or which types a node has too little of even when empty, by commas.
+    ``on`` is one of the words above, or the resource type of which they have too little now; a node
+    that lacks several types is counted for each. ``detail`` is the taint, the rule about pods or
+    volumes, or the types (comma-separated) of which a node has too little even when empty.
     """
 
     node_class: str
@@ -113,8 +113,8 @@ class NodeFailures:
 class NodeEvidence:
     """What the nodes lack for an ask, as it was when it was refused.
 
-    ``classes`` says how many nodes there are of each class, the largest first. ``nearest`` is the
-    node that lacks the least, and what it ``lacks``; "" where no node may be used at all.
+    ``classes`` has the number of nodes of each class, the largest first. ``nearest`` is the node
+    that lacks the least, and ``lacks`` what it lacks; "" if no node may be used at all.
     """
 
     total: int
@@ -128,8 +128,8 @@ class NodeEvidence:
 class Shortage:
     """A limit of a queue, user or group that an amount does not fit: its first type that lacks.
 
-    ``owner`` is ``queue root.a``, ``user alice`` or ``group g``; ``queue`` where the limit is set.
-    ``left`` is what it leaves of ``most``, promises and what is kept counted as used.
+    ``owner`` is ``queue root.a``, ``user alice`` or ``group g``; ``queue`` is where the limit is
+    set. ``left`` is the rest of ``most``, with claims and reservations counted as used.
     """
 
     owner: str
@@ -141,27 +141,27 @@ class Shortage:
 
     @property
     def is_nowhere(self) -> bool:
-        """Return whether it is the nodes that lack it, and none of them has any of it at all."""
+        """Whether no node in the cluster has any of the resource."""
         return self.owner == f"queue {ROOT}" and self.most <= 0
 
     @property
     def kind(self) -> str:
-        """Return whether its owner is a ``queue``, a ``user`` or a ``group``."""
+        """The owner's kind: ``queue``, ``user`` or ``group``."""
         return self.owner.split(" ", 1)[0]
 
     @property
     def name(self) -> str:
-        """Return its owner's own name."""
+        """The owner's name."""
         return self.owner.removeprefix(f"{self.kind} ")
 
     @property
     def is_of_queue(self) -> bool:
-        """Return whether it is a queue's own max, and no limit of a user or a group in it."""
+        """Whether it is a queue's own max, not a limit of a user or group in it."""
         return self.owner == f"queue {self.queue}"
 
 
 class Kind(StrEnum):
-    """What a refusal says more closely than its reason does; its fields are those of ``Fact``."""
+    """The details of a refusal beyond its reason; it gives ``Fact``'s fields their meaning."""
 
     WHOLE_GANG = "whole gang"  # a limit has no room for all of it
     ANY_MEMBER = "any member"  # nor for a single one
@@ -204,7 +204,7 @@ class Kind(StrEnum):
 class HeldNodes:
     """Nodes that are held for a gang: some names, how many more, since and until when.
 
-    ``start_ns``: when it is expected to start by, 0: that is not known.
+    ``start_ns``: its expected start, 0 if unknown.
     """
 
     names: tuple[str, ...]
@@ -238,7 +238,7 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """One "no": its reason with the numbers, and what the nodes or a limit lack."""
+    """One refusal: its reason with the numbers, and what the nodes or a limit lack."""
 
     reason: Reason
     fact: Fact | None = None

@@ -1,8 +1,8 @@
-"""The scheduler settings by name: the presets, and the old names read as the new ones.
+"""The scheduler settings by name: presets, and the translation of old names.
 
-Every reader takes what a user has set through ``named``, and so knows new names only. An old name
-is read, and a warning names its new one; beside its new name it is ignored. Four old names have no
-new one and hold as they are (``RETIRED``).
+Every reader gets the settings through ``named``, and so knows new names only. An old name is
+accepted with a warning that gives its new one; it is ignored if the new one is set, too. Four old
+names have no new one and still work (``RETIRED``).
 """
 
 import re
@@ -54,10 +54,9 @@ _LEVEL = re.compile(r"(?:([A-Za-z0-9][-A-Za-z0-9_.]{0,62})=)?([A-Za-z0-9][-A-Za-
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """Settings by their new names, as stated; the preset's are apart, in ``with_preset``.
+    """Stated settings by their new names; ``with_preset`` adds the preset's.
 
-    ``warnings`` has a sentence for each old name, ``refused`` one for each old value that there
-    is not.
+    ``warnings`` has a sentence for each old name, ``refused`` one for each invalid old value.
     """
 
     stated: Mapping[str, str]
@@ -65,23 +64,23 @@ class Named:
     refused: tuple[str, ...] = ()
 
     def with_preset(self) -> dict[str, str]:
-        """Return the settings with those of the preset that are not stated."""
+        """Return the stated settings, completed with those of the preset."""
         return {**preset_of(self.stated), **self.stated}
 
 
 def preset_of(settings: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the values of the preset that settings name; the default has none of its own."""
+    """Return the values of the preset named in settings; the default preset has none."""
     return PRESETS.get(settings.get("preset", ""), {})
 
 
 def named(settings: Mapping[str, str]) -> Named:
-    """Return settings by their new names. An empty old one is not set."""
+    """Translate settings to their new names. An empty old setting counts as not set."""
     return _Reading(settings).read()
 
 
 @dataclass(slots=True)
 class _Reading:
-    """One reading of ``settings``: what is stated by new names, and what is to be reported."""
+    """A translation of ``settings`` in progress: stated new names, and what to report."""
 
     settings: Mapping[str, str]
     stated: dict[str, str] = field(default_factory=dict)
@@ -117,7 +116,7 @@ class _Reading:
         return text in values
 
     def _rename(self, new: str, old: Mapping[str, str], names: Iterable[str], value: str) -> None:
-        """Set the new name for old ones that are set, unless it is stated itself."""
+        """Set the new name if old ones are set, unless it is stated itself."""
         found = {name: _short(old[name]) for name in names if name in old}
         if not found:
             return
@@ -134,9 +133,10 @@ class _Reading:
             self.warnings.append("gangAdmission: whole is now gangAdmission: queue")
 
     def _read_reservations(self, old: dict[str, str]) -> None:
-        """Read what gets nodes reserved: the head gang, as in a preset; else none, heads or asks.
+        """Translate the old settings of reservations: ``gang``, ``heads``, ``asks`` or ``none``.
 
-        The head gang's reservation gives way where it could not hold and another one is stated.
+        The head gang's reservation is dropped if gangs are not admitted by cluster and another kind
+        is stated.
         """
         if self.stated.get("reservations") in _SWITCH:
             old["reservations"] = self.stated.pop("reservations")
@@ -156,7 +156,7 @@ class _Reading:
         return values.get("policy") == "kai" or values.get("gangAdmission") == "cluster"
 
     def _read_backfill(self, old: Mapping[str, str]) -> None:
-        """Read the order of a backfill: it belongs to one that is enabled."""
+        """Translate the order of the backfill, which applies only if backfill is enabled."""
         order, stated = old.get("backfillOrder"), self.stated.get("backfill") or DISABLED
         if order != SHORTEST_FIRST:
             self._rename("backfill", old, ("backfillOrder",), stated)
@@ -174,7 +174,7 @@ def _short(text: str) -> str:
 
 
 def topology_levels(text: str) -> tuple[tuple[str, str], ...] | None:
-    """Return the levels of ``block=LABEL,rack=LABEL`` by name and label; None: it holds none.
+    """Parse ``block=LABEL,rack=LABEL`` into names and labels; None if it is invalid.
 
     A label without a name is a level of the label's name. The widest level comes first.
     """

@@ -1,7 +1,7 @@
-"""The sentences of refusals: each is written here, from its values, and nowhere else.
+"""The texts of refusals: each is written here, from its values, and nowhere else.
 
-`muster why`, `muster apps`, the live page, REST and the conditions of pods all show these words. A
-sentence is never read again: a number of it is among the values.
+`muster why`, `muster apps`, the live page, REST and the conditions of pods show these texts. Texts
+are never parsed: every number in one is also among the values.
 """
 
 import re
@@ -69,23 +69,23 @@ _LEADS: dict[str, str] = {
 
 
 class Refused(Protocol):
-    """A refusal, where it is made or where it is shown."""
+    """A refusal, where it is decided or where it is shown."""
 
     @property
     def reason(self) -> str:
-        """Return its reason."""
+        """Its reason."""
 
     @property
     def fact(self) -> Fact | None:
-        """Return its numbers."""
+        """Its numbers."""
 
     @property
     def nodes(self) -> NodeEvidence | None:
-        """Return what the nodes lack."""
+        """What the nodes lack."""
 
     @property
     def limit(self) -> Shortage | None:
-        """Return what a limit lacks."""
+        """The exceeded limit."""
 
 
 def why_text(kind: str, name: str, reason: str, text: str) -> str:
@@ -94,10 +94,10 @@ def why_text(kind: str, name: str, reason: str, text: str) -> str:
 
 
 def state_text(state: str, running: int, held: int, waiting: int, message: str) -> str:
-    """Return what is true of an application in a state that nothing refuses, after its name.
+    """Describe an application without a refusal, as the rest of a sentence after its name.
 
     ``running`` pods, ``held`` placeholders and ``waiting`` asks are its own; ``message`` is why it
-    fails or has ended, "" where that is not said.
+    fails or has ended, "" if unknown.
     """
     more = f": {plain_text(message)}" if message else ""
     if state in _IN_STATE:
@@ -161,9 +161,9 @@ _GO_MAP = re.compile(r"map\[((?:[\w./-]+:-?\d+ ?)*)\]")
 
 
 def plain_text(text: str) -> str:
-    """Return a text of YuniKorn's as Muster shows it: known codes as sentences, amounts with units.
+    """Rewrite a text of YuniKorn for display: known codes as sentences, amounts with units.
 
-    The text itself stays as YuniKorn writes it where its clients read it (``/ws/v1``).
+    Clients of YuniKorn's API (``/ws/v1``) get the original text.
     """
     text = _GO_WORDS.get(text, text)
     return _GO_MAP.sub(_with_units, text) if "map[" in text else text
@@ -187,14 +187,14 @@ def _verb(count: int, plural: str, singular: str = "") -> str:
 
 
 def fact_text(fact: Fact) -> str:
-    """Return what a fact says that stands for itself."""
+    """Return the text of a fact that needs no other values."""
     return text_of(Refusal(Reason.POD_REFUSED, fact))
 
 
 def text_of(refused: Refused, subject: str = ONE_OF_ITS) -> str:
-    """Return what a refusal says; of a kind that is not known, as far as its other values go.
+    """Return the text of a refusal; of an unknown kind, the text of its other values.
 
-    ``subject`` is what needs something where a limit is short, unless that is its gang.
+    ``subject`` is what needs the resource if a limit is exceeded, unless its gang is.
     """
     fact = refused.fact or _NO_FACT
     text = _what(refused, fact, subject)
@@ -202,7 +202,7 @@ def text_of(refused: Refused, subject: str = ONE_OF_ITS) -> str:
 
 
 def _what(refused: Refused, fact: Fact, subject: str) -> str:
-    """Return what a refusal says by its kind, of limits, of places or of the nodes."""
+    """Return the text of a refusal by its kind, its limit, its places or its nodes."""
     if fact.kind in _BY_KIND:
         return _BY_KIND[fact.kind](fact)
     limit = refused.limit
@@ -222,7 +222,7 @@ def _what(refused: Refused, fact: Fact, subject: str) -> str:
 
 
 def condition_text(refused: Refused) -> str:
-    """Return what the condition of a pod says: in the words of Kubernetes where nodes refuse it."""
+    """Return the text of a pod's condition; in Kubernetes' words if nodes refused it."""
     evidence = refused.nodes
     if evidence is None or not evidence.failures:
         return text_of(refused)
@@ -236,7 +236,7 @@ def condition_text(refused: Refused) -> str:
 
 
 def left_text(limit: Shortage) -> str:
-    """Return what a limit leaves of how much."""
+    """Describe how much of a limit is left."""
     name = limit.resource
     if limit.is_nowhere:
         return f"no node has {name}"
@@ -248,7 +248,7 @@ def left_text(limit: Shortage) -> str:
 
 
 def _nearest_text(evidence: NodeEvidence) -> str:
-    """Return which node lacks the least, as the end of a sentence; "" where there is none."""
+    """Name the node that lacks the least, as the end of a sentence; "" without one."""
     if not evidence.nearest or not evidence.lacks:
         return ""
     return f"; the nearest, {evidence.nearest}, lacks {amounts_text(evidence.lacks)}"
@@ -297,7 +297,7 @@ _BY_NODES: dict[str, tuple[str, str]] = {  # of one node, of several
 
 
 def _of_places(evidence: NodeEvidence, fact: Fact) -> str:
-    """Return for how many members there is room, and what another one lacks."""
+    """Describe for how many members there is room, and what the next one lacks."""
     nodes = "the only node" if evidence.total == 1 else f"the {evidence.total} nodes"
     most = "at most " if fact.kind == Kind.MOST_PLACES else ""
     if not fact.count:
@@ -319,7 +319,7 @@ _PLACES = (Kind.PLACES, Kind.MOST_PLACES)
 
 
 def _held_text(held: HeldNodes) -> str:
-    """Return which nodes are reserved for a gang, and since when, as the end of a sentence."""
+    """Name the nodes reserved for a gang, and since when, as the end of a sentence."""
     since = f"; it has been first in line (the head gang) since {_moment(held.since_ns)}"
     if not held.names:
         return (
@@ -348,7 +348,7 @@ def _moment(at_ns: int) -> str:
 
 
 def period_text(period_ns: int) -> str:
-    """Return a duration without units that are zero: ``5m``, where Go writes ``5m0s``."""
+    """Format a duration without zero units: ``5m`` where Go writes ``5m0s``."""
     text = go_duration(period_ns)
     text = text.removesuffix("0s") if text.endswith("m0s") else text
     return text.removesuffix("0m") if text.endswith("h0m") else text
@@ -523,7 +523,7 @@ _BY_KIND: dict[str, Callable[[Fact], str]] = {
 
 
 def cure_text(evidence: NodeEvidence, need: str) -> str:
-    """Return what would let one more start, by what most nodes fail on."""
+    """Describe what would let one more pod start, by what most nodes fail on."""
     if evidence.nearest and evidence.lacks:
         return f"{amounts_text(evidence.lacks)} more free on {evidence.nearest}"
     worst = evidence.failures[0] if evidence.failures else None

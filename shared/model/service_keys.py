@@ -1,8 +1,8 @@
-"""YuniKorn's service keys: those of its ConfigMaps beside the queues, and of its environment.
+"""YuniKorn's service keys: the ConfigMap keys besides the queues, and its environment variables.
 
-A key is read, or it is reported to have no effect here, and what there is in its place. A value
-that YuniKorn parses with the ConfigMap, and cannot, has it ignore all of an update
-(``unreadable``). Whatever it is, the core hands it on, and REST shows it (``is_handed_on``).
+A key is either used, or reported to have no effect, with Muster's substitute. If YuniKorn cannot
+parse a value, it ignores the whole update (``unreadable``). The core passes all service keys on,
+and REST shows them (``is_handed_on``).
 
 Source: docs/rules/configuration.md#service-keys.
 """
@@ -64,26 +64,26 @@ UNUSED = {
     "admissionController.webHook.schedulerServiceAddress": "the webhook judges queues by itself",
 }
 _JUDGED_BY_THE_WEBHOOK = ("admissionController.filtering.", "admissionController.accessControl.")
-ENVIRONMENT = {  # what YuniKorn reads of its environment, as keys of a ConfigMap
+ENVIRONMENT = {  # YuniKorn's environment variables, as keys of a ConfigMap
     "DISABLE_RESERVATION": ("muster.scheduler.reservations", "none"),
     "DISABLE_GANG_SCHEDULING": ("service.disableGangScheduling", "true"),
 }
 
 
 def is_handed_on(name: str) -> bool:
-    """Return whether a setting is a service key, which the core hands on and does not obey."""
+    """Whether a setting is a service key, which the core passes on without using it."""
     return name.startswith(PREFIXES)
 
 
 def from_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return what variables of YuniKorn's environment set, as keys of a ConfigMap."""
+    """Return the ConfigMap keys that YuniKorn's environment variables correspond to."""
     return dict(
         set_ for name, set_ in ENVIRONMENT.items() if parse_truth(variables.get(name, "")) is True
     )
 
 
 def unreadable(keys: Mapping[str, str]) -> list[str]:
-    """Return a sentence for each key whose value YuniKorn could not parse; an empty one is none."""
+    """Return a sentence for each key whose value YuniKorn could not parse; "" is valid."""
     return [
         f"{name}: {expected} is expected, found {keys[name][:_SHOWN]!r}"
         for name, (parse, expected) in _PARSED.items()
@@ -93,7 +93,7 @@ def unreadable(keys: Mapping[str, str]) -> list[str]:
 
 @lru_cache(maxsize=8)
 def service_warnings(pairs: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
-    """Return a sentence for each service key that cannot be read, has no effect, or is none."""
+    """Return a sentence for each service key that is invalid, without effect, or unknown."""
     keys = {name: text for name, text in pairs if is_handed_on(name)}
     without = [sentence for name in keys if (sentence := _without_effect(name))]
     wrong = [f"{sentence}; the default holds" for sentence in unreadable(keys)]
@@ -101,7 +101,7 @@ def service_warnings(pairs: tuple[tuple[str, str], ...]) -> tuple[str, ...]:
 
 
 def _without_effect(name: str) -> str:
-    """Return why a key has no effect, "": it has one."""
+    """Return why a key has no effect, "" if it has one."""
     if name in UNUSED:
         return f"{name} has no effect: {UNUSED[name]}"
     if name.startswith("log."):

@@ -1,7 +1,7 @@
-"""The application's states and the only moves between them.
+"""The application's states and transitions.
 
-Source: docs/rules/applications.md#states. The table is the machine: an event that has no row for
-the present state is a bug of ours, and crashes. (The seeds' ``waiting`` is Completing; their
+Source: docs/rules/applications.md#states. The table is the state machine: an event without a row
+for the current state is a bug, and crashes. (The ``waiting`` of early versions is Completing; their
 ``killed`` is Failed after Failing.)
 """
 
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class ApplicationState(StrEnum):
-    """What an application is doing, in YuniKorn's present names."""
+    """The state of an application, in YuniKorn's current names."""
 
     NEW = "New"
     ACCEPTED = "Accepted"
@@ -24,7 +24,7 @@ class ApplicationState(StrEnum):
 
 
 class ApplicationEvent(StrEnum):
-    """What makes an application change its state."""
+    """An event that changes an application's state."""
 
     RUN = "runApplication"
     REJECT = "rejectApplication"
@@ -62,11 +62,11 @@ ENDED = (_S.COMPLETED, _S.FAILED, _S.REJECTED, _S.EXPIRED)
 
 
 class IllegalTransitionError(AssertionError):
-    """An event came that the state has no row for: a bug, never an input error."""
+    """An event that the table does not allow in a state: a bug, never an input error."""
 
 
 def next_state(state: ApplicationState, event: ApplicationEvent) -> ApplicationState:
-    """Return the state that follows; raises IllegalTransitionError where the table has no row."""
+    """Return the next state. Raises IllegalTransitionError if the table has no row."""
     try:
         return TRANSITIONS[state, event]
     except KeyError:

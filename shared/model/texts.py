@@ -1,4 +1,4 @@
-"""Text that users send: truths, JSON, and characters that cannot be written again."""
+"""Texts sent by users: booleans, JSON, and characters that cannot be encoded."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -13,19 +13,18 @@ _TRUTHS = dict.fromkeys(("1", "t", "T", "TRUE", "true", "True"), True) | dict.fr
 
 
 class JsonError(ValueError):
-    """A text is not JSON that can be passed on; the message says why."""
+    """A text is not usable JSON; the message says why."""
 
 
 def parse_truth(text: str) -> bool | None:
-    """Return a truth as Go's strconv.ParseBool reads it, None where a text is none."""
+    """Parse a boolean like Go's strconv.ParseBool; None if invalid."""
     return _TRUTHS.get(text)
 
 
 def load_json(text: str) -> Any:
-    """Return what is written in a JSON text. Raises JsonError, whatever is wrong with it.
+    """Parse a JSON text. Raises JsonError for any error.
 
-    A text in it that holds half a character, as the escape of a surrogate by itself does, is
-    refused: it could be read, and never be written to any wire or file again.
+    Lone surrogates (as escapes) are refused: Python could read them, but never encode them again.
     """
     try:
         value = json.loads(text)
@@ -39,12 +38,12 @@ def load_json(text: str) -> Any:
 
 
 def is_writable(text: str) -> bool:
-    """Return whether a text can be encoded."""
+    """Whether a text can be encoded."""
     return text.isascii() or not any(_HALF[0] <= character <= _HALF[1] for character in text)
 
 
 def unwritable_text(value: Any) -> str | None:
-    """Return the path of the first text, or key, that cannot be encoded; None: there is none."""
+    """Return the path of the first text, or key, that cannot be encoded, or None."""
     return next(_unwritable(value, ""), None)
 
 

@@ -1,4 +1,4 @@
-"""Time in the units that messages carry: nanoseconds since the epoch, as integers."""
+"""Units of time in messages: nanoseconds, as integers."""
 
 from shared.model.numbers import INT64_MAX
 
@@ -7,12 +7,12 @@ NANOS_PER_SECOND = 1_000_000_000
 
 
 def seconds(count: int) -> int:
-    """Return whole seconds in nanoseconds."""
+    """Convert seconds to nanoseconds."""
     return count * NANOS_PER_SECOND
 
 
 def milliseconds(count: int) -> int:
-    """Return milliseconds in nanoseconds."""
+    """Convert milliseconds to nanoseconds."""
     return count * NANOS_PER_MILLI
 
 
@@ -21,13 +21,13 @@ MAX_DURATION_NS = 100 * 365 * 24 * 3600 * NANOS_PER_SECOND
 
 
 def bounded_ns(duration_ns: int) -> int:
-    """Return a duration, or the longest that there is: MAX_DURATION_NS."""
+    """Limit a duration to MAX_DURATION_NS."""
     return min(duration_ns, MAX_DURATION_NS)
 
 
 def timeout_ms(stated_ms: int) -> int:
-    """Return a timeout in milliseconds as YuniKorn reads it; 0, which is none, where it holds none.
+    """Return a timeout in milliseconds as YuniKorn reads it; 0 (none) for an invalid one.
 
-    None is held by what is negative, and by what overflows an int64 of nanoseconds, some 292 years.
+    Invalid are negative ones and those that overflow an int64 of nanoseconds, some 292 years.
     """
     return stated_ms if 0 < milliseconds(stated_ms) <= INT64_MAX else 0

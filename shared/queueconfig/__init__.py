@@ -1,6 +1,7 @@
-"""queues.yaml as YuniKorn's users write it: read strictly, judged by YuniKorn's own rules.
+"""Reads queues.yaml strictly and validates it by YuniKorn's rules.
 
-Pure: text in, a configuration or an error with a line out. Source: docs/rules/queues.md.
+Pure: the input is a text, the result a configuration or an error with a line. Source:
+docs/rules/queues.md.
 """
 
 from shared.queueconfig.errors import QueueConfigError
@@ -12,16 +13,17 @@ __all__ = ["QueueConfigError", "SchedulerConfig", "load_configuration", "load_sc
 
 
 def load_configuration(text: str) -> SchedulerConfig:
-    """Return the validated configuration in a text. Raises QueueConfigError."""
+    """Read and validate a configuration. Raises QueueConfigError."""
     config = read_configuration(text)
     validate(config)
     return config
 
 
 def load_schedulable(text: str) -> SchedulerConfig:
-    """Return the configuration in a text that can be put to work as a whole.
+    """Read a configuration and check that it can be used as a whole.
 
-    Raises QueueConfigError, as a file's validation does or what judges it as a whole.
+    Raises QueueConfigError of the file's validation, or of the checks that YuniKorn makes on
+    loading.
     """
     config = load_configuration(text)
     check_schedulable(config)

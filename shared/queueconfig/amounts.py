@@ -1,4 +1,4 @@
-"""Amounts of queues: parsed, and compared along the tree (docs/rules/queues.md#checks)."""
+"""Parses amounts of queues, and compares them along the tree (docs/rules/queues.md#checks)."""
 
 from collections.abc import Mapping
 
@@ -9,7 +9,7 @@ from shared.queueconfig.schema import QueueSpec
 
 
 def resource_of(amounts: Mapping[str, str], line: int) -> Resource:
-    """Return a resource. Raises QueueConfigError with YuniKorn's words."""
+    """Parse a resource. Raises QueueConfigError with YuniKorn's text."""
     result: Resource = {}
     for name, text in amounts.items():
         try:
@@ -20,7 +20,7 @@ def resource_of(amounts: Mapping[str, str], line: int) -> Resource:
 
 
 def check_resources(queue: QueueSpec, above: Resource) -> Resource:
-    """Check a queue and those below; return what it guarantees. Raises QueueConfigError."""
+    """Check a queue and its children; return its guaranteed resource. Raises QueueConfigError."""
     spec = queue.resources
     guaranteed = resource_of(spec.guaranteed or {}, spec.line)
     limit = resource_of(spec.max or {}, spec.line)
@@ -56,7 +56,7 @@ def check_resources(queue: QueueSpec, above: Resource) -> Resource:
 
 
 def check_templates_loadable(queue: QueueSpec) -> None:
-    """Check the amounts of templates down the tree. Raises QueueConfigError."""
+    """Check the amounts of templates in the tree. Raises QueueConfigError."""
     template = queue.childtemplate.resources
     for amounts in (template.guaranteed, template.max):
         resource_of(amounts or {}, template.line)
@@ -65,7 +65,7 @@ def check_templates_loadable(queue: QueueSpec) -> None:
 
 
 def check_applications(queue: QueueSpec) -> None:
-    """Check maxapplications down the tree. Raises QueueConfigError."""
+    """Check maxapplications in the tree. Raises QueueConfigError."""
     for child in queue.queues or []:
         if queue.maxapplications:
             if child.maxapplications > queue.maxapplications:

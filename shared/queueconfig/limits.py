@@ -1,4 +1,4 @@
-"""Limits of users and groups: each by itself, against its queue, and down the tree.
+"""Checks limits of users and groups: each by itself, against its queue, and along the tree.
 
 Source: docs/rules/queues.md#checks.
 """
@@ -89,7 +89,7 @@ def _check_amounts(limit: LimitSpec, queue: QueueSpec, *, is_root: bool) -> None
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What a limit gives a user or group in a queue, and who it is for."""
+    """A limit of one user or group in a queue."""
 
     kind: str
     name: str
@@ -98,7 +98,7 @@ class _Claim:
     is_above_wildcard: bool
 
     def excess(self, what: str, own: str, above: str) -> QueueConfigError:
-        """Return the error of a claim that is larger than the one above it."""
+        """Return the error for a limit that exceeds the one above it."""
         head = (
             f"{self.kind} {self.name} max {what} {own} of queue {self.queue.name} is greater than"
         )
@@ -112,7 +112,7 @@ class _Claim:
 
 
 def check_hierarchy(root: QueueSpec) -> None:
-    """Check that no limit is larger than one above it, for resources and then applications."""
+    """Check that no limit exceeds one above it, for resources and then applications."""
     _walk(root, {}, {}, lambda limit: resource_of(limit.maxresources, limit.line), _resources)
     _walk(root, {}, {}, lambda limit: limit.maxapplications, _applications)
 
@@ -156,5 +156,5 @@ def _go_limit(limit: LimitSpec) -> str:
 
 
 def same_limits(left: list[LimitSpec], right: list[LimitSpec]) -> bool:
-    """Return whether two lists say the same, wherever they stand."""
+    """Whether two lists of limits are equal, ignoring line numbers."""
     return [_go_limit(limit) for limit in left] == [_go_limit(limit) for limit in right]

@@ -1,4 +1,4 @@
-"""Placement rules: names, filters, and the paths that are known without an application.
+"""Checks placement rules: names, filters, and the paths known without an application.
 
 Source: docs/rules/queues.md#checks and docs/rules/placement.md#rules.
 """
@@ -26,7 +26,7 @@ def check_placement(rules: list[PlacementRuleSpec], root: QueueSpec) -> None:
 
 
 def check_rules_loadable(rules: list[PlacementRuleSpec]) -> None:
-    """Check what YuniKorn checks of rules when it loads a file. Raises QueueConfigError."""
+    """Check rules as YuniKorn does when it loads a file. Raises QueueConfigError."""
     for rule in rules:
         current: PlacementRuleSpec | None = rule
         while current is not None:
@@ -82,7 +82,7 @@ def _check_filter(spec: FilterSpec) -> None:
 
 
 def is_pattern(names: list[str]) -> bool:
-    """Return whether a filter's list is one regular expression, instead of names."""
+    """Whether a filter's list is one regular expression instead of names."""
     return len(names) == 1 and _PATTERN_CHARACTERS.search(names[0]) is not None
 
 
@@ -93,9 +93,9 @@ def _is_list_or_pattern(names: list[str], pattern: re.Pattern[str]) -> bool:
 
 
 def _check_path(number: int, rule: PlacementRuleSpec, root: QueueSpec) -> None:
-    """Check the part of a rule's path that fixed rules name, from the root on.
+    """Check the part of a rule's path that fixed rules determine, starting at the root.
 
-    Whether what lacks may be made is for the rule itself to say, whatever its parents do.
+    The rule's own ``create`` decides whether missing queues may be created, not its parents'.
     """
     chain: list[PlacementRuleSpec] = []
     current: PlacementRuleSpec | None = rule
@@ -119,9 +119,9 @@ def _check_path(number: int, rule: PlacementRuleSpec, root: QueueSpec) -> None:
 
 
 def _static_path(chain: list[PlacementRuleSpec]) -> list[str]:
-    """Return what the fixed rules at the top of a chain name. Raises QueueConfigError.
+    """Return the queue names of the fixed rules at the top of a chain. Raises QueueConfigError.
 
-    One without a value names nothing: it is refused when the rules are loaded.
+    A rule without a value ends the path: it is refused when the rules are loaded.
     """
     static: list[str] = []
     for item in chain:
@@ -141,7 +141,7 @@ def _is_qualified(value: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """Where a path leads: the last queue that exists, and how many names are left."""
+    """The end of a path: the last queue that exists, and how many names are left."""
 
     queue: QueueSpec
     left: int
@@ -159,7 +159,7 @@ def _follow(path: str, root: QueueSpec) -> _Target:
 
 
 def _missing(target: _Target, *, create: bool) -> str:
-    """Return why the queues that do not exist cannot be had, or ""."""
+    """Return why the missing queues of a path cannot be created, or ""."""
     if not target.left:
         return ""
     if target.is_leaf:

@@ -1,10 +1,10 @@
-"""From YAML text to records, as strictly as Go's decoder with known fields.
+"""Decodes YAML into records, as strictly as Go's decoder with known fields.
 
 Every unknown key and every value of the wrong type is an error with its line, and all of them are
-told at once. Limits: MAX_CHARACTERS, MAX_DEPTH, MAX_SCANNED, and MAX_VALUES with aliases written
-out; of the errors the first MAX_ERRORS are reported.
+reported at once. Limits: MAX_CHARACTERS, MAX_DEPTH, MAX_SCANNED, and MAX_VALUES with aliases
+written out; the first MAX_ERRORS errors are reported.
 
-Every line is the file's own, inside a message too, as YuniKorn's checker prints it.
+Line numbers, also those inside messages, refer to the file, as YuniKorn's checker prints them.
 """
 
 import dataclasses
@@ -50,7 +50,7 @@ _NO_MERGE = "yaml: map merge requires map or sequence of maps as the value"
 
 
 def read_configuration(text: str) -> SchedulerConfig:
-    """Return the records in a text; an empty one has no partitions. Raises QueueConfigError."""
+    """Decode a text; an empty one has no partitions. Raises QueueConfigError."""
     if len(text) > MAX_CHARACTERS:
         raise QueueConfigError(f"{len(text)} characters, at most {MAX_CHARACTERS}")
     try:
@@ -74,7 +74,7 @@ def read_configuration(text: str) -> SchedulerConfig:
 
 
 def _check_texts(root: yaml.Node) -> None:
-    """Refuse half a character, which an escape can write: nothing could write it again."""
+    """Refuse lone surrogates, which an escape can produce: they could never be encoded again."""
     nodes, seen = [root], {id(root)}
     while nodes:
         node = nodes.pop()
@@ -90,9 +90,9 @@ def _check_texts(root: yaml.Node) -> None:
 
 
 def _as_pyyaml_sees(text: str, found: yaml.YAMLError) -> yaml.YAMLError:
-    """Return the same mistake with the lines of PyYAML's own scanner, which are the file's.
+    """Return the same error with line numbers of PyYAML's own scanner, which match the file.
 
-    It is ten times slower: of what is wrong behind MAX_SCANNED characters libyaml's lines are told.
+    It is ten times slower: for errors after MAX_SCANNED characters libyaml's lines are used.
     """
     mark = getattr(found, "problem_mark", None)
     if mark is not None and mark.index > MAX_SCANNED:
@@ -108,7 +108,7 @@ def _as_pyyaml_sees(text: str, found: yaml.YAMLError) -> yaml.YAMLError:
 
 
 def _syntax_error(error: yaml.YAMLError) -> QueueConfigError:
-    """Return a syntax error in libyaml's words, with the line that it begins on."""
+    """Return a syntax error in libyaml's words, with its first line."""
     problem = str(getattr(error, "problem", None) or error)
     mark = getattr(error, "context_mark", None) or getattr(error, "problem_mark", None)
     line = mark.line + 1 if mark is not None else 1
@@ -116,7 +116,7 @@ def _syntax_error(error: yaml.YAMLError) -> QueueConfigError:
 
 
 def _words(problem: str, error: yaml.YAMLError) -> str:
-    """Return what is wrong in libyaml's words."""
+    """Return the problem in libyaml's words."""
     if "expected <block end>" in problem:
         in_mapping = "mapping" in str(getattr(error, "context", ""))
         return f"did not find expected {'key' if in_mapping else _DASH}"
@@ -130,13 +130,13 @@ def _fields(cls: type[Any]) -> dict[str, Any]:
 
 
 class _Decoder:
-    """Decodes nodes into records, and gathers what is wrong on the way."""
+    """Decodes nodes into records, and collects errors."""
 
     def __init__(self) -> None:
         self.errors: list[tuple[int, str]] = []
 
     def record(self, cls: type[Any], node: yaml.Node) -> Any:
-        """Return a record; a null is an empty one."""
+        """Decode a record; a null is an empty one."""
         line = node.start_mark.line + 1
         if _is_null(node):
             return cls()
@@ -158,7 +158,7 @@ class _Decoder:
         return cls(**present, line=line)
 
     def _has_repeated_keys(self, node: yaml.MappingNode) -> bool:
-        """Report every two keys that are the same; nothing else of such a mapping is checked."""
+        """Report every pair of equal keys; such a mapping is not checked further."""
         lines: dict[str, list[int]] = {}
         for key, _ in node.value:
             lines.setdefault(str(key.value), []).append(key.start_mark.line + 1)
@@ -170,9 +170,9 @@ class _Decoder:
         return bool(repeated)
 
     def _pairs(self, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
-        """Return a mapping's keys and values, with those that ``<<`` merges into it.
+        """Return a mapping's keys and values, including those merged by ``<<``.
 
-        Its own keys come before merged ones, and of several that are merged the first.
+        Its own keys have precedence over merged ones, and earlier merges over later ones.
         """
         own = [pair for pair in node.value if pair[0].tag != _MERGE]
         found = {str(key.value): (key, value) for key, value in own}
@@ -185,7 +185,7 @@ class _Decoder:
         return list(found.values())
 
     def _value(self, hint: Any, node: yaml.Node) -> Any:
-        """Return a value of a type, or None for a null (the default stands) or a mistake."""
+        """Decode a value of a type; None for a null (the default applies) or an error."""
         if _is_null(node):
             return None
         if get_origin(hint) in (Union, UnionType):
@@ -242,7 +242,7 @@ class _Decoder:
         self._error(node.start_mark.line + 1, f"cannot unmarshal {tag}{text} into {go_name}")
 
     def _error(self, line: int, message: str) -> bool:
-        """Note a mistake; return whether there is room for more."""
+        """Record an error; return whether there is room for more."""
         if len(self.errors) < MAX_ERRORS:
             self.errors.append((line, message))
         return len(self.errors) < MAX_ERRORS

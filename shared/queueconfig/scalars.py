@@ -1,7 +1,7 @@
-"""Plain YAML values as Go's yaml.v3 reads them: YAML 1.2, with what it keeps of 1.1.
+"""Plain YAML values as Go's yaml.v3 reads them: YAML 1.2, with some of 1.1.
 
-A truth is true or false; where one is asked for, ``yes``, ``on`` and ``y`` are one too. Numbers may
-be hexadecimal, octal (``0o17``, ``017``) or binary, with underscores. What stands in quotes is
+A boolean is true or false; where one is expected, ``yes``, ``on`` and ``y`` are accepted too.
+Numbers may be hexadecimal, octal (``0o17``, ``017``) or binary, with underscores. Quoted values are
 text. Source: the package's own description; docs/rules/queues.md#where-it-comes-from.
 """
 
@@ -47,19 +47,19 @@ def resolved(node: yaml.ScalarNode) -> tuple[str, Scalar]:
 
 
 def truth_of(value: Scalar) -> bool | None:
-    """Return a truth; None where a value is none."""
+    """Return a boolean; None for other values."""
     return value if isinstance(value, bool) else _OLD_TRUTHS.get(str(value))
 
 
 def uint64_of(value: Scalar) -> int | None:
-    """Return a number without a sign and a fraction; None where a value is none."""
+    """Return a whole number without a sign; None for other values."""
     if isinstance(value, bool | str) or not (isfinite(value) and value == int(value)):
         return None
     return int(value) if 0 <= value < _UINT64 else None
 
 
 def float_of(value: Scalar) -> float | None:
-    """Return a finite number; None where a value is none."""
+    """Return a finite number; None for other values."""
     if isinstance(value, bool | str) or not isfinite(value):
         return None
     return float(value)
@@ -73,7 +73,7 @@ def _bases_of(text: str) -> tuple[tuple[re.Pattern[str], int], ...]:
 
 
 def _number(text: str) -> int | float | None:
-    """Return a number; a whole one that no 64 bits hold is a float."""
+    """Parse a number; a whole one beyond 64 bits is a float."""
     if text[:1] not in _FIRST:
         return None
     if len(text) <= _SHORT and text[0] != "0" and text.isascii() and text.isdigit():

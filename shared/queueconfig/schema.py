@@ -1,6 +1,6 @@
-"""The format, as records. A field's metadata names its key and YuniKorn's own type.
+"""The format of queues.yaml as records, whose fields are named like its keys.
 
-``line`` is where a record starts in its file. Quantities stay text until they are judged, so that
+``line`` is where a record starts in its file. Quantities stay texts until they are checked, so that
 the order of the checks is YuniKorn's.
 """
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class ResourcesSpec:
-    """Guaranteed and max of a queue; None is not set."""
+    """Guaranteed and max resources of a queue; None if not set."""
 
     guaranteed: dict[str, str] | None = None
     max: dict[str, str] | None = None
@@ -18,7 +18,7 @@ class ResourcesSpec:
 
 @dataclass(slots=True)
 class ChildTemplateSpec:
-    """What a dynamic leaf below a queue starts with."""
+    """The initial settings of dynamic leaf queues below a queue."""
 
     maxapplications: int = 0
     properties: dict[str, str] = field(default_factory=dict)
@@ -28,7 +28,7 @@ class ChildTemplateSpec:
 
 @dataclass(slots=True)
 class LimitSpec:
-    """What users or groups may have in a queue."""
+    """A limit of users or groups in a queue."""
 
     limit: str = ""
     users: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class PlacementRuleSpec:
 
 @dataclass(slots=True)
 class QueueSpec:
-    """A queue and those below it."""
+    """A queue and its children."""
 
     name: str = ""
     parent: bool = False
@@ -79,7 +79,7 @@ class QueueSpec:
 
 @dataclass(slots=True)
 class PreemptionSpec:
-    """The partition's switches; None is the default (on, and off)."""
+    """The partition's preemption switches; None is the default (on, and off for quotas)."""
 
     enabled: bool | None = None
     quotapreemptionenabled: bool | None = None
@@ -97,7 +97,7 @@ class NodeSortSpec:
 
 @dataclass(slots=True)
 class ResolverSpec:
-    """Where a user's groups come from."""
+    """How a user's groups are resolved."""
 
     type: str = ""
     line: int = 0
@@ -105,7 +105,7 @@ class ResolverSpec:
 
 @dataclass(slots=True)
 class PartitionSpec:
-    """A partition; ``queues`` None is not set."""
+    """A partition; ``queues`` None if not set."""
 
     name: str = ""
     queues: list[QueueSpec] | None = None

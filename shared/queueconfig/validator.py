@@ -1,7 +1,7 @@
-"""The checks in YuniKorn's own order, with its own sentences (docs/rules/queues.md#checks).
+"""YuniKorn's checks in its order and with its texts (docs/rules/queues.md#checks).
 
-The configuration is brought into shape on the way: names in lower case where YuniKorn does so, one
-root above every queue, the partition's limits on the root.
+The configuration is normalised on the way: names in lower case where YuniKorn does so, a single
+root above all queues, the partition's limits on the root.
 """
 
 from shared.model.names import (
@@ -18,13 +18,13 @@ from shared.queueconfig.schema import NodeSortSpec, PartitionSpec, QueueSpec, Sc
 
 MAX_PARTITIONS = 1_000  # partitions of a queues.yaml; one with more is refused
 _ACL_FIELDS = 2
-_NAMED = 5  # partitions, where the one that is needed is not among them
+_NAMED = 5  # partitions listed in the error
 
 
 def validate(config: SchedulerConfig) -> None:
-    """Check a whole file, partition by partition. Raises QueueConfigError at the first mistake.
+    """Check a whole file, partition by partition. Raises QueueConfigError at the first error.
 
-    Beside YuniKorn's node scores a file may name those by GPU devices, which YuniKorn refuses.
+    Besides YuniKorn's node sort policies a file may name Muster's, which YuniKorn refuses.
     """
     seen: set[str] = set()
     for partition in config.partitions:
@@ -47,11 +47,11 @@ def validate(config: SchedulerConfig) -> None:
 
 
 def check_schedulable(config: SchedulerConfig) -> None:
-    """Check what a valid file needs to be put to work, all of it. Raises QueueConfigError.
+    """Check that a valid file can be used as a whole. Raises QueueConfigError.
 
-    There has to be a partition named default, where everything goes that names none, and there
-    are at most MAX_PARTITIONS. The rest is what YuniKorn checks when it loads a file: its
-    ``validate-conf`` accepts one that fails here (docs/rules/queues.md#checks, the last step).
+    It must have a partition named default, for everything that names none, and at most
+    MAX_PARTITIONS. The rest is what YuniKorn checks when it loads a file: its ``validate-conf``
+    accepts files that fail here (docs/rules/queues.md#checks, the last step).
     """
     names = [partition.name for partition in config.partitions]
     if len(names) > MAX_PARTITIONS:
@@ -69,7 +69,7 @@ def check_schedulable(config: SchedulerConfig) -> None:
 
 
 def _root_of(partition: PartitionSpec) -> QueueSpec:
-    """Return the root, inserted above the queues where the file has none of its own."""
+    """Return the root queue; insert one if the file has none of its own."""
     queues = partition.queues
     if queues is None:
         raise QueueConfigError("queue config is not set", partition.line)

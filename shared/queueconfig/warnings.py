@@ -1,4 +1,4 @@
-"""What holds in a queues.yaml and will surprise all the same, with the line and a sentence."""
+"""Warnings about valid but surprising settings of a queues.yaml, each with its line."""
 
 from collections.abc import Iterator
 
@@ -14,7 +14,7 @@ _FENCE = "fence"
 
 
 def warnings_of(config: SchedulerConfig) -> list[tuple[int, str]]:
-    """Return the warnings of a file that has been judged: also what YuniKorn would refuse of it."""
+    """Return the warnings of a valid file, including settings that YuniKorn would refuse."""
     found: list[tuple[int, str]] = []
     for partition in config.partitions:
         score = partition.nodesortpolicy
@@ -45,10 +45,10 @@ def partition_warnings(partition: PartitionSpec) -> Iterator[tuple[int, str]]:
 
 
 def _without_effect(root: QueueSpec) -> Iterator[tuple[int, str]]:
-    """Yield what is set on the root and means something between siblings only, which it has not.
+    """Yield warnings for settings of the root that only matter between siblings.
 
-    Source: docs/rules/scheduling.md#priority and docs/rules/preemption.md: preemption looks no
-    further than the root in any case.
+    Source: docs/rules/scheduling.md#priority and docs/rules/preemption.md: preemption never goes
+    beyond the root.
     """
     where = "has no effect: the root has no siblings; set it on the queues below"
     offset = _offset(root)
@@ -60,7 +60,7 @@ def _without_effect(root: QueueSpec) -> Iterator[tuple[int, str]]:
 
 
 def _that_do_not_hold(queue: QueueSpec, path: str) -> Iterator[tuple[int, str]]:
-    """Yield the properties of the policy kai that do not hold, of a queue and of those below."""
+    """Yield warnings for invalid properties of the policy kai, in a queue and its children."""
     for name, text, why in queue_properties.refused(queue.properties):
         yield queue.line, f"{name} {text!r} of queue {path} is {why}"
     for child in queue.queues or []:
@@ -82,7 +82,7 @@ def _lets_anybody_in(queue: QueueSpec) -> bool:
 
 
 def _highest(queue: QueueSpec, path: str, found: list[tuple[int, str]]) -> int:
-    """Return the highest priority that a queue can show, and note the offsets that lift it too far.
+    """Return the highest priority that a queue can have, and warn of offsets that raise it too far.
 
     Source: docs/rules/scheduling.md#priority; the priority design warns of offsets near the system
     classes.

@@ -1,4 +1,4 @@
-"""The mirror: the pure machine between a resource manager's pods and the core's asks."""
+"""The mirror: a pure state machine that turns pods into asks, and decisions into calls."""
 
 from services.shim_adapter.mirror.mirror import ClusterMirror
 

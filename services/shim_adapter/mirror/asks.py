@@ -1,4 +1,4 @@
-"""From pods and applications to the items that the core understands."""
+"""Converts nodes, pods and applications to the items of the scheduler interface."""
 
 from dataclasses import replace
 
@@ -44,7 +44,7 @@ NODE_ACTIONS = {
 
 
 def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
-    """Return a node's news.
+    """Return the message about a node.
 
     Source: docs/rules/pods.md#what-a-pod-asks-for: the attributes that are sent.
     """
@@ -65,7 +65,7 @@ def node_info(node: NodeRecord, action: NodeAction, rm_id: str) -> NodeInfo:
 
 
 def application_request(application: ApplicationRecord) -> AddApplicationRequest:
-    """Return the request that announces an application; a gang that is over has no more gang."""
+    """Return the request that adds an application; without its gang, if that is over."""
     groups = () if application.is_gang_over else application.task_groups
     return AddApplicationRequest(
         application_id=application.application_id,
@@ -96,13 +96,13 @@ def forced(request: AddApplicationRequest) -> AddApplicationRequest:
 
 
 def _settings(application: ApplicationRecord) -> GangSettings:
-    """Return what holds for a gang; one that is over has no minimums."""
+    """Return the settings of a gang; one that is over has no minimums."""
     gang = replace(application.gang, layout=layout_of(application.task_groups))
     return replace(gang, subgroups=()) if application.is_gang_over and gang.subgroups else gang
 
 
 def _milliseconds(seconds: int) -> int:
-    """Return a timeout as the interface has it, whatever a record holds."""
+    """Return a timeout in milliseconds, limited to the valid range."""
     return max(0, min(seconds, MAX_SECONDS)) * 1000
 
 
@@ -121,7 +121,7 @@ def foreign_allocation(pod: PodRecord) -> Allocation:
 
 
 def nominated_allocation(pod: PodRecord) -> Allocation:
-    """Return a foreign pod that is not there yet as an allocation where others make way for it."""
+    """Return a foreign pod that is nominated for a node, but not there yet, as an allocation."""
     allocation = foreign_allocation(pod)
     tags = {**allocation.allocation_tags, NOMINATED_TAG: "true"}
     return replace(allocation, allocation_tags=tags)
@@ -178,7 +178,7 @@ def ask_of(pod: PodRecord, *, originator: bool) -> AllocationAsk:
 
 
 def allocation_of(pod: PodRecord, *, originator: bool, released: bool) -> Allocation:
-    """Return the allocation of a pod that is bound, for recovery: its ask, with its place."""
+    """Return the allocation of a bound pod, for recovery."""
     spec = pod.spec
     return Allocation(
         allocation_key=pod.uid,

@@ -1,4 +1,4 @@
-"""What the mirror asks of a resource manager, and what it hears from it."""
+"""The mirror's calls to a resource manager, and the resource manager's reports to it."""
 
 from dataclasses import dataclass
 
@@ -7,14 +7,15 @@ from shared.messages.commands import PodSpec
 from shared.messages.interface import GangSettings, PodsHeld
 from shared.model.gpus import Devices
 
-GANG_TIMED_OUT = "ResourceReservationTimeout"  # of a pod that is failed: its gang had no places
+GANG_TIMED_OUT = "ResourceReservationTimeout"  # reason of a failed pod: its gang got no places
 
 
 @dataclass(frozen=True, slots=True)
 class CreatePod:
-    """Create a placeholder pod; its uid is derived, so that a repeat creates nothing.
+    """Create a placeholder pod; its uid is derived, so that a repetition creates nothing.
 
-    ``losses`` is how often each of its gang's has been lost, about: the more, the later it is made.
+    ``losses`` is about how often each placeholder of its gang was lost; the more, the later it is
+    created.
     """
 
     uid: str
@@ -24,14 +25,14 @@ class CreatePod:
 
 @dataclass(frozen=True, slots=True)
 class CancelCreates:
-    """Make no more placeholders for an application; those on their way are deleted when seen."""
+    """Stop creating placeholders for an application; those in transit are deleted when seen."""
 
     application_id: str
 
 
 @dataclass(frozen=True, slots=True)
 class BindPod:
-    """Bind a pod to a node; ``devices`` are the GPU devices that it is given there."""
+    """Bind a pod to a node; ``devices`` are its assigned GPU devices there."""
 
     uid: str
     node: str
@@ -107,7 +108,7 @@ class PodAdded:
 
 @dataclass(frozen=True, slots=True)
 class PodNominated:
-    """Others make way on a node for a pod of another scheduler; ``is_over``: they do so no more."""
+    """A pod of another scheduler waits for victims on a node; ``is_over``: it no longer does."""
 
     pod: PodRecord
     is_over: bool = False
@@ -129,21 +130,21 @@ class PodChanged:
 
 @dataclass(frozen=True, slots=True)
 class PodEnded:
-    """A pod ran to its end, or failed."""
+    """A pod succeeded or failed."""
 
     pod: PodRecord
 
 
 @dataclass(frozen=True, slots=True)
 class PodGone:
-    """A pod is no more."""
+    """A pod was deleted."""
 
     pod: PodRecord
 
 
 @dataclass(frozen=True, slots=True)
 class BindRefused:
-    """A pod could not be bound; it is pending, and on no node."""
+    """A pod could not be bound; it is pending, without a node."""
 
     pod: PodRecord
     reason: str
@@ -159,7 +160,7 @@ class PlaceholderFailed:
 
 @dataclass(frozen=True, slots=True)
 class Disruptable:
-    """Whether a pod may be evicted now; ``is_refused``: its eviction was, and it stays."""
+    """Whether a pod may be evicted now; ``is_refused``: its eviction was refused."""
 
     pod: PodRecord
     is_refused: bool = False
@@ -167,9 +168,9 @@ class Disruptable:
 
 @dataclass(frozen=True, slots=True)
 class PodsHeldBack:
-    """Other pods of an application than before are held back; they are not in the world yet.
+    """The held-back pods of an application changed; they are not in the world yet.
 
-    ``partition`` is as they name it.
+    ``partition`` is the one they name.
     """
 
     partition: str
@@ -178,7 +179,7 @@ class PodsHeldBack:
 
 @dataclass(frozen=True, slots=True)
 class GangNews:
-    """A gang without placeholders has other minimums than its application knows."""
+    """A gang without placeholders has new minimums."""
 
     application_id: str
     gang: GangSettings

@@ -1,4 +1,4 @@
-"""Gangs as the mirror sees them: which placeholders there are, and which of them are bound."""
+"""Placeholders of gangs: which are bound, and which are still to be created."""
 
 from collections.abc import Iterator
 from dataclasses import replace
@@ -19,7 +19,7 @@ _NOT_LOST = (TerminationType.TIMEOUT, TerminationType.PLACEHOLDER_REPLACED)
 
 
 class BoundPlaceholders:
-    """The placeholders that are bound to a node that is there, by application and task group."""
+    """The placeholders bound to existing nodes, by application and task group."""
 
     def __init__(self, world: World) -> None:
         self._world = world
@@ -28,10 +28,10 @@ class BoundPlaceholders:
             self.note(pod)
 
     def take_up(self, application: ApplicationRecord) -> None:
-        """Check again which placeholders of an application are bound, and take its gang up there.
+        """Count the bound placeholders of an application again, and update its gang's phase.
 
-        The last bind may have been done by an instance that died before it heard so: the gang is
-        whole, and reserves no more.
+        An instance may have died after the last bind, before it received the result: the gang is
+        whole, and no longer reserves.
         """
         for group in application.task_groups:
             self._bound.pop((application.application_id, group.name), None)
@@ -43,9 +43,9 @@ class BoundPlaceholders:
             self._world.touch_application(application)
 
     def note(self, pod: PodRecord) -> None:
-        """Count a pod if it is a placeholder that holds a place, once.
+        """Count a pod, once, if it is a placeholder bound to an existing node.
 
-        One whose bind is on its way, or whose node has gone, holds none.
+        A placeholder whose bind is in progress does not count.
         """
         world = self._world
         if not pod.spec.placeholder or pod.has_ended or pod.uid in world.binding:
@@ -55,7 +55,7 @@ class BoundPlaceholders:
             self._bound.setdefault(key, {})[pod.uid] = None
 
     def forget(self, pod: PodRecord) -> None:
-        """Take in that a pod, if it is a placeholder, holds its place no more."""
+        """Stop counting a pod."""
         key = (pod.spec.application_id, pod.spec.task_group_name)
         bound = self._bound.get(key, {})
         if bound.pop(pod.uid, True) is None and not bound:
@@ -66,21 +66,21 @@ class BoundPlaceholders:
         return len(self._bound.get((application.application_id, group), ()))
 
     def is_whole(self, application: ApplicationRecord) -> bool:
-        """Return whether every group has as many bound placeholders as it needs members."""
+        """Whether every group has as many bound placeholders as it needs members."""
         return all(
             self.count(application, group.name) >= group.min_member
             for group in application.task_groups
         )
 
     def has_started(self, application: ApplicationRecord) -> bool:
-        """Return whether a gang need not reserve any more: it is whole, or its real pods run."""
+        """Whether a gang need not reserve any more: it is whole, or real pods of it run."""
         pods = self._world.pods_of(application.application_id)
         runs = any(pod.node and not pod.has_ended and not pod.spec.placeholder for pod in pods)
         return runs or self.is_whole(application)
 
 
 class PlaceholdersToMake:
-    """The gangs whose placeholders are being made, MAX_MADE_AT_ONCE at a time, in turn.
+    """The gangs whose placeholders are being created, MAX_MADE_AT_ONCE at a time, in turn.
 
     After a restart the missing placeholders of every reserving gang are created again: those in
     transit to the resource manager may never have arrived.
@@ -97,12 +97,12 @@ class PlaceholdersToMake:
         return bool(self._left)
 
     def add(self, application: ApplicationRecord) -> None:
-        """Have a gang's placeholders made from now on."""
+        """Start to create a gang's placeholders."""
         left = missing_placeholders(self._world, application)
         self._left[application.application_id] = (application.submission, left)
 
     def next(self) -> list[CreatePod]:
-        """Return what is to be made now; of gangs that reserve no more, nothing."""
+        """Return the next placeholders to create; none for gangs that no longer reserve."""
         calls: list[CreatePod] = []
         while self._left and len(calls) < MAX_MADE_AT_ONCE:
             name = next(iter(self._left))
@@ -119,10 +119,10 @@ class PlaceholdersToMake:
 
 
 def missing_placeholders(world: World, application: ApplicationRecord) -> Iterator[CreatePod]:
-    """Return what is to be made of every group's placeholders, in the order of the groups.
+    """Return the placeholders to create for every group, in the order of the groups.
 
-    What there is is counted now, also what is on its way out: what is lost from now on is made
-    again by itself.
+    Existing ones are counted now, including those being deleted, because a lost placeholder is
+    replaced separately.
     """
     existing: dict[str, int] = {}
     for pod in world.pods_of(application.application_id):
@@ -140,7 +140,7 @@ def missing_placeholders(world: World, application: ApplicationRecord) -> Iterat
 def in_place_of(world: World, application: ApplicationRecord, lost: PodRecord) -> list[CreatePod]:
     """Return the placeholder to create for one that was lost while its gang reserves.
 
-    None, if the core released it for its timeout or for a real pod, or if the settings say, as
+    None if the core released it for its timeout or for a real pod, or if the settings say, as
     YuniKorn does, that lost placeholders are not replaced: the gang then waits for its timeout.
     """
     groups = {group.name: group for group in application.task_groups}

@@ -1,6 +1,6 @@
-"""What is kept for whoever asks again, or starts anew: answers to messages, usage over time.
+"""Retained records: answers to repeated messages, and usage over time for recoveries.
 
-The oldest go where there are too many; what has changed since it was saved is in ``changed``.
+Both are limited, and the oldest are dropped. Changes since the last save are in ``changed``.
 """
 
 from services.shim_adapter.records import Answer, ReportedUsage
@@ -12,7 +12,7 @@ MAX_USAGE = 20_000  # records of usage over time; the one that is not renewed lo
 
 
 class KeptAnswers:
-    """What messages were answered, by message, the oldest first; ``size`` is of all together."""
+    """The answers to messages, by message, the oldest first; ``size`` is the sum of their sizes."""
 
     def __init__(self) -> None:
         self.by_message: dict[str, Answer] = {}
@@ -20,7 +20,7 @@ class KeptAnswers:
         self.changed: dict[str, None] = {}
 
     def remember(self, message_id: str, answer: Answer) -> None:
-        """Keep what a message was answered, so that it is answered the same when it comes again."""
+        """Retain an answer, so that a repeated message gets the same one."""
         before = self.by_message.pop(message_id, None)
         self.by_message[message_id] = answer
         self.size += answer.size - (before.size if before is not None else 0)
@@ -39,7 +39,7 @@ class KeptUsages:
         self.changed: dict[str, None] = {}
 
     def record(self, partition: str, record: UsageRecord) -> None:
-        """Keep what a core has reported of usage over time, in place of what it did before."""
+        """Retain a report of usage over time, unless a newer one is known."""
         key = f"{partition}/{record.queue}/{record.user}"
         before = self.by_key.pop(key, None)
         if before is not None and before.record.at_ns > record.at_ns:
@@ -52,5 +52,5 @@ class KeptUsages:
             self.changed[oldest] = None
 
     def of(self, partition: str) -> tuple[UsageRecord, ...]:
-        """Return what is kept of a partition's usage over time."""
+        """Return the reported usage of a partition."""
         return tuple(kept.record for kept in self.by_key.values() if kept.partition == partition)

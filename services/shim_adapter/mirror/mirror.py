@@ -2,15 +2,15 @@
 
 Rule 1: an application with task groups gets its placeholders first; its real pods are held back
         until every group's placeholders are bound (docs/rules/gangs.md#the-course).
-Rule 2: a pod whose deletion the core decided is confirmed with the core's own termination type
-        once it is gone, be it an allocation or an ask; a confirmation is never confirmed.
-Rule 3: an application that was created by its pods ends with them. If they are deleted before
-        they became asks, it is removed from the core once none of its placeholders holds a place; a
-        pod that arrives while its application ends gets a note, and starts it again afterwards.
-Rule 4: the resource manager is the truth: ``sync`` sends all of it under a new epoch, and
-        decisions of a lower epoch are refused.
-Rule 5: a decision about a node that the core has not answered yet is about an earlier one of that
-        name, which has gone: the pod is not bound, as on a node that is not there.
+Rule 2: a pod whose deletion the core decided is confirmed with the core's own termination type once
+        it is gone, as an allocation or as an ask; a confirmation is never confirmed.
+Rule 3: an application that was created by its pods ends with them. If they are deleted before they
+        became asks, it is removed from the core once none of its pods is on a node. A pod that
+        arrives while its application ends gets a note, and starts the application again afterwards.
+Rule 4: the resource manager is the truth: ``sync`` sends all of it under a new epoch, and decisions
+        of a lower epoch are refused.
+Rule 5: a decision about a node that the core has not answered yet concerns an earlier node of that
+        name, which was removed: the pod is not bound, as if the node did not exist.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -89,17 +89,17 @@ MAX_UNSENDABLE = 10_000  # remembered; one that is forgotten delays the next rec
 
 
 class ClusterMirror(Phases):
-    """One resource manager's mirror. ``world`` is the resource manager's truth."""
+    """The mirror of one resource manager. ``world`` is the resource manager's state."""
 
     def __init__(self, world: World, rm_id: str) -> None:
         super().__init__(world, rm_id)
         self.refused_decisions = 0
         self.refused_binds = 0
         self._held_back: dict[tuple[str, str], PodsHeld] = {}  # by partition and application
-        self._decided_in = DEFAULT_PARTITION  # whose core's decision is being carried out
+        self._decided_in = DEFAULT_PARTITION  # partition whose decision is being carried out
         self._to_make = PlaceholdersToMake(world)
         self._unsendable: dict[tuple[type, str], None] = {}  # nodes and allocations, oldest first
-        # how often a node was said, by partition and name, and not answered
+        # how often a node was sent, by partition and name, without an answer yet
         self._unanswered: dict[tuple[str, str], int] = {}
         self._reports: dict[type, Callable[[Any], None]] = {
             NodeNews: self._on_node,
@@ -122,31 +122,31 @@ class ClusterMirror(Phases):
     # --- the way in -----------------------------------------------------------------------------
 
     def on_news(self, news: News) -> Reaction:
-        """Take in what the resource manager reports."""
+        """Apply a report of the resource manager."""
         return self.hear(news), self.outgoing()
 
     def hear(self, news: News) -> list[Call]:
-        """Apply a report of the resource manager; its messages are returned by ``said``."""
+        """Apply a report of the resource manager; ``outgoing`` returns the resulting messages."""
         self._reports[type(news)](news)
         return self._called()
 
     def on_application(self, application: ApplicationRecord) -> Reaction:
-        """Announce an application that was made before any of its pods."""
+        """Add an application that was created before any of its pods."""
         self._announce(application)
         return self._taken()
 
     def on_response(
         self, response: UpdateResponse, epoch: int, partition: str = DEFAULT_PARTITION
     ) -> Reaction:
-        """Carry out what a partition's core decided, section by section.
+        """Carry out the decisions of a partition's core, section by section.
 
-        A lower epoch than the partition's is refused.
+        An epoch lower than the partition's is refused.
         """
         if epoch < self.world.epoch_of(partition):
             self.refused_decisions += 1
             return [], []
         self._decided_in = partition
-        is_busy = self.has_more  # then it goes on by itself
+        is_busy = self.has_more  # then ticks continue it
         handlers: tuple[tuple[Iterable[Any], Callable[[Any], None]], ...] = (
             (response.accepted_nodes, self._on_node_answered),
             (response.rejected_nodes, self._on_node_answered),
@@ -169,23 +169,23 @@ class ClusterMirror(Phases):
 
     @property
     def has_more(self) -> bool:
-        """Return whether there is work that was cut short: ``go_on`` does the next of it."""
+        """Whether work was interrupted: ``go_on`` continues it."""
         return bool(self._to_make)
 
     def go_on(self) -> Reaction:
-        """Make the next placeholders of gangs that are too large for one turn."""
+        """Create the next placeholders of gangs that are too large for one message."""
         self._calls += self._to_make.next()
         return self._taken()
 
     def remove_application(self, application: ApplicationRecord) -> Reaction:
-        """Have done with an application that has no pods: the core ends it at once."""
+        """Remove an application without pods: the core ends it at once."""
         application.phase = ApplicationPhase.ENDED
         self.world.touch_application(application)
         self._remove(application)
         return self._taken()
 
     def sync(self, known_epoch: int = 0, partition: str = DEFAULT_PARTITION) -> list[Outgoing]:
-        """Send everything that exists in a partition, under its next epoch.
+        """Return everything that exists in a partition, under its next epoch.
 
         Pending work is done after the core's answer. Source: ARCHITECTURE.md, Recovery.
         """
@@ -220,7 +220,7 @@ class ClusterMirror(Phases):
         return [self._to_core(partition, message) for message in messages]
 
     def reject_unknown_partitions(self) -> list[Outgoing]:
-        """Reject what names an unknown partition, once the partitions are known."""
+        """Send items of unknown partitions to the default partition's core, which rejects them."""
         for node in self.world.nodes.values():
             if self.world.partition_for(node.partition) != node.partition:
                 self._on_node(NodeNews(node, "add"))
@@ -231,7 +231,7 @@ class ClusterMirror(Phases):
         return self.outgoing()
 
     def leave_out(self, item: NodeInfo | Allocation, partition: str) -> None:
-        """Leave an item out of recoveries: a core waits for as many as SyncEnd counts."""
+        """Omit an unsendable item from recoveries: a core waits for as many as SyncEnd counts."""
         self._decided_in = partition
         name = item.node_id if isinstance(item, NodeInfo) else item.allocation_key
         if isinstance(item, NodeInfo):
@@ -292,7 +292,7 @@ class ClusterMirror(Phases):
             self._send(application.partition, asks=(self._ask(pod),))
 
     def _on_gang(self, name: str, gang: GangSettings) -> None:
-        """Let the core know other minimums of a gang that has no placeholders."""
+        """Send the core new minimums of a gang without placeholders."""
         application = self.world.applications.get(name)
         if application is None or gang == application.gang or not application.is_live:
             return
@@ -304,13 +304,13 @@ class ClusterMirror(Phases):
             self._send(application.partition, gangs_changed=(GangChanged(name, gang),))
 
     def _on_foreign(self, pod: PodRecord) -> None:
-        """Count a pod of another scheduler, or its new size; without its node it has to wait."""
+        """Count a pod of another scheduler, or its new size, if its node exists."""
         node = self.world.nodes.get(pod.node)
         if node is not None and not pod.has_ended:
             self._send(node.partition, allocations=(foreign_allocation(pod),))
 
     def _on_nominated(self, news: PodNominated) -> None:
-        """Count a pod of another scheduler where others make way for it, or no more."""
+        """Count a nominated pod of another scheduler, or stop counting it."""
         pod, node = news.pod, self.world.nodes.get(news.pod.node)
         if node is not None and news.is_over:
             why = TerminationType.STOPPED_BY_RM
@@ -325,7 +325,7 @@ class ClusterMirror(Phases):
         self._send(self._partition_of(pod), releases=(release,))
 
     def _on_changed(self, pod: PodRecord) -> None:
-        """Send a pod's new size, or ask for one that may be scheduled now."""
+        """Send a pod's new size, or ask for a pod that may be scheduled now."""
         if pod.spec.foreign or not pod.node:
             self._asked.pop(pod.uid, None)
             self._on_pod(pod)
@@ -356,10 +356,10 @@ class ClusterMirror(Phases):
         self._after_pod(pod)
 
     def _on_bind_refused(self, news: BindRefused) -> None:
-        """Give an allocation back: it waits again, at the place that it had.
+        """Return an allocation: its ask waits again, at its old position.
 
-        The core may have let it go with its node while it was being bound: then it is asked for
-        again, and a placeholder that is in the way by now goes.
+        If the core released it with its node during the bind, it is asked for again, and a
+        placeholder that is no longer needed is deleted.
         """
         pod = news.pod
         self.refused_binds += 1
@@ -379,7 +379,7 @@ class ClusterMirror(Phases):
             self._calls.append(DeletePod(pod.uid, "", IN_THE_WAY))
 
     def _on_placeholder_failed(self, news: PlaceholderFailed) -> None:
-        """Go on without the gang: its placeholders go, its real pods wait one by one."""
+        """Give up a gang: delete its placeholders, and ask for its real pods one by one."""
         application = self.world.applications.get(news.application_id)
         if application is None or application.phase is not ApplicationPhase.RESERVING:
             return
@@ -400,7 +400,7 @@ class ClusterMirror(Phases):
                 self._calls.append(DeletePod(pod.uid, "", news.reason))
 
     def _on_held_back(self, news: PodsHeldBack) -> None:
-        """Let users know which pods are not asked for yet; a core that recovers gets it again."""
+        """Report the held-back pods to users; a recovering core gets the list again."""
         key, told = (news.partition, news.told.application_id), news.told
         if told.held:
             self._held_back[key] = told
@@ -411,7 +411,7 @@ class ClusterMirror(Phases):
     # --- from the core --------------------------------------------------------------------------
 
     def _on_node_answered(self, answer: AcceptedNode | RejectedNode | NodeInfo) -> None:
-        """Take in that the core knows of a node: what it decides from here on is about this one."""
+        """Record that the core knows a node: later decisions concern the current one."""
         key = self._decided_in, answer.node_id
         left = self._unanswered.pop(key, 0) - 1
         if left > 0:
@@ -463,7 +463,7 @@ class ClusterMirror(Phases):
         if pod is None or pod.node or pod.has_ended:
             return
         if pod.deletion_ns:
-            return  # its end is on the way to the core
+            return  # the core will be informed of its end
         is_anew = (self._decided_in, node) in self._unanswered
         shortage = f'nodes "{node}" not found: there is a new one of that name' if is_anew else ""
         shortage = shortage or self.world.on_nodes.shortage(node, pod.spec.resource, devices)
@@ -473,7 +473,7 @@ class ClusterMirror(Phases):
             self._calls.append(BindPod(pod.uid, node, devices))
 
     def _on_bound(self, pod: PodRecord) -> None:
-        """Take in that a pod was bound; the last placeholder of a gang lets its real pods go."""
+        """Record that a pod was bound; if its gang is whole now, ask for the gang's real pods."""
         self._nominated.pop(pod.uid, None)
         application = self.world.applications.get(pod.spec.application_id)
         if application is not None and pod.spec.placeholder and not pod.deletion_ns:
@@ -486,7 +486,7 @@ class ClusterMirror(Phases):
                 self._start_if_whole(application)
 
     def _count_placeholders_on(self, node: str) -> None:
-        """Count what holds a place on a node that has come, or has gone."""
+        """Count the bound placeholders of a node that was added or removed."""
         for pod in self.world.on_nodes.of(node):
             self._bound.forget(pod)
             self._bound.note(pod)
@@ -495,10 +495,10 @@ class ClusterMirror(Phases):
                 self._start_if_whole(application)
 
     def _on_ask_released(self, release: AllocationAskRelease) -> None:
-        """Take in that the core has dropped an ask: confirm it, a placeholder's once it is gone."""
+        """Confirm that the core dropped an ask; for a placeholder once its pod is gone."""
         self._unconfirmed.pop(release.allocation_key, None)
         if not release.termination_type.is_schedulers:
-            return  # it confirms what we took back
+            return  # it confirms our own release
         pod = self.world.pods.get(release.allocation_key)
         if pod is None or pod.node or not pod.spec.placeholder:
             self._asked.pop(release.allocation_key, None)
@@ -509,9 +509,9 @@ class ClusterMirror(Phases):
             self._calls.append(DeletePod(pod.uid, release.termination_type, release.message))
 
     def _on_released(self, release: AllocationRelease) -> None:
-        """Delete a pod because the core decided so; what we stopped ourselves is only echoed.
+        """Delete a pod that the core released; echoes of our own releases delete nothing.
 
-        A pod that is not bound, and to be, lost its place with the node before it had it.
+        A pod that is not bound lost its place with the node before the bind: it is asked for again.
         """
         pod = self.world.pods.get(release.allocation_key)
         if release.termination_type is TerminationType.STOPPED_BY_RM:
@@ -550,9 +550,9 @@ class ClusterMirror(Phases):
             self._finish(application)
 
     def _on_scheduling_state(self, state: ContainerSchedulingState) -> None:
-        """Write a pod's condition: unschedulable, for autoscalers, or an event for users.
+        """Write a pod's condition (unschedulable, for autoscalers), nominated node, or an event.
 
-        Or its nominated node. Events are written for running pods, too.
+        Events are written for running pods, too.
         """
         key, pod = state.allocation_key, self.world.pods.get(state.allocation_key)
         if state.state is SchedulingState.SKIPPED and pod is not None and not pod.has_ended:
@@ -567,7 +567,7 @@ class ClusterMirror(Phases):
     def _meant(
         self, news: AcceptedApplication | RejectedApplication | UpdatedApplication
     ) -> ApplicationRecord | None:
-        """Return the application that news is about; None where it is of an earlier submission."""
+        """Return the application of a message; None if it concerns an earlier submission."""
         application = self.world.applications.get(news.application_id)
         if application is None or news.submission not in (0, application.submission):
             return None
@@ -575,13 +575,13 @@ class ClusterMirror(Phases):
 
 
 def _unwanted(application: ApplicationRecord | None) -> str:
-    """Return why a new placeholder of an application is not wanted, "" if it is."""
+    """Return why an application needs no new placeholder, "" if it does."""
     if application is None or application.phase is ApplicationPhase.ENDING:
         return "its application is gone"
     return "" if application.may_reserve else IN_THE_WAY
 
 
 def _places(allocations: Sequence[Allocation]) -> Iterator[tuple[str, str, Devices]]:
-    """Yield the key, the node and the devices of each allocation: more of it is not asked for."""
+    """Yield the key, node and devices of each allocation; its other fields are not needed."""
     columns = (values_of(allocations, name) for name in ("allocation_key", "node_id", "devices"))
     return zip(*columns, strict=True)

@@ -1,6 +1,6 @@
-"""What the mirror does about things: ask, release, report. What it decides is in ``mirror.py``.
+"""The mirror's actions: ask, release, report. ``mirror.py`` decides when.
 
-Everything done is put by until ``taken``: calls for the resource manager, messages for the core.
+The results, calls to the resource manager and messages to the core, are collected until ``_taken``.
 """
 
 from collections.abc import Sequence
@@ -37,7 +37,7 @@ Reaction = tuple[list[Call], list[Outgoing]]
 
 
 class _Open:
-    """The sections of a message being built, and the last one with items."""
+    """The sections of a message being built, and the last section with items."""
 
     __slots__ = ("last", "sections")
 
@@ -50,26 +50,26 @@ _ORDER = {item.name: at for at, item in enumerate(fields(UpdateRequest))}
 
 
 class Moves:
-    """The world, the open asks, and pending messages and calls."""
+    """The world, the open asks, and the pending messages and calls."""
 
     def __init__(self, world: World, rm_id: str) -> None:
         self.world = world
         self.rm_id = rm_id
         self._asked: dict[str, None] = {}  # pods that the core has an ask for
-        self._displaced: dict[str, None] = {}  # their node went, in the core, before they had it
+        self._displaced: dict[str, None] = {}  # the core dropped their node first
         self._bound = BoundPlaceholders(world)
-        self._nominated: dict[str, str] = {}  # on which node others make way, by pod that waits
-        self._unconfirmed: dict[str, AllocationAskRelease] = {}  # that we started, by pod
-        self._noted: dict[str, None] = {}  # pods whose users have been told what is wrong
+        self._nominated: dict[str, str] = {}  # nominated node, by waiting pod
+        self._unconfirmed: dict[str, AllocationAskRelease] = {}  # our releases, by pod
+        self._noted: dict[str, None] = {}  # pods whose notes were sent
         self._failed: dict[str, None] = {}  # pods that are being failed at this moment
         self._calls: list[Call] = []
         self._outgoing: list[Outgoing] = []
-        self._open: dict[str, _Open] = {}  # the message that is being said, by partition
+        self._open: dict[str, _Open] = {}  # the message being built, by partition
 
     # --- asking ---------------------------------------------------------------------------------
 
     def _ask_for_pods(self, application: ApplicationRecord) -> None:
-        """Ask for the pods whose turn it is: placeholders while reserving, real ones after."""
+        """Ask for the pods that may be scheduled: placeholders while reserving, real ones after."""
         asks = tuple(
             self._ask(pod)
             for pod in self.world.pods_of(application.application_id)
@@ -88,7 +88,7 @@ class Moves:
         return ask_of(pod, originator=self.world.is_originator(pod))
 
     def _report_member(self, pod: PodRecord) -> None:
-        """Write an event at a pod that it is a member of its application's gang, if it is."""
+        """Write an event at a pod that belongs to a task group of its application."""
         application = self.world.applications.get(pod.spec.application_id)
         name = pod.spec.task_group_name
         if application is None or application.is_gang_over or not name:
@@ -98,7 +98,7 @@ class Moves:
             self._calls.append(WriteEvent(pod.uid, "GangScheduling", text, action="TaskGroupMatch"))
 
     def _nominate(self, uid: str, node: str) -> None:
-        """Say of a pod on which node others make way for it, or, once that was said, on none."""
+        """Set a pod's nominated node if it changed; "" clears it."""
         if self._nominated.pop(uid, "") != node:
             self._calls.append(NominatePod(uid, node))
         if node:
@@ -107,7 +107,7 @@ class Moves:
     # --- releasing ------------------------------------------------------------------------------
 
     def _fail_unbound(self, application: ApplicationRecord, reason: str, message: str) -> None:
-        """Fail what waits. The event is at the first pod; under YuniKorn's preset, at each."""
+        """Fail the unbound pods; write the event at the first pod, with preset yunikorn at each."""
         failed = f"Application {application.application_id} scheduling failed, reason: {message}"
         at_each = self.world.is_preset_yunikorn
         if not at_each:
@@ -126,9 +126,10 @@ class Moves:
                     self._calls.append(FailPod(pod.uid, reason, message))
 
     def _clear_the_way(self, application: ApplicationRecord) -> None:
-        """Delete the placeholders that wait although their gang reserves no more.
+        """Delete waiting placeholders of a gang that no longer reserves.
 
-        There may be some: two are made where the first was on its way when its maker died.
+        There may be some: an instance that dies while a create is in progress leads to two
+        placeholders.
         """
         if application.may_reserve:
             return
@@ -156,7 +157,7 @@ class Moves:
         self._send(self._partition_of(pod), releases=(release,))
 
     def _release_ask(self, pod: PodRecord) -> None:
-        """Take an ask back, or confirm that the core has done so: its pod is gone now."""
+        """Withdraw an ask, or confirm the core's release of it, because its pod is gone."""
         why = TerminationType(pod.release) if pod.release else TerminationType.STOPPED_BY_RM
         is_asked = self._asked.pop(pod.uid, pod) is None
         if not (is_asked or pod.release):
@@ -177,7 +178,7 @@ class Moves:
             self._calls.append(WriteEvent(pod.uid, reason, text, is_warning))
 
     def _note(self, application: ApplicationRecord, pod: PodRecord) -> None:
-        """Report a problem of a pod, or why it waits, at the pod and to the core, once."""
+        """Report a problem of a pod, or why it waits, once, in an event and to the core."""
         notes = () if pod.uid in self._noted else tuple(notes_of(application, pod))
         if not notes:
             return
@@ -189,7 +190,7 @@ class Moves:
     # --- sending --------------------------------------------------------------------------------
 
     def _partition_of(self, pod: PodRecord) -> str:
-        """Return the partition of a pod: its application's, or its node's if it is of others."""
+        """Return a pod's partition: its application's, or its node's for a foreign pod."""
         if not pod.spec.foreign:
             return self.world.partition_of(pod.spec.application_id)
         node = self.world.nodes.get(pod.node)
@@ -202,8 +203,8 @@ class Moves:
     def _send(self, named: str, **sections: Sequence[Any]) -> None:
         """Send items to the core of a named partition.
 
-        In the same message as earlier items, if no section begins before the last one ends. While
-        it is unknown whether the partition exists nothing is sent: a recovery sends it.
+        They are added to the message of earlier items, if no section begins before its last one.
+        Until it is known whether the partition exists nothing is sent: a recovery sends it.
         """
         partition = self.world.partition_for(named)
         if partition is None:

@@ -1,6 +1,6 @@
-"""What the users of an application should know of it: what is wrong with a pod, why one waits.
+"""Notes for the users of an application: problems of its pods, and why they wait.
 
-A note follows from the world alone, so that a core which recovers can be sent all of them again.
+Notes are derived from the world alone, so that all of them can be sent to a recovering core.
 """
 
 from collections.abc import Iterable, Iterator
@@ -27,7 +27,7 @@ _ON_ITS_WAY_OUT = {
 
 
 def notes_of(application: ApplicationRecord, pod: PodRecord) -> Iterator[ApplicationNote]:
-    """Yield what is to be known of a pod: its gang, annotations that do not hold, its wait."""
+    """Yield the notes of a pod: its task group, ignored annotations, an ending application."""
     if pod.spec.placeholder or pod.has_ended:
         return
     name = application.application_id
@@ -44,7 +44,7 @@ def notes_of(application: ApplicationRecord, pod: PodRecord) -> Iterator[Applica
 
 
 def notes_of_gang(world: World, application: ApplicationRecord) -> Iterator[ApplicationNote]:
-    """Yield that an application's gang was given up, as its placeholders were refused."""
+    """Yield a note if an application's gang was given up because placeholders were refused."""
     first = world.originator(application.application_id)
     if application.placeholders_refused and first is not None:
         refused = application.placeholders_refused[:_MAX_REFUSED]
@@ -58,7 +58,7 @@ def notes_of_gang(world: World, application: ApplicationRecord) -> Iterator[Appl
 
 
 def all_notes(world: World, applications: Iterable[ApplicationRecord]) -> Iterator[ApplicationNote]:
-    """Yield the notes of applications and their pods, each sentence of an application once."""
+    """Yield the notes of applications and their pods, each text once per application."""
     for application in applications:
         yield from notes_of_gang(world, application)
         said: dict[tuple[str, str], None] = {}
@@ -70,7 +70,7 @@ def all_notes(world: World, applications: Iterable[ApplicationRecord]) -> Iterat
 
 
 def _unknown_group(application: ApplicationRecord, pod: PodRecord) -> str:
-    """Return in a sentence that a pod's task group is none of its application's ("": it is)."""
+    """Return a text if a pod's task group is not one of its application's, else ""."""
     wanted = pod.spec.task_group_name
     groups = [group.name for group in application.task_groups]
     groups += [part.name for part in application.gang.subgroups if not part.is_group]

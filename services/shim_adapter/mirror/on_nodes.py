@@ -1,6 +1,6 @@
-"""Which pods are on which node: what they use there, and who of other schedulers is to come.
+"""The pods on each node, what they use, and pods of other schedulers nominated for it.
 
-The kubelet of a node decides by this whether it takes one more.
+The kubelet's admission of another pod is checked against it.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from shared.model.resources import Resource, ResourceView, add_into, subtract_in
 
 
 class PodsOnNodes:
-    """The pods that have not ended, by their node, foreign ones too, in order of arrival."""
+    """The pods that have not ended, by node, including foreign ones, in order of arrival."""
 
     def __init__(self, nodes: Mapping[str, NodeRecord]) -> None:
         self._nodes = nodes
@@ -25,13 +25,13 @@ class PodsOnNodes:
         return list(self._on.get(node, {}).values())
 
     def nominated(self, node: str) -> list[PodRecord]:
-        """Return the pods of other schedulers that are nominated for a node, and are not there."""
+        """Return the pods of other schedulers that are nominated for a node."""
         return list(self._nominated_on.get(node, {}).values())
 
     def shortage(self, node_name: str, wanted: ResourceView, devices: Devices = ()) -> str:
-        """Return why a node cannot take a pod now, in the kubelet's words ("": it can).
+        """Return why a node cannot take a pod now, in the kubelet's words, or "".
 
-        A kubelet knows of no shares of GPUs: of those the devices are compared.
+        A kubelet does not know GPU shares: for those, the devices are compared.
         """
         node = self._nodes.get(node_name)
         if node is None:
@@ -60,7 +60,7 @@ class PodsOnNodes:
         return ""
 
     def devices_used(self, node_name: str) -> dict[int, int]:
-        """Return how many thousandths of which GPU devices of a node pods were given."""
+        """Return how many thousandths of each GPU device of a node are assigned."""
         used: dict[int, int] = {}
         for pod in self.of(node_name):
             for index, amount in pod.devices:
@@ -68,12 +68,12 @@ class PodsOnNodes:
         return used
 
     def add(self, pod: PodRecord) -> None:
-        """Count a pod in on its node."""
+        """Count a pod on its node."""
         self._on.setdefault(pod.node, {})[pod.uid] = pod
         add_into(self._used.setdefault(pod.node, {}), pod.spec.resource)
 
     def remove(self, pod: PodRecord) -> None:
-        """Count a pod that has ended or gone out of its node; again changes nothing."""
+        """Stop counting a pod on its node; repeating it changes nothing."""
         there = self._on.get(pod.node, {})
         if there.pop(pod.uid, None) is not None:
             subtract_into(self._used[pod.node], pod.spec.resource)
@@ -81,16 +81,16 @@ class PodsOnNodes:
             del self._used[pod.node]
 
     def has(self, pod: PodRecord) -> bool:
-        """Return whether a pod counts on its node."""
+        """Whether a pod counts on its node."""
         return pod.uid in self._on.get(pod.node, {})
 
     def nominate(self, pod: PodRecord) -> None:
-        """Take in that others make way for a pod of another scheduler, on its node."""
+        """Record that a pod of another scheduler is nominated for its node."""
         self._nominated[pod.uid] = pod
         self._nominated_on.setdefault(pod.node, {})[pod.uid] = pod
 
     def end_nomination(self, uid: str) -> PodRecord | None:
-        """Forget that others make way for a pod; return it, None where they do not."""
+        """Remove a nomination; return its pod, or None if there was none."""
         pod = self._nominated.pop(uid, None)
         if pod is not None:
             there = self._nominated_on[pod.node]
@@ -100,5 +100,5 @@ class PodsOnNodes:
         return pod
 
     def nomination_of(self, uid: str) -> PodRecord | None:
-        """Return a pod of another scheduler that is nominated for its node; None: it is not."""
+        """Return the nominated pod of another scheduler, or None."""
         return self._nominated.get(uid)

@@ -1,7 +1,7 @@
-"""The phases of an application: announced, its gang reserving, running, resuming, failing, ended.
+"""The phases of an application: announced, reserving, running, resuming, failing, ended.
 
-What leads from one to the next is reported by the resource manager or decided by the core
-(``mirror.py``); here is what the mirror then does for the application.
+Transitions are caused by reports of the resource manager or decisions of the core (``mirror.py``);
+this module has the resulting actions.
 """
 
 from services.shim_adapter.mirror.asks import application_request, forced
@@ -24,7 +24,7 @@ from shared.messages.interface import (
 from shared.model.states import ApplicationState
 
 _CARRIES_ON = (ApplicationState.RUNNING, ApplicationState.COMPLETING)
-_KNOWN_BY_NAME = ("", ApplicationState.NEW)  # to a core that was asked for nothing
+_KNOWN_BY_NAME = ("", ApplicationState.NEW)  # states without any ask
 _WHY_FAILED = {
     GANG_TIMED_OUT: "Scheduling has timed out due to insufficient resources",
     "ExecutionTimeout": "its application has run for as long as it may",
@@ -32,7 +32,7 @@ _WHY_FAILED = {
 
 
 class Phases(Moves):
-    """An application from its announcement to its end."""
+    """The actions for an application, from its announcement to its end."""
 
     def _announce(self, application: ApplicationRecord, *, has_place: bool = False) -> None:
         """Announce an application; one whose first pod has its node already is not refused.
@@ -50,7 +50,7 @@ class Phases(Moves):
     # --- its gang -------------------------------------------------------------------------------
 
     def _start_if_whole(self, application: ApplicationRecord) -> None:
-        """Let a gang's real pods go once every placeholder is bound."""
+        """Ask for a gang's real pods once every placeholder is bound."""
         if application.phase is ApplicationPhase.RESERVING and self._bound.is_whole(application):
             application.phase = ApplicationPhase.RUNNING
             self.world.touch_application(application)
@@ -59,7 +59,7 @@ class Phases(Moves):
             self._ask_for_pods(application)
 
     def _report_reserved(self, application: ApplicationRecord, name: str) -> None:
-        """Say that all members of a task group have a place, when the last has got its own."""
+        """Write an event when the last member of a task group has its place."""
         bound = self._bound.count(application, name)
         if any(
             group.name == name and group.min_member == bound for group in application.task_groups
@@ -68,10 +68,11 @@ class Phases(Moves):
             self._report(application, "PlaceholderAllocated", text)
 
     def _carry_on(self, pod: PodRecord, release: AllocationRelease | AllocationAskRelease) -> None:
-        """Go on without a gang that the core took for whole, when it waits for it no more.
+        """Continue without the gang if the core, which considered it whole, stops waiting for it.
 
-        A bind failed since, or a node went: the core lets its placeholders go for want of time and
-        carries on (docs/rules/gangs.md#timeout), and what is left of the gang is never whole.
+        A bind failed later, or a node was removed: the core releases the placeholders at their
+        timeout and continues (docs/rules/gangs.md#timeout), and the rest of the gang will never be
+        whole.
         """
         application = self.world.applications.get(pod.spec.application_id)
         if (
@@ -91,7 +92,7 @@ class Phases(Moves):
         self._ask_for_pods(application)
 
     def _follow(self, application: ApplicationRecord, updated: UpdatedApplication) -> None:
-        """Do what an application's state asks for: let its pods wait, go on, or fail."""
+        """Act on an application's state: continue without the gang, ask for its pods, or fail."""
         if updated.state == ApplicationState.RESUMING:
             application.phase = ApplicationPhase.RESUMING
             application.is_gang_over = True
@@ -109,7 +110,7 @@ class Phases(Moves):
                     self._end(application)
         elif updated.state == ApplicationState.FAILING:
             if application.phase is ApplicationPhase.FAILING:
-                return  # a core that has recovered says it again; what has come since waits
+                return  # repeated by a recovered core; newer pods wait
             application.phase = ApplicationPhase.FAILING
             self._cancel_creates(application)
             application.message = updated.message
@@ -125,12 +126,12 @@ class Phases(Moves):
     # --- its end --------------------------------------------------------------------------------
 
     def _is_deserted(self, application: ApplicationRecord) -> bool:
-        """Return whether every real pod that an application came with has gone."""
+        """Whether every real pod that an application was created by is gone."""
         name = application.application_id
         return not (application.is_announced or self.world.has_waiting_pod(name))
 
     def _after_pod(self, pod: PodRecord) -> None:
-        """Follow up on a pod that has ended or gone: its application may have gone with it."""
+        """Follow up on a pod that has ended or is gone: its application may end with it."""
         self._noted.pop(pod.uid, None)
         self._displaced.pop(pod.uid, None)
         self._nominated.pop(pod.uid, None)
@@ -145,7 +146,7 @@ class Phases(Moves):
             self._calls += in_place_of(self.world, application, pod)
 
     def _end(self, application: ApplicationRecord) -> None:
-        """Have done with an application whose pods have gone, and with what was made for it."""
+        """End an application whose pods are gone, and delete its placeholders."""
         application.phase = ApplicationPhase.ENDING
         application.is_gang_over = True
         self._cancel_creates(application)
@@ -158,11 +159,11 @@ class Phases(Moves):
         self._finish(application)
 
     def _finish(self, application: ApplicationRecord) -> None:
-        """Let the core end an application once nothing of it holds a place on a node.
+        """Let the core end an application once none of its pods is on a node.
 
-        One that the core has accepted completes there by itself, in its time, as any other. One
-        that it knows by name alone, or that resumes without a pod to ask for, is removed; so is one
-        of which a pod has come since: that starts it again.
+        An application that the core has accepted completes there by itself. It is removed if it was
+        never asked for or resumes without a pod to ask for, or if a pod has arrived since, which
+        starts it again.
         """
         name = application.application_id
         if self.world.holds_a_place(name):
@@ -174,7 +175,7 @@ class Phases(Moves):
         self._on_core_ended(application)
 
     def _completes_by_itself(self, application: ApplicationRecord) -> bool:
-        """Return whether the end of what an application asked for lets the core complete it."""
+        """Whether the core will complete the application, because it had asks there."""
         name = application.application_id
         if application.core_state == ApplicationState.RESUMING:
             return False
@@ -183,7 +184,7 @@ class Phases(Moves):
         )
 
     def _on_core_ended(self, application: ApplicationRecord) -> None:
-        """End an application, unless a pod has come since: then it is submitted again."""
+        """End an application; submit it again if a pod has arrived since."""
         application.phase = ApplicationPhase.ENDED
         left = [
             pod

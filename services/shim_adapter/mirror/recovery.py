@@ -1,7 +1,7 @@
-"""Everything that exists, from the start: the messages from which a core rebuilds its state.
+"""Recovery: the messages from which a core rebuilds its state.
 
-Source: ARCHITECTURE.md, Recovery. The order is nodes and applications, then what is allocated, then
-what waits, so that every item finds what it refers to.
+Source: ARCHITECTURE.md, Recovery. The order is nodes and applications, then allocations, then asks,
+so that every item finds what it refers to.
 """
 
 from collections.abc import Container, Iterable, Iterator
@@ -49,9 +49,9 @@ _Item = TypeVar("_Item", NodeRecord, ApplicationRecord)
 
 
 class Existing:
-    """What exists of one partition: its nodes and applications, and which pods wait.
+    """The nodes, applications and waiting pods of one partition.
 
-    The default one has what names a partition that there is not, too, and refuses it.
+    The default partition includes those that name an unknown partition, and rejects them.
     """
 
     def __init__(self, world: World, partition: str) -> None:
@@ -66,7 +66,7 @@ class Existing:
 
     @cached_property
     def waiting(self) -> list[PodRecord]:
-        """Return the pods that wait, once every gang is where its pods show it to be."""
+        """The waiting pods; read it after every gang's phase was updated from its pods."""
         return [
             pod
             for application in self.applications
@@ -75,7 +75,7 @@ class Existing:
         ]
 
     def _of(self, items: Iterable[_Item]) -> list[_Item]:
-        """Return the partition's; what names none that there is, is the default's."""
+        """Return the items of the partition; unknown partitions belong to the default one."""
         partition, resolved = self._partition, self._world.partition_for
         if partition != DEFAULT_PARTITION:
             return [item for item in items if item.partition == partition]
@@ -88,7 +88,7 @@ class Existing:
         left_out: Container[tuple[type, str]] = (),
         held_back: tuple[PodsHeld, ...] = (),
     ) -> Iterator[object]:
-        """Yield SyncBegin, update requests, SyncEnd, and what users should know.
+        """Yield SyncBegin, update requests, SyncEnd, and notes for users.
 
         ``left_out`` are nodes by id and allocations by key that cannot be sent: they are skipped.
         """
@@ -124,12 +124,12 @@ class Existing:
         asks = tuple(ask_of(pod, originator=world.is_originator(pod)) for pod in self.waiting)
         yield UpdateRequest(rm_id, asks=asks, ask_releases=unconfirmed)
         yield SyncEnd(len(nodes), len(allocations), len(asks))
-        notes = tuple(all_notes(world, self.applications))  # by now each is in its state again
+        notes = tuple(all_notes(world, self.applications))  # now each has its state again
         if notes or held_back:
             yield UpdateRequest(rm_id, notes=notes, pods_held=held_back)
 
     def _foreign(self, left_out: Container[tuple[type, str]]) -> Iterator[Allocation]:
-        """Yield the pods of other schedulers, and those that are nominated for a node."""
+        """Yield the pods of other schedulers, and those nominated for a node."""
         for node in self.nodes:
             there = [pod for pod in self._world.on_nodes.of(node.name) if pod.spec.foreign]
             coming = self._world.on_nodes.nominated(node.name)
@@ -137,12 +137,12 @@ class Existing:
                 yield from (written(pod) for pod in pods if (Allocation, pod.uid) not in left_out)
 
     def _request(self, application: ApplicationRecord) -> AddApplicationRequest:
-        """Return an application that is to be taken in whatever has become of its queue.
+        """Return the request for an application that must be accepted whatever its queue is now.
 
-        One with pods on nodes goes to the recovery queue where no rule places it any more, as does
-        every one of a partition that was dropped. One that was asked for and has no pod left was
-        accepted, though the core's word of it is still to come; so was one that is ending, whose
-        gang is over: nothing but its end is to come.
+        One with pods on nodes goes to the recovery queue if no rule places it any more, as does
+        every one of a removed partition. One that was asked for and has no pod left was accepted,
+        although the core's message is still in transit. So was one that is ending, whose gang is
+        over: only its end is left.
         """
         request = application_request(application)
         name = application.application_id
@@ -161,7 +161,7 @@ class Existing:
 
 
 def is_to_be_asked(application: ApplicationRecord, pod: PodRecord) -> bool:
-    """Return whether a pod is to be asked for now: placeholders first, real pods after them."""
+    """Whether to ask for a pod now: placeholders first, real pods after them."""
     if pod.node or pod.has_ended or pod.deletion_ns or pod.gates or not application.is_live:
         return False
     if pod.spec.placeholder:
@@ -172,8 +172,8 @@ def is_to_be_asked(application: ApplicationRecord, pod: PodRecord) -> bool:
 def existing(world: World, pod: PodRecord) -> Allocation:
     """Return a bound pod as an allocation.
 
-    A placeholder that makes way for a real pod is not called released: the core will decide the
-    same again, and the place is not lost to another.
+    A placeholder being replaced by a real pod is not reported as released: the core will decide the
+    same again, and its place is not lost to another pod.
     """
     released = pod.release not in ("", TerminationType.PLACEHOLDER_REPLACED)
     return allocation_of(pod, originator=world.is_originator(pod), released=released)

@@ -1,4 +1,4 @@
-"""The world: every node, pod and application that the resource manager has, with its indexes."""
+"""The world: every node, pod and application of the resource manager, with indexes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
@@ -26,26 +26,26 @@ MAX_APPLICATIONS = 10_000  # beyond it the ended ones go, the oldest first
 
 
 class World:
-    """The resource manager's truth, in memory, with a note of what has changed since last saved."""
+    """The resource manager's state in memory; it records what has changed since the last save."""
 
     def __init__(self) -> None:
         self.nodes: dict[str, NodeRecord] = {}
         self.on_nodes = PodsOnNodes(self.nodes)
         self.pods: dict[str, PodRecord] = {}
         self.applications: dict[str, ApplicationRecord] = {}
-        self.epoch = 0  # the highest that was begun
-        self.epochs: dict[str, int] = {}  # the one that each partition is in
-        self.partitions: dict[str, None] = {}  # of queues.yaml ({}: no core has judged it yet)
-        self.dropped: dict[str, None] = {}  # from it, with applications that have not ended
-        self.config = ""  # what the next recovery brings
-        self.last_good_config = ""  # one that held before it ("": none is known)
-        self.is_config_good = False  # whether a core has said that ``config`` holds
-        self.proposals: list[Proposal] = []  # not judged yet
+        self.epoch = 0  # the highest one begun
+        self.epochs: dict[str, int] = {}  # current epoch by partition
+        self.partitions: dict[str, None] = {}  # of queues.yaml ({}: no core has validated it yet)
+        self.dropped: dict[str, None] = {}  # removed from it, with live applications
+        self.config = ""  # of the next recovery
+        self.last_good_config = ""  # the previous valid one ("": unknown)
+        self.is_config_good = False  # whether a core has accepted ``config``
+        self.proposals: list[Proposal] = []  # not validated yet
         self.held_back: Proposal | None = None
         self.scheduler_settings: dict[str, str] = {}
-        self.has_gangs = True  # whether applications that come reserve for theirs
-        self.are_confirmations_held = False  # of releases, as somebody commanded
-        self.namespace_tags: dict[str, Mapping[str, str]] = {}  # what a namespace says of its queue
+        self.has_gangs = True  # whether new applications use gang scheduling
+        self.are_confirmations_held = False  # of releases, by a command
+        self.namespace_tags: dict[str, Mapping[str, str]] = {}  # queue settings by namespace
         self.submissions = 0
         self.pods_made = 0
         self.answers = KeptAnswers()
@@ -57,10 +57,10 @@ class World:
         self._by_application: dict[str, dict[str, PodRecord]] = {}
         self._by_name: dict[tuple[str, str], str] = {}
         self._originators: dict[str, str] = {}
-        self.binding: dict[str, None] = {}  # pods whose bind nobody has confirmed yet, by uid
+        self.binding: dict[str, None] = {}  # pods with unconfirmed binds, by uid
 
     def let_go(self) -> None:
-        """Hold nothing any more: it is read again, by another one."""
+        """Empty the world: another one is loaded in its place."""
         vars(self).update(vars(World()))
 
     # --- reading --------------------------------------------------------------------------------
@@ -78,7 +78,7 @@ class World:
         return self.pods.get(self._by_name.get((namespace, name), ""))
 
     def find_pod(self, name: str) -> PodRecord | None:
-        """Return a pod of ours by its uid, else one of this name, whatever its namespace."""
+        """Return a pod by its uid, else one of this name in any namespace; no foreign pods."""
         pod = self.pods.get(name)
         if pod is None:
             uids = (uid for (_, own), uid in self._by_name.items() if own == name)
@@ -86,29 +86,30 @@ class World:
         return None if pod is None or pod.spec.foreign else pod
 
     def originator(self, application_id: str) -> PodRecord | None:
-        """Return an application's first real pod, while it is there."""
+        """Return an application's first real pod, if it exists."""
         return self.pods.get(self._originators.get(application_id, ""))
 
     def is_originator(self, pod: PodRecord) -> bool:
-        """Return whether a pod is its application's first real one."""
+        """Whether a pod is its application's first real one."""
         return self._originators.get(pod.spec.application_id) == pod.uid
 
     def has_waiting_pod(self, application_id: str) -> bool:
-        """Return whether an application has a real pod that has not ended and is to stay."""
+        """Whether an application has a real pod that has not ended and is not being deleted."""
         pods = self._by_application.get(application_id, {}).values()
         return any(not (pod.spec.placeholder or pod.has_ended or pod.deletion_ns) for pod in pods)
 
     def holds_a_place(self, application_id: str) -> bool:
-        """Return whether a pod of an application is on a node and has not ended."""
+        """Whether a pod of an application is on a node and has not ended."""
         pods = self._by_application.get(application_id, {}).values()
         return any(pod.node and not pod.has_ended for pod in pods)
 
     # --- writing --------------------------------------------------------------------------------
 
     def next_epoch(self, known: int = 0, partition: str = DEFAULT_PARTITION) -> None:
-        """Begin a partition's next epoch; its decisions of any earlier one are refused from now on.
+        """Begin a partition's next epoch; decisions of earlier ones are refused from now on.
 
-        It is above the one that a core ``known`` to ask is in, be it as high as a core may believe.
+        It is above the epoch ``known`` to the requesting core, up to a limit against invalid
+        values.
         """
         if known <= MAX_EPOCH + _MOST_ABOVE:
             self.epoch = max(self.epoch, known)
@@ -117,7 +118,7 @@ class World:
         self.is_meta_changed = True
 
     def set_partitions(self, names: tuple[str, ...]) -> None:
-        """Set the partitions; pods running in a removed one keep it until they end."""
+        """Set the partitions; applications in a removed one keep it until they end."""
         self.partitions = dict.fromkeys(names)
         self.dropped = {
             application.partition: None
@@ -130,7 +131,7 @@ class World:
         self.is_meta_changed = True
 
     def forget_ended(self) -> None:
-        """Forget the dropped partitions in which nothing lives any more."""
+        """Forget removed partitions without live applications."""
         if not self.dropped:
             return
         live = {item.partition for item in self.applications.values() if item.is_live}
@@ -138,12 +139,12 @@ class World:
         self._forget_epochs()
 
     def _forget_epochs(self) -> None:
-        """Forget the epochs of partitions that have gone: the highest fences them."""
+        """Forget the epochs of removed partitions; the highest epoch fences them."""
         known = {*self.partition_names}
         self.epochs = {name: epoch for name, epoch in self.epochs.items() if name in known}
 
     def set_config(self, config: str, last_good: str = "") -> None:
-        """Begin with a queue configuration that no core has judged."""
+        """Set a queue configuration that no core has validated yet."""
         self.config, self.last_good_config = config, last_good
         self.is_config_good = False
         self.is_meta_changed = True
@@ -159,33 +160,33 @@ class World:
 
     @property
     def is_preset_yunikorn(self) -> bool:
-        """Return whether the scheduler settings start from ``preset: yunikorn``."""
+        """Whether the scheduler settings have ``preset: yunikorn``."""
         return self.scheduler_settings.get("preset") == "yunikorn"
 
     @property
     def remakes_placeholders(self) -> bool:
-        """Return whether a placeholder that is lost while its gang reserves is made again."""
+        """Whether a placeholder that is lost while its gang reserves is created again."""
         settings = named(self.scheduler_settings).with_preset()
         return settings.get(REMAKE_PLACEHOLDERS) != DISABLED
 
     @property
     def partition_names(self) -> tuple[str, ...]:
-        """Return the partitions that are scheduled: those of the file, and those that end."""
+        """The scheduled partitions: those of the file, and removed ones until they end."""
         return (*(self.partitions or [DEFAULT_PARTITION]), *self.dropped)
 
     def epoch_of(self, partition: str) -> int:
-        """Return the epoch that a partition is in; one that is in none, the highest."""
+        """Return a partition's epoch, or the highest if it has none."""
         return self.epochs.get(partition, self.epoch)
 
     def partition_of(self, application_id: str) -> str:
-        """Return the partition of an application; of one that is not known, the default."""
+        """Return the partition of an application; the default one if it is unknown."""
         application = self.applications.get(application_id)
         return DEFAULT_PARTITION if application is None else application.partition
 
     def partition_for(self, name: str) -> str | None:
-        """Return whose core hears of what names a partition, or None while that is not known.
+        """Return whose core receives items of a named partition; None while that is unknown.
 
-        The default's refuses what names one that there is not.
+        The default partition's core receives, and rejects, those of an unknown partition.
         """
         if name == DEFAULT_PARTITION or name in self.partitions or name in self.dropped:
             return name
@@ -193,11 +194,11 @@ class World:
 
     @property
     def good_config(self) -> str:
-        """Return the newest queue configuration that held ("": none is known)."""
+        """The newest valid queue configuration ("": none is known)."""
         return self.config if self.is_config_good else self.last_good_config
 
     def changes(self) -> int:
-        """Return how many records have changed since they were last saved."""
+        """Return how many records have changed since the last save."""
         return (
             len(self.changed_nodes)
             + len(self.changed_pods)
@@ -207,7 +208,7 @@ class World:
         )
 
     def forget_changes(self) -> None:
-        """Forget what has changed: it has been saved, or is not saved at all."""
+        """Forget which records have changed: they were saved, or are never saved."""
         self.changed_nodes.clear()
         self.changed_pods.clear()
         self.changed_applications.clear()
@@ -216,7 +217,7 @@ class World:
         self.is_meta_changed = False
 
     def hold_confirmations(self, *, held: bool) -> None:
-        """Set whether the releases of pods are confirmed when they are gone."""
+        """Set whether confirmations of released pods are held back."""
         self.are_confirmations_held = held
         self.is_meta_changed = True
 
@@ -226,7 +227,7 @@ class World:
         self.is_meta_changed = True
 
     def add_pod(self, pod: PodRecord) -> None:
-        """Take a pod in."""
+        """Add a pod."""
         spec = pod.spec
         self.pods[pod.uid] = pod
         self._by_name[spec.namespace, spec.name] = pod.uid
@@ -239,7 +240,7 @@ class World:
         self.changed_pods[pod.uid] = None
 
     def assign(self, pod: PodRecord, node: str, devices: Devices = ()) -> None:
-        """Put a pod on a node, and on devices there; with "" take it back from where it was."""
+        """Put a pod on a node, with devices there; node "" takes it back."""
         self.on_nodes.remove(pod)
         pod.node, pod.devices = node, devices
         if node:
@@ -247,7 +248,7 @@ class World:
         self.changed_pods[pod.uid] = None
 
     def resize(self, pod: PodRecord, resource: ResourceView) -> None:
-        """Change what a pod takes."""
+        """Change a pod's resource."""
         is_there = self.on_nodes.has(pod)
         if is_there:
             self.on_nodes.remove(pod)
@@ -257,7 +258,7 @@ class World:
         self.changed_pods[pod.uid] = None
 
     def drop_pod(self, pod: PodRecord) -> None:
-        """Forget a pod that is no more."""
+        """Remove a pod."""
         spec = pod.spec
         self.pods.pop(pod.uid, None)
         self.on_nodes.remove(pod)
@@ -272,19 +273,19 @@ class World:
         self.changed_pods[pod.uid] = None
 
     def touch_pod(self, pod: PodRecord) -> None:
-        """Note that a pod has changed."""
+        """Mark a pod as changed."""
         self.changed_pods[pod.uid] = None
 
     def touch_node(self, name: str) -> None:
-        """Note that a node has changed or gone."""
+        """Mark a node as changed or removed."""
         self.changed_nodes[name] = None
 
     def touch_application(self, application: ApplicationRecord) -> None:
-        """Note that an application has changed."""
+        """Mark an application as changed."""
         self.changed_applications[application.application_id] = None
 
     def add_application(self, application: ApplicationRecord) -> ApplicationRecord:
-        """Take an application in, in place of an earlier one of the same id that has ended."""
+        """Add an application, replacing an ended one of the same id."""
         self.applications.pop(application.application_id, None)
         self.applications[application.application_id] = application
         if len(self.applications) > MAX_APPLICATIONS:
@@ -294,7 +295,7 @@ class World:
         return application
 
     def _drop_an_ended_one(self) -> None:
-        """Forget the oldest application that has ended and has no pods left."""
+        """Remove the oldest application that has ended and has no pods left."""
         for name, application in self.applications.items():
             if not application.is_live and name not in self._by_application:
                 del self.applications[name]
@@ -307,7 +308,7 @@ class World:
         return self.submissions
 
     def note_refusal(self, uid: str, now_ns: int) -> None:
-        """Remember since when a gang waits for room on the nodes, for a core that recovers."""
+        """Record since when a gang waits for room on the nodes, for a recovering core."""
         pod = self.pods.get(uid)
         if pod is None or not pod.spec.placeholder:
             return
@@ -327,7 +328,7 @@ class World:
 
 
 def application_from_pod(spec: PodSpec, submission: int, created_ns: int) -> ApplicationRecord:
-    """Return the application record that an application's first pod stands for."""
+    """Return the application record that an application's first pod defines."""
     return ApplicationRecord(
         application_id=spec.application_id,
         submission=submission,
