@@ -1,7 +1,7 @@
 """Run the shim adapter alone: ``python -m services.shim_adapter``, configured by the environment.
 
-MUSTER_RESOURCE_MANAGER selects the cluster that it manages. ``kubernetes``: those of the cluster in
-MUSTER_KUBECONFIG, or of the one that it runs in; its ConfigMaps hold queues.yaml. ``simulated``:
+MUSTER_RESOURCE_MANAGER selects the cluster that it manages. ``kubernetes``: the cluster of
+MUSTER_KUBECONFIG, or the one that it runs in; its ConfigMaps contain queues.yaml. ``simulated``:
 MUSTER_SIMULATED_NODES nodes exist at the first start, MUSTER_STATE_DIR stores its state, and
 MUSTER_QUEUES_FILE is watched: a change takes effect.
 """
@@ -33,13 +33,13 @@ KUBERNETES = "kubernetes"
 
 
 class _Kubernetes:
-    """What ``prepare`` made and what runs beside the host."""
+    """Holds the service that ``prepare`` made, for ``beside``."""
 
     service: KubernetesService | None = None
 
 
 def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Machine]]:
-    """Return the shim adapter's inbox and what makes its machine."""
+    """Return the shim adapter's inbox and a function that makes its machine."""
     if settings.resource_manager == KUBERNETES:
         return INBOX, _kubernetes(settings, instance).make_machine
     service = ShimService(
@@ -64,7 +64,7 @@ def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Ma
 
 
 def _queues(file: Path | None) -> str:
-    """Return the queues of a file; the core reports errors in them."""
+    """Return the queues of a file; an invalid file is returned as is, and the core reports it."""
     if file is None:
         return ""
     text = file.read_text()
@@ -90,7 +90,7 @@ def _kubernetes(settings: Settings, instance: str) -> KubernetesService:
 
 
 async def beside(host: Host, settings: Settings) -> None:
-    """Run what belongs beside the host: the watch on the file, or the sessions with the cluster."""
+    """Run concurrently with the host: the watch on the file, or the sessions with the cluster."""
     tasks = [watch(lambda: host, settings.queues_file)]
     if _Kubernetes.service is not None:
         tasks.append(_Kubernetes.service.run(lambda: host))

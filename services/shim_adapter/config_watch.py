@@ -1,9 +1,9 @@
-"""The queues.yaml that is watched: a change is proposed to the core, and its answer is reported.
+"""Watches queues.yaml: proposes changes to the core, and reports the results.
 
-Every instance checks its file. A version found twice in a row, so that no editor is in the middle
-of writing it, is sent to the shim adapter's inbox, so that the active instance proposes it. An
-unchanged file has no effect; neither has a refused one, which is reported in the log, the metric,
-the API and an event.
+Every instance checks its file. A version found twice in a row, so that it is not read while being
+written, is sent to the shim adapter's inbox, and the active instance proposes it. An unchanged file
+has no effect; neither has a refused one, which is reported in the log, the metric, the API and an
+event.
 """
 
 import asyncio
@@ -31,9 +31,9 @@ log = structlog.get_logger("muster.shim_adapter")
 
 
 async def watch(host_of: Callable[[], Host | None], path: Path | None) -> None:
-    """Propose the file whenever it has changed, and report what became of every proposal.
+    """Propose the file whenever it has changed, and report the result of every proposal.
 
-    ``host_of`` returns the present host, or None while a new one is being started.
+    ``host_of`` returns the current host, or None while a new one is being started.
     """
     proposed: str | None = None
     before: str | None = None
@@ -52,7 +52,7 @@ async def watch(host_of: Callable[[], Host | None], path: Path | None) -> None:
 
 
 def _read(path: Path) -> str | None:
-    """Return the file's text; None while there is none, as in the middle of a change."""
+    """Return the file's text; None if it cannot be read now, as in the middle of a change."""
     try:
         if path.stat().st_size > MAX_FILE_BYTES:
             log.error("the queues file is too large", file=str(path), most=MAX_FILE_BYTES)
@@ -67,12 +67,12 @@ async def _propose(host: Host, text: str) -> bool:
     try:
         await host.send_to_inbox(UpdateConfiguration(text))
     except (BusUnavailableError, BusClosedError):
-        return False  # at the next look
+        return False  # retried at the next check
     return True
 
 
 def _report(machine: ShimMachine, told: tuple[int, int]) -> tuple[int, int]:
-    """Log and count what became of proposals; a new machine starts counting again."""
+    """Log and count the results of proposals; a new machine starts counting from 0."""
     proposals = machine.proposals
     now = (proposals.accepted, proposals.refused)
     accepted, refused = (max(0, new - old) for new, old in zip(now, told, strict=True))

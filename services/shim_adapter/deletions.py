@@ -1,4 +1,4 @@
-"""The effect of deleting a manifest: its existing pods, by application.
+"""Finds the pods to delete for a manifest, by application.
 
 An application with no other pods is deleted as a whole, with its placeholders; of any other only
 these pods are deleted.
@@ -12,7 +12,7 @@ NOT_THERE = "it has no pods: it was never submitted, or they are gone"
 
 
 def pods_there(world: World, specs: tuple[PodSpec, ...]) -> list[PodRecord]:
-    """Return the pods of these names, in order; who made them is not asked, as kubectl does not."""
+    """Return the existing pods of these names, in order, whoever created them, as kubectl does."""
     found = (world.pod_named(spec.namespace, spec.name) for spec in specs)
     return [pod for pod in found if pod is not None]
 
@@ -20,7 +20,7 @@ def pods_there(world: World, specs: tuple[PodSpec, ...]) -> list[PodRecord]:
 def by_application(
     world: World, pods: list[PodRecord]
 ) -> list[tuple[ApplicationRecord | None, tuple[PodName, ...]]]:
-    """Return the applications that go, and for each other one the pods that go, beside None."""
+    """Return each application to delete, or None, with the names of its pods to delete."""
     groups: dict[str, list[PodRecord]] = {}
     for pod in pods:
         groups.setdefault(pod.spec.application_id, []).append(pod)

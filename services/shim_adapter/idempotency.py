@@ -1,10 +1,10 @@
-"""A submission that its sender repeats, for it did not hear the answer, is carried out once.
+"""Carries out a submission once, even if its sender repeats it because the answer was lost.
 
-Rule 1: manifests with a key that was answered get that answer again, and nothing is made.
-Rule 2: the same key with other manifests is refused: the key is of the first.
-Rule 3: what is remembered is saved with what was made, in one transaction.
+Rule 1: manifests with a key that was answered get the same answer, and nothing is created.
+Rule 2: the same key with other manifests is refused.
+Rule 3: answers are saved together with the created objects, in one transaction.
 
-Limits: as for all answers (``mirror.world``), the oldest go first.
+Limits: as for all answers (``mirror.kept``); the oldest are dropped.
 """
 
 from dataclasses import dataclass, replace
@@ -24,13 +24,13 @@ USED = "this Idempotency-Key was used for other manifests: take a new one"
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
-    """Manifests with a key ("": each time is the first)."""
+    """The identity of manifests with an idempotency key; name "" if they have none."""
 
     name: str
     checksum: str
 
     def answered(self, world: World) -> SubmitResult | None:
-        """Return what is answered without doing anything, or None for the first time."""
+        """Return the answer to a repetition, or None if there was none yet."""
         known = world.answers.by_message.get(self.name) if self.name else None
         if known is None or known.submitted is None:
             return None
@@ -39,12 +39,12 @@ class Repeatable:
         return SubmitResult(refused=(RefusedDocument("", 0, "", USED),))
 
     def remember(self, world: World, message_id: str, answer: Answer) -> None:
-        """Keep the answer: by its key, or by its message where it has none."""
+        """Retain the answer, by its key or else by its message."""
         world.answers.remember(self.name or message_id, replace(answer, checksum=self.checksum))
 
 
 def repeatable(wanted: SubmitManifests | DeleteManifests) -> Repeatable:
-    """Return the identity of manifests, by which a repetition is known."""
+    """Return the identity of manifests, by which a repetition is detected."""
     if not wanted.idempotency_key:
         return Repeatable("", "")
     checksum = sha256()

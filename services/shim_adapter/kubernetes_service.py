@@ -1,4 +1,4 @@
-"""The shim adapter over a Kubernetes cluster: machines, and the sessions that run beside them."""
+"""The shim adapter of a Kubernetes cluster: its machines and their sessions."""
 
 import asyncio
 from collections.abc import Callable, Mapping
@@ -13,7 +13,7 @@ from shared.runtime.host import Host
 
 
 class KubernetesService:
-    """The cluster, which outlives the machines that mirror it: each has a session of its own."""
+    """The cluster, which outlives its machines; each machine has its own session."""
 
     def __init__(
         self,
@@ -24,7 +24,7 @@ class KubernetesService:
         clock: Clock | None = None,
         environment: Mapping[str, str] | None = None,
     ) -> None:
-        """Look after a cluster. ``environment`` are keys of a ConfigMap that hold before any."""
+        """Manage a cluster. ``environment`` are ConfigMap keys that any ConfigMap may override."""
         self._access = access
         self._instance = instance
         self._rm_id = rm_id
@@ -36,7 +36,7 @@ class KubernetesService:
         self.session: Session | None = None
 
     def make_machine(self) -> ShimMachine:
-        """Return a machine over a session of its own; the session before it ends."""
+        """Return a machine with a new session; the previous session ends."""
         self._client = self._client or ApiClient(self._access)
         self._made += 1
         self.session = Session(
@@ -49,7 +49,7 @@ class KubernetesService:
         return ShimMachine(cluster.world, cluster, rm_id=self._rm_id, save=save)
 
     async def run(self, host_of: Callable[[], Host | None]) -> None:
-        """Run the present session, and the next one when there is one, until cancelled."""
+        """Run the current session, and each later one, until cancelled."""
         task: asyncio.Task[None] | None = None
         waiting: asyncio.Task[bool] | None = None
         try:

@@ -1,7 +1,7 @@
 """The shim adapter's machine: commands and decisions in, requests to the core and replies out.
 
-It drives the mirror and the backend against each other until neither has anything more to do, and
-saves the world before any message that follows from it is sent (``flush``).
+It runs the mirror and the backend alternately until neither has work left, and saves the world
+before any resulting message is sent (``flush``).
 """
 
 from collections import deque
@@ -80,7 +80,8 @@ _Outcome = tuple[list[SubmittedObject], list[RefusedDocument], list[Outgoing]]
 class ShimMachine:
     """The machine of one resource manager. ``save`` writes the world to its storage.
 
-    ``playground`` is the cluster where users make pods and nodes through us; None: elsewhere.
+    ``playground`` is the cluster whose pods and nodes users create through the API; None if they
+    are created elsewhere.
     """
 
     def __init__(
@@ -102,9 +103,9 @@ class ShimMachine:
         self._save = save
         self._has_announced = False
         self._proposed: list[Outgoing] = []
-        self._told: tuple[str, ...] = ()  # the partitions that everybody was told of last
-        self._had_several = False  # of them
-        self._to_sync: dict[str, int] = {}  # who asked before it was known which there are
+        self._told: tuple[str, ...] = ()  # the last published partitions
+        self._had_several = False  # partitions, at some time
+        self._to_sync: dict[str, int] = {}  # syncs requested before the partitions were known
         self._handlers: dict[type, Callable[[Envelope, int], list[Outgoing]]] = {
             SyncRequest: lambda asked, _: self._sync(asked.partition, asked.epoch),
             Heartbeat: lambda *_: self._publish_partitions() if self._had_several else [],
@@ -126,7 +127,7 @@ class ShimMachine:
         }
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take a message in, in one piece."""
+        """Handle a message in one piece."""
         said: list[Outgoing] = []
         for _ in self.slices(envelope, now_ns, said):
             pass
@@ -135,8 +136,8 @@ class ShimMachine:
     def slices(self, envelope: Envelope, now_ns: int, said: list[Outgoing]) -> Iterator[None]:
         """Handle a message; yield to other tasks after some SLICE_PODS pods.
 
-        Until it ends, nothing of ``said`` is sent, and nothing new is saved: a crash in between
-        leaves nothing.
+        Until it ends, nothing of ``said`` is sent and nothing new is saved: a crash in between has
+        no effect.
         """
         outgoing, is_answered = self._catch_up(envelope, now_ns)
         said += outgoing
@@ -155,9 +156,9 @@ class ShimMachine:
             said += self._obey(command, envelope, now_ns)
 
     def _catch_up(self, envelope: Envelope, now_ns: int) -> tuple[list[Outgoing], bool]:
-        """Apply what has happened since; return whether the message is answered with it.
+        """Apply pending events; return messages, and whether the message is answered already.
 
-        The first message ever makes the machine send everything that exists.
+        The first message makes the machine send everything that exists.
         """
         outgoing: list[Outgoing] = []
         kind = type(envelope.message)
@@ -176,11 +177,11 @@ class ShimMachine:
         return outgoing, False
 
     def is_flush_long(self) -> bool:
-        """Return whether more is to be saved than heartbeats can wait for."""
+        """Whether saving takes longer than heartbeats can wait."""
         return self._save is not None and self.world.changes() > LONG_SAVE
 
     def flush(self, now_ns: int) -> list[Outgoing]:  # noqa: ARG002 - the host's interface
-        """Save what has changed; only then may the answers go out."""
+        """Save what has changed; only then may the answers be sent."""
         if self._save is not None:
             self._save(self.world)
         else:
@@ -190,7 +191,7 @@ class ShimMachine:
     def on_unsendable(
         self, envelope: Envelope, item: object, reason: str, now_ns: int
     ) -> list[Outgoing]:
-        """Refuse what could not be sent to the core, as the core would, or answer who waits."""
+        """Reject an item that cannot be sent, as the core would, or answer the waiting sender."""
         refused: dict[str, tuple[object, ...]] = {}
         match item:
             case AddApplicationRequest():
@@ -214,7 +215,7 @@ class ShimMachine:
         return self._react(self.mirror.on_response(response, epoch, partition), now_ns)
 
     def figures(self) -> dict[str, int | dict[str, int]]:
-        """Return what is measured of a shim adapter."""
+        """Return the machine's figures for metrics."""
         refused = self.mirror.refused_binds
         return {"epoch": dict(self.world.epochs), "binds_refused_total": refused}
 
@@ -227,7 +228,7 @@ class ShimMachine:
     # --- the two halves -------------------------------------------------------------------------
 
     def _settle(self, news: list[News], now_ns: int) -> list[Outgoing]:
-        """Let the mirror hear the news and the cluster carry out the calls, until all is quiet."""
+        """Pass reports to the mirror and calls to the cluster until there are none left."""
         heard: deque[News] = deque(news)
         while heard:
             for call in self.mirror.hear(heard.popleft()):
@@ -242,7 +243,7 @@ class ShimMachine:
     # --- the core -------------------------------------------------------------------------------
 
     def _sync(self, partition: str, known_epoch: int = 0) -> list[Outgoing]:
-        """Send everything of a partition; an unknown one may be requested again."""
+        """Send everything of a partition; an unknown one is synced once it is known."""
         if self.world.partition_for(partition) != partition:
             if not self.world.partitions:
                 self._to_sync[partition] = known_epoch
@@ -257,7 +258,7 @@ class ShimMachine:
     def _announce(self, asker: str) -> list[Outgoing]:
         """Send everything that exists, except to the core that has requested it.
 
-        A core that has never asked does not know of its partition yet.
+        A core that has never requested it does not know its partition yet.
         """
         outgoing: list[Outgoing] = []
         for partition in {DEFAULT_PARTITION: 0, **self.world.epochs}:
@@ -266,10 +267,10 @@ class ShimMachine:
         return outgoing
 
     def _publish_partitions(self) -> list[Outgoing]:
-        """Publish which partitions there are to the services that need it.
+        """Publish the list of partitions to the services that need it.
 
-        When it is known first, and at a change; with every heartbeat as well once there have been
-        several, for what has started since.
+        It is published when first known and at each change; once there have been several
+        partitions, also with every heartbeat, for newly started instances.
         """
         self.world.forget_ended()
         self._told = self.world.partition_names
@@ -283,9 +284,9 @@ class ShimMachine:
         return self._publish_partitions() if is_new else []
 
     def _on_partitions(self, names: tuple[str, ...]) -> list[Outgoing]:
-        """Take in which partitions the configuration that holds has, from who judged it.
+        """Set the partitions of the accepted configuration.
 
-        It is sent to the others than the default, which may take it or keep what they have.
+        Syncs that were requested before are answered, and items of unknown partitions are rejected.
         """
         world = self.world
         was_known = bool(world.partitions)
@@ -299,7 +300,7 @@ class ShimMachine:
         return outgoing + ([] if was_known else self.mirror.reject_unknown_partitions())
 
     def _publish_configuration(self, proposal: Proposal) -> list[Outgoing]:
-        """Send the other partitions what the default's core has taken; each answers."""
+        """Send the accepted configuration to the cores of the other partitions; each answers."""
         update = UpdateConfiguration(proposal.config, proposal.settings)
         return [
             Outgoing(core_of(name), update, epoch=epoch, partition=name)
@@ -341,8 +342,8 @@ class ShimMachine:
     def _on_configuration_result(self, envelope: Envelope, _: int) -> list[Outgoing]:
         """Store a configuration that the core accepted; a refused one has changed nothing.
 
-        The core of the default partition judges it as a whole. What another one says of its part
-        is for users to read in its state.
+        The core of the default partition validates it as a whole. Results of other cores are shown
+        to users in their state only.
         """
         result = envelope.message
         assert isinstance(result, ConfigurationResult)
@@ -362,7 +363,7 @@ class ShimMachine:
         return outgoing + self._answer(proposal.asker, answer, envelope)
 
     def _playground(self) -> Playground:
-        """Return the cluster in which users make things through us, or refuse."""
+        """Return the cluster in which users create objects through the API, or refuse."""
         if self._people is None:
             raise CommandRefusedError(USE_KUBECTL)
         return self._people
@@ -375,7 +376,7 @@ class ShimMachine:
         envelope: Envelope,
         now_ns: int,
     ) -> list[Outgoing]:
-        """Carry a command out and answer its sender, also when it is refused."""
+        """Carry out a command and answer its sender, also if it is refused."""
         try:
             check_command(envelope.message)
             outgoing = command(envelope, now_ns)
@@ -387,10 +388,10 @@ class ShimMachine:
     def _answer(
         self, asker: str, message: CommandResult | SubmitResult, envelope: Envelope
     ) -> list[Outgoing]:
-        """Answer waiting commands, and remember the answers for repeated messages.
+        """Answer a command, and retain the answer for a repeated message.
 
-        What was made is saved before the answer is sent, so a crash in between brings the message
-        once more, to a world in which it has been carried out.
+        Created objects are saved before the answer is sent. After a crash in between, the message
+        is redelivered to a world in which it was already carried out.
         """
         wanted = envelope.message
         if isinstance(message, CommandResult):
@@ -450,7 +451,7 @@ class ShimMachine:
         return self._settle(self.cluster.delete_pods(wanted.pods, now_ns), now_ns)
 
     def _delete_application(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Delete every pod of an application; the core then lets it complete, or forgets it."""
+        """Delete every pod of an application; the core then completes or removes it."""
         wanted = envelope.message
         assert isinstance(wanted, DeleteApplication)
         application = self.world.applications.get(wanted.application_id)
@@ -459,7 +460,7 @@ class ShimMachine:
         return self._end_application(application, now_ns)
 
     def _end_application(self, application: ApplicationRecord, now_ns: int) -> list[Outgoing]:
-        """Delete what an application still has; of one that has ended, what is left of its pods."""
+        """Delete an application's pods; if it has ended, its remaining ones."""
         is_live = application.is_live
         pods = [
             PodName(pod.spec.name, pod.spec.namespace)
@@ -492,7 +493,7 @@ class ShimMachine:
     def _on_documents(
         self, envelope: Envelope, now_ns: int, said: list[Outgoing]
     ) -> Iterator[None]:
-        """Create or delete what documents describe; every document is answered, done or refused."""
+        """Create or delete the objects of documents; every document gets a result."""
         wanted = envelope.message
         assert isinstance(wanted, SubmitManifests | DeleteManifests)
         if self._people is None:
@@ -519,7 +520,7 @@ class ShimMachine:
     def _carry_out(
         self, translation: Translation, envelope: Envelope, now_ns: int, outcome: _Outcome
     ) -> Iterator[int]:
-        """Create or delete document by document; yield how many pods each is of."""
+        """Create or delete document by document; yield each one's number of pods."""
         done, refused, said = outcome
         is_new = isinstance(envelope.message, SubmitManifests)
         for taken in translation.taken if is_new else ():
@@ -564,9 +565,9 @@ class ShimMachine:
         return replace(_submitted(taken), pods=len(pods), warnings=()), said
 
     def _on_question(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Pass a question on to the core, which answers it, as the core understands it.
+        """Translate a what-if request and pass it on to a core, which answers it.
 
-        It is that of the partition that the first application names, else the one asked about.
+        It is the core of the partition that the first application names, else of the requested one.
         """
         asked = envelope.message
         assert isinstance(asked, WhatIf)
@@ -578,7 +579,7 @@ class ShimMachine:
         return [Outgoing(to, question, reply_to=envelope.reply_to, partition=partition)]
 
     def _find_pod(self, envelope: Envelope, _: int) -> list[Outgoing]:
-        """Answer what is known of a pod: the core knows only pods with asks."""
+        """Answer where a pod is; the core knows only pods with asks."""
         asked = envelope.message
         assert isinstance(asked, FindPod)
         found = self.cluster.find_held(asked.name) or self._in_the_world(asked.name)
@@ -598,7 +599,7 @@ class ShimMachine:
 
 
 def _sliced(counts: Iterable[int]) -> Iterator[None]:
-    """Go through what counts pods; yield whenever SLICE_PODS have been counted."""
+    """Yield whenever SLICE_PODS pods have been counted."""
     pods = 0
     for count in counts:
         pods += count
@@ -608,7 +609,7 @@ def _sliced(counts: Iterable[int]) -> Iterator[None]:
 
 
 def _refuse(envelope: Envelope, why: str) -> list[Outgoing]:
-    """Refuse every request that waits for an answer."""
+    """Refuse a request with the type of answer that it expects."""
     message = envelope.message
     if isinstance(message, SubmitManifests | DeleteManifests):
         refused = tuple(

@@ -1,15 +1,14 @@
-"""Queue configurations that were proposed to the core and wait for its verdict.
+"""Queue configurations proposed to the core and waiting for its result.
 
-Rule 1: each is judged by itself: a verdict finds its text by the checksum, and its client
+Rule 1: each is validated by itself; a result is matched to its text by the checksum, and its client
         is answered.
-Rule 2: what a verdict accepts is what the next recovery brings, with the last good one before it
-        beside it; what is refused is never stored.
-Rule 3: they are stored with the world until the verdict, so a crash of either side loses none:
+Rule 2: an accepted configuration is sent in the next recovery, together with the previous valid
+        one; a refused one is never stored.
+Rule 3: proposals are stored with the world until the result, so a crash of either side loses none:
         a recovery proposes them again, in order.
 
-Limits: MAX_PROPOSALS wait at a time. One that a client waits for is refused beyond that; of those
-that were found in a watched file or ConfigMap, where only the latest counts, the last is held back
-until there is room.
+Limits: MAX_PROPOSALS wait at a time. Beyond that, one from a client is refused. Of those found in a
+watched file or ConfigMap, where only the latest counts, the last is held back until there is room.
 """
 
 from collections.abc import Callable, Mapping
@@ -27,17 +26,17 @@ TOO_MANY = (
 
 
 class Proposals:
-    """The proposals of one world. ``send`` puts a text, and settings, on their way to the core."""
+    """The proposals of one world. ``send`` sends a text, and settings, to the core."""
 
     def __init__(self, world: World, send: Callable[[str, Mapping[str, str]], None]) -> None:
-        self.error = ""  # what is wrong with the configuration that was judged last
+        self.error = ""  # the error of the last validated configuration
         self.accepted = 0
         self.refused = 0
         self._world = world
         self._send = send
 
     def add(self, message_id: str, config: str, settings: Mapping[str, str], asker: str) -> str:
-        """Propose a text, once; return why not ("": it is proposed, or was)."""
+        """Propose a text once; return why it is refused, "" if it is not."""
         world = self._world
         if any(waiting.message_id == message_id for waiting in world.proposals):
             return ""
@@ -53,12 +52,12 @@ class Proposals:
         return ""
 
     def again(self) -> None:
-        """Propose everything that is not judged once more: the core has recovered since."""
+        """Propose all open proposals again, because the core has recovered."""
         for proposal in self._world.proposals:
             self._send(proposal.config, proposal.settings)
 
     def judge(self, result: ConfigurationResult) -> Proposal | None:
-        """Take a verdict in; return the proposal that it judges, None: it is of no open one."""
+        """Apply a result; return its proposal, None if there is no such open one."""
         world = self._world
         proposal = self._take(result.checksum)
         if proposal is None:
@@ -78,9 +77,9 @@ class Proposals:
         return proposal
 
     def _judge_recovered(self, result: ConfigurationResult) -> None:
-        """Apply the verdict on the text of a recovery; a bad one is stored beside the good one.
+        """Apply the result for the text of a recovery; an invalid one is kept beside the valid one.
 
-        So every recovery tries it, falls back and reports it, until a better one is proposed.
+        Every recovery then tries it, falls back and reports it, until a better one is proposed.
         """
         world = self._world
         if result.checksum != checksum_of(world.config):

@@ -1,9 +1,9 @@
-"""The queue configuration in the files that users have.
+"""Finds the queue configuration in files of several formats.
 
 A file is a queues.yaml; YuniKorn's ConfigMaps, one or both, as manifests or as ``kubectl get -o
 yaml`` prints them; or the values of a Helm chart: YuniKorn's (``yunikornDefaults``) or Muster's
 (``queues``, ``config``). A manifest of another kind, and a map without partitions, are refused by
-name. Anything else is taken for a queues.yaml, and validated as one.
+name. Anything else is treated as a queues.yaml, and validated as one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -25,11 +25,11 @@ _Node = yaml.Node | None
 
 @dataclass(frozen=True, slots=True)
 class QueueFile:
-    """A queue configuration. ``settings`` are Muster's scheduler settings beside it.
+    """A queue configuration. ``settings`` are Muster's scheduler settings in the same file.
 
-    ``where`` is its place in the file, "" where it is the file; its first line is the file's line
-    ``before`` + 1, or all of it stands in that line (``is_in_a_line``), as in JSON. ``unread`` are
-    other keys that seem to have queues, too.
+    ``where`` is its place in the file, "" if it is the whole file. Its first line is the file's
+    line ``before`` + 1, or all of it is in that line (``is_in_a_line``), as in JSON. ``unread`` are
+    other keys that seem to contain queues.
     """
 
     text: str
@@ -40,7 +40,7 @@ class QueueFile:
     unread: tuple[str, ...] = ()
 
     def line(self, own: int) -> int:
-        """Return the file's line for a line of the configuration; 0 is not known."""
+        """Convert a line of the configuration to a line of the file; 0 is unknown."""
         if self.is_in_a_line:
             return self.before + 1
         return own + self.before if own else own
@@ -48,7 +48,7 @@ class QueueFile:
 
 @dataclass(slots=True)
 class _Map:
-    """A ConfigMap, or what a chart makes one of: its keys, each with its text's first line."""
+    """A ConfigMap, or a chart's equivalent: its keys, with the first line of each text."""
 
     name: str
     where: str
@@ -68,12 +68,12 @@ class _Map:
 def queue_file(text: str) -> QueueFile:
     """Return the queue configuration in a file's text.
 
-    Raises QueueConfigError if ConfigMaps or values have none, or it is ambiguous.
+    Raises QueueConfigError if ConfigMaps or values contain none, or if it is ambiguous.
     """
     try:
         roots = list(compose_bounded(text, depth=MAX_DEPTH, values=MAX_VALUES))
     except (yaml.YAMLError, YamlLimitError, ValueError):
-        return QueueFile(text)  # its own reader says what is wrong
+        return QueueFile(text)  # the reader of queues.yaml reports the error
     maps = [found for root in roots for found in _maps(root)]
     if maps:
         return _chosen(maps)
@@ -82,7 +82,7 @@ def queue_file(text: str) -> QueueFile:
 
 
 def _refuse_others(roots: Sequence[_Node]) -> None:
-    """Raise QueueConfigError where a file is something else, and no queues.yaml with a mistake."""
+    """Raise QueueConfigError if a file is neither a queues.yaml nor an invalid attempt at one."""
     tops = [(root.start_mark.line + 1, _items(root)) for root in roots if root is not None]
     if not tops or any("partitions" in top for _, top in tops):
         return
@@ -99,7 +99,7 @@ def _refuse_others(roots: Sequence[_Node]) -> None:
 
 
 def _chosen(maps: list[_Map]) -> QueueFile:
-    """Return the merged configuration of several ConfigMaps; later ones override earlier ones."""
+    """Merge several ConfigMaps; later ones override earlier ones."""
     together = Configuration()
     for name in (DEFAULTS, CONFIGS):
         data = [item.data for item in maps if item.name == name]
@@ -124,7 +124,7 @@ def _has_queues(text: str) -> bool:
 
 
 def _key(said: Mapping[str, _Map]) -> str:
-    """Return the key that holds the queues: that of the policy group, or the only one there is."""
+    """Return the key of the queues: that of the policy group, or the only .yaml key."""
     group = said[_GROUP].data[_GROUP] if _GROUP in said else "queues"
     if f"{group}.yaml" in said:
         return f"{group}.yaml"
@@ -136,7 +136,7 @@ def _key(said: Mapping[str, _Map]) -> str:
 
 
 def _maps(root: _Node) -> Iterator[_Map]:
-    """Yield the ConfigMaps of a document, or what a chart would make of its values."""
+    """Yield the ConfigMaps of a document, or those that a chart would make of its values."""
     top = _items(root)
     kind = _text(top.get("kind"))
     if kind == "ConfigMap":
@@ -157,7 +157,7 @@ def _config_map(top: Mapping[str, yaml.Node]) -> _Map:
 
 
 def _values(top: Mapping[str, yaml.Node]) -> Iterator[_Map]:
-    """Yield what YuniKorn's chart, or Muster's, makes of values; nothing of what are none."""
+    """Yield the ConfigMaps that YuniKorn's or Muster's chart makes of values, if it is values."""
     if "yunikornDefaults" in top:
         found = _Map(DEFAULTS, "yunikornDefaults")
         for key, node in _items(top["yunikornDefaults"]).items():
@@ -177,7 +177,7 @@ def _values(top: Mapping[str, yaml.Node]) -> Iterator[_Map]:
 
 
 def _items(node: _Node) -> dict[str, yaml.Node]:
-    """Return a map's values by their keys; nothing of what is no map."""
+    """Return a map's values by key; {} for other nodes."""
     if not isinstance(node, yaml.MappingNode):
         return {}
     return {key.value: value for key, value in node.value if isinstance(key, yaml.ScalarNode)}

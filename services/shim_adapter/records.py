@@ -1,7 +1,7 @@
-"""What the resource manager knows: nodes, pods, applications. The truth that recovery starts from.
+"""Records of the resource manager: nodes, pods, applications. Recovery starts from them.
 
-Mutable on purpose: one owner (the simulated cluster, or a watch on a real one), and the mirror,
-which reads them and writes the fields under "ours" alone.
+They are mutable and have one owner, the simulated cluster or the watches of a real one. The mirror
+reads them, and writes only the fields marked "ours".
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from shared.model.units import MAX_DURATION_NS, NANOS_PER_MILLI, timeout_ms
 
 @dataclass(frozen=True, slots=True)
 class ReportedUsage:
-    """What a partition's core reported last of a queue's, or a user's, usage over time."""
+    """The last report of a partition's core about usage over time of a queue or user."""
 
     partition: str
     record: UsageRecord
@@ -43,7 +43,7 @@ ENDED_PHASES = (PodPhase.SUCCEEDED, PodPhase.FAILED)
 
 
 class ApplicationPhase(StrEnum):
-    """What the mirror does for an application.
+    """The mirror's state of an application.
 
     Source: the shim's own states, docs/rules/gangs.md#the-course.
     """
@@ -53,7 +53,7 @@ class ApplicationPhase(StrEnum):
     RUNNING = "Running"
     RESUMING = "Resuming"
     FAILING = "Failing"
-    ENDING = "Ending"  # its pods were deleted before they were asked for; what it made is going
+    ENDING = "Ending"  # its pods were deleted early; its placeholders are deleted
     REJECTED = "Rejected"
     ENDED = "Ended"
 
@@ -75,7 +75,7 @@ BEFORE_ITS_PODS = (
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """A queue configuration on its way to the core. ``asker`` "": it was found in a file."""
+    """A queue configuration proposed to the core. ``asker`` "": it was found in a file."""
 
     message_id: str
     config: str
@@ -85,9 +85,9 @@ class Proposal:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What a command was answered, and to which sender; ``asker`` "": none waited for it.
+    """The answer to a command, and its sender; ``asker`` "": no client waits for it.
 
-    ``checksum`` is that of the manifests that an idempotency key stands for.
+    ``checksum`` is that of the manifests with an idempotency key.
     """
 
     asker: str
@@ -97,21 +97,21 @@ class Answer:
 
     @property
     def message(self) -> CommandResult | SubmitResult | None:
-        """Return the answer as it was sent."""
+        """The answer as sent."""
         return self.result or self.submitted
 
     @property
     def size(self) -> int:
-        """Return how many things the answer names, and one for itself."""
+        """The number of objects in the answer, plus one."""
         submitted = self.submitted
         return 1 + (len(submitted.accepted) + len(submitted.refused) if submitted else 0)
 
 
 @dataclass(slots=True)
 class NodeRecord:
-    """A node of the cluster; ``is_cordoned``: new pods stay away.
+    """A node of the cluster; ``is_cordoned``: no new pods are placed on it.
 
-    Its partition is the one its label named when it was added, and never changes.
+    Its partition is the one that its label named when it was added, and never changes.
     """
 
     name: str
@@ -129,11 +129,11 @@ class NodeRecord:
 
 @dataclass(slots=True)
 class PodRecord:
-    """A pod. ``node`` "" is not bound; ``deletion_ns`` 0 is not being deleted.
+    """A pod. ``node`` "": not bound; ``deletion_ns`` 0: not being deleted.
 
-    ``release`` is the termination type with which the core asked for its deletion, to be
-    confirmed when it is gone ("": the deletion was not the core's wish). A pod with ``gates`` is
-    not to be scheduled yet. ``devices`` are the GPU devices that it was given on its node.
+    ``release`` is the termination type with which the core requested its deletion, to be confirmed
+    when it is gone ("": the core did not). A pod with ``gates`` is not scheduled yet. ``devices``
+    are its assigned GPU devices.
     """
 
     uid: str
@@ -142,7 +142,7 @@ class PodRecord:
     sequence: int
     phase: PodPhase = PodPhase.PENDING
     node: str = ""
-    is_ready: bool = False  # by its own word: it serves
+    is_ready: bool = False  # condition Ready
     bound_ns: int = 0
     started_ns: int = 0
     deletion_ns: int = 0
@@ -151,14 +151,14 @@ class PodRecord:
     gates: tuple[str, ...] = ()
     release: str = ""  # ours
     disruption: DisruptionState = DisruptionState.FREE
-    budget: str = ""  # the only one that it is under, of whose pods so many are allowed to go
+    budget: str = ""  # its only one, which allows ``allowed`` evictions
     allowed: int = 0
     devices: Devices = ()
-    generation: int = 0  # of what it says, where that is counted
+    generation: int = 0  # metadata.generation, if the server has it
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the pod has run to its end."""
+        """Whether the pod succeeded or failed."""
         return self.phase in ENDED_PHASES
 
 
@@ -166,10 +166,10 @@ class PodRecord:
 class ApplicationRecord:
     """An application as the resource manager stores it, with the state of the mirror.
 
-    ``execution_timeout_seconds`` is how long the application itself may run (0: for ever); a pod's
-    own, and how long placeholders may wait, are other facts.
+    ``execution_timeout_seconds`` limits the application itself (0: unlimited); pods and
+    placeholders have their own timeouts.
 
-    One that ``is_announced`` was made by itself and waits for pods; any other ends with its pods.
+    One that ``is_announced`` was created before its pods; any other ends with its pods.
     """
 
     application_id: str
@@ -188,7 +188,7 @@ class ApplicationRecord:
     priority: int = 0
     priority_class: str = ""
     is_announced: bool = False
-    is_deleted: bool = False  # as a whole: no pod comes in place of one that ends
+    is_deleted: bool = False  # as a whole: its pods are not replaced
     partition: str = DEFAULT_PARTITION
     gang_annotations: Mapping[str, str] = field(default_factory=dict)
     phase: ApplicationPhase = ApplicationPhase.NEW  # ours, as are all below
@@ -201,24 +201,25 @@ class ApplicationRecord:
     message: str = ""
     placeholders_made: int = 0
     placeholders_lost: int = 0  # while its gang reserved
-    placeholders_refused: str = ""  # why one was, for which the gang was given up
+    placeholders_refused: str = ""  # why one was, so that the gang was given up
 
     @property
     def is_live(self) -> bool:
-        """Return whether the core is to know of the application."""
+        """Whether the core should have the application."""
         return self.phase in LIVE_PHASES
 
     @property
     def may_reserve(self) -> bool:
-        """Return whether its gang reserves, or will; a later placeholder is not needed.
+        """Whether its gang reserves, or will; otherwise its new placeholders are deleted.
 
-        One may: it was on its way to the resource manager when another one was made in its place.
+        There may be some: a create may be in progress when another placeholder is made in its
+        place.
         """
         is_before = self.phase in (ApplicationPhase.NEW, ApplicationPhase.RESERVING)
         return is_before and not self.is_gang_over
 
     @property
     def placeholder_timeout_ms(self) -> int:
-        """Return how long the placeholders may wait for each other, whatever was written down."""
+        """How long placeholders may wait for each other, limited to the valid range."""
         stated_ms = timeout_ms(self.placeholder_timeout_seconds * 1000)
         return min(stated_ms, MAX_DURATION_NS // NANOS_PER_MILLI) or DEFAULT_PLACEHOLDER_TIMEOUT_MS

@@ -1,7 +1,7 @@
-"""Limits of commands: checked before anything is carried out, size before meaning.
+"""Checks the limits of commands before anything is carried out.
 
-A command arrives over the bus, so its numbers are int64 and its texts can be written. Checked here
-are tighter limits of the interface, and what would be too large to be sent.
+Commands arrive over the bus, so their numbers are int64 and their texts can be encoded. Checked
+here are the interface's tighter limits, and sizes that could not be sent.
 """
 
 from services.shim_adapter.backends.base import CommandRefusedError
@@ -15,7 +15,7 @@ from shared.model.resources import is_negative
 
 
 def check_command(command: object) -> None:
-    """Refuse a command. Raises CommandRefusedError, TaskGroupsError."""
+    """Check a command. Raises CommandRefusedError, TaskGroupsError."""
     try:
         match command:
             case SubmitApplication():

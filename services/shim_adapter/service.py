@@ -1,4 +1,4 @@
-"""The shim adapter as a service: its world, the world's storage, and its machine."""
+"""The shim adapter of a simulated cluster: its world, the world's storage, and its machines."""
 
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ STATE_FILE = "cluster.sqlite"
 class ShimOptions:
     """How the simulated resource manager behaves. ``state_dir`` None: in memory only.
 
-    A world that has never been used begins with ``first_nodes``, and ``nodes`` that are alike.
+    A new world starts with ``first_nodes``, and ``nodes`` equal ones.
     """
 
     state_dir: Path | None = None
@@ -26,7 +26,7 @@ class ShimOptions:
     scheduler_settings: dict[str, str] | None = None
     start_delay_ns: int = 0
     confirm_delay_ns: int = 0
-    max_ended: int = 0  # pods that are kept after their end; 0: as many as it keeps by itself
+    max_ended: int = 0  # ended pods to retain; 0: the default
     default_run_ns: int = DEFAULT_RUN_NS
     rm_id: str = "mycluster"
     nodes: int = 0
@@ -35,14 +35,14 @@ class ShimOptions:
 
 
 class ShimService:
-    """The resource manager, which outlives the machines that mirror it.
+    """The resource manager, which outlives its machines.
 
-    With a state directory a crash loses memory and the file is read again, as in a new process;
-    without one the world itself is what remains.
+    With a state directory, a new machine reads the file again, as in a new process; without one it
+    continues with the same world.
     """
 
     def __init__(self, options: ShimOptions) -> None:
-        """Take the state folder, if there is to be one. Raises FolderInUseError, OSError."""
+        """Lock the state directory, if there is one. Raises FolderInUseError, OSError."""
         self.options = options
         self._lock = FolderLock(options.state_dir) if options.state_dir is not None else None
         self._world: World | None = None
@@ -59,7 +59,7 @@ class ShimService:
         )
         if self._store is not None:
             if self._world is not None:
-                self._world.let_go()  # the machine of before still has it
+                self._world.let_go()  # the previous machine still references it
             self._cluster = None
             self._world = self._store.load()
         world = self._world = self._world or World()
@@ -84,7 +84,7 @@ class ShimService:
         )
 
     def close(self) -> None:
-        """Close the file, and leave its folder to others."""
+        """Close the file, and unlock its directory."""
         if self._store is not None:
             self._store.close()
             self._store = None
@@ -94,7 +94,7 @@ class ShimService:
 
 
 def _add_nodes(world: World, options: ShimOptions) -> None:
-    """Put the first nodes into a world that has never been used."""
+    """Add the first nodes to a new world."""
     names = (f"node-{at:04d}" for at in range(options.nodes))
     alike = (NodeRecord(name, dict(options.node_capacity)) for name in names)
     for node in (*alike, *options.first_nodes):

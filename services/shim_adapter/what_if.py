@@ -1,4 +1,4 @@
-"""The asks that manifests would become: nothing is created, nothing remembered."""
+"""Converts manifests of a what-if request to applications and asks, without creating anything."""
 
 from dataclasses import replace
 
@@ -14,9 +14,9 @@ from shared.model.ids import derived_id
 
 
 def question_of(world: World, asked: WhatIf, now_ns: int) -> WhatIf:
-    """Return the question with the applications of its documents, and what they ask for first.
+    """Return the request with the applications of its documents, and their first asks.
 
-    A gang asks for its placeholders, whatever pods it has; pods of others ask for themselves.
+    The asks of a gang are its placeholders; other applications ask for their pods.
     """
     translation = translate(asked.documents, 0, tuple(world.nodes.values()))
     supposed = World()

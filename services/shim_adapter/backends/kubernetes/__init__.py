@@ -1,8 +1,8 @@
 """A Kubernetes cluster as the resource manager.
 
-``reflector.py`` lists and watches; ``objects.py`` makes records of what it sees; ``cluster.py``
-keeps the world and says what is new; ``operations.py`` carries out what was decided, with the
-bodies of ``bodies.py``, through ``client.py``; ``session.py`` runs all of it beside the host.
-``volumes.py`` knows where volumes let a pod be, ``notes.py`` writes at pods what their users should
-know, ``recover.py`` makes applications of pods after a restart.
+``reflector.py`` lists and watches; ``objects.py`` converts objects to records; ``cluster.py``
+updates the world and reports changes; ``operations.py`` carries out decisions through
+``client.py``, with the bodies of ``bodies.py``; ``session.py`` runs all of it beside the host.
+``volumes.py`` restricts pods to where their volumes are, ``notes.py`` writes events and conditions
+for users, ``recover.py`` rebuilds applications from pods after a restart.
 """

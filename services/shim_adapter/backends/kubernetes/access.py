@@ -1,7 +1,7 @@
-"""Where the API server is and who we are: the pod's service account, or a kubeconfig file.
+"""Finds the API server and our credentials: the pod's service account, or a kubeconfig file.
 
-Tokens are read again every minute: those of a service account are renewed while it runs. A
-kubeconfig that runs a program for its credentials (``exec``) is refused: mount a token instead.
+Tokens are read again every minute, because those of a service account are renewed. A kubeconfig
+that runs a program for its credentials (``exec``) is refused: mount a token instead.
 """
 
 import base64
@@ -24,7 +24,7 @@ class AccessError(ValueError):
 
 @dataclass(slots=True)
 class Access:
-    """An API server and how to be let in. ``namespace`` is our own."""
+    """An API server and our credentials there. ``namespace`` is our own."""
 
     url: str
     namespace: str = "default"
@@ -34,7 +34,7 @@ class Access:
     _read_at: float = 0.0
 
     def authorization(self) -> str:
-        """Return the header's value, or "" where a certificate speaks for us."""
+        """Return the Authorization header's value, or "" if a client certificate is used."""
         if self.token_file is not None and time.monotonic() - self._read_at > _REREAD_SECONDS:
             self.token = self.token_file.read_text().strip()
             self._read_at = time.monotonic()
@@ -44,7 +44,7 @@ class Access:
 def find_access(kubeconfig: Path | None, url: str = "") -> Access:
     """Return the access from a kubeconfig, from the pod we run in, or to a plain URL.
 
-    Raises AccessError with what is missing, and where it was looked for.
+    Raises AccessError with what is missing, and where it was expected.
     """
     if url:
         return Access(url.rstrip("/"))
@@ -118,7 +118,7 @@ def _tls(path: Path, cluster: dict[str, Any], user: dict[str, Any]) -> ssl.SSLCo
 
 
 def _load_pair(context: ssl.SSLContext, user: dict[str, Any]) -> None:
-    """Load a certificate and key that stand in the file: ssl takes them from files alone."""
+    """Load a certificate and key contained in the kubeconfig: ssl only reads files."""
     import tempfile
 
     with tempfile.NamedTemporaryFile("wb") as pair:

@@ -1,4 +1,4 @@
-"""What is sent to the API server: bindings, placeholder pods, conditions, evictions, events.
+"""Bodies of requests to the API server: bindings, placeholders, conditions, evictions, events.
 
 Pure: no I/O. Source: docs/rules/gangs.md#placeholder-pods and
 docs/rules/pods.md#events-and-conditions, and the Kubernetes API of each object.
@@ -24,7 +24,7 @@ COMPONENT = "muster.io/scheduler"
 
 @dataclass(frozen=True, slots=True)
 class PlaceholderOptions:
-    """How placeholder pods are made.
+    """Settings of placeholder pods.
 
     Source: docs/rules/configuration.md#service-keys: service.placeholder*.
     """
@@ -45,11 +45,11 @@ class Originator:
 
 
 def binding(pod: PodRecord, node: str) -> dict[str, Any]:
-    """Return the body of the binding subresource; the uid keeps it from another pod's name.
+    """Return the body of the binding subresource; the uid excludes a later pod of the same name.
 
-    The API server copies its annotations to the pod, to be read after a restart: the
-    member of a PodGroup's gang is told its application and queue, as its PodGroup may be gone by
-    then, and who has GPU devices, which.
+    The API server copies its annotations to the pod, to be read after a restart: for a member of a
+    PodGroup's gang its application and queue, because the PodGroup may be gone by then, and the
+    assigned GPU devices.
     """
     metadata: dict[str, Any] = {
         "name": pod.spec.name,
@@ -74,7 +74,7 @@ def binding(pod: PodRecord, node: str) -> dict[str, Any]:
 
 
 def deletion(uid: str, *, grace_seconds: int | None = None) -> dict[str, Any]:
-    """Return the options of a deletion that is meant for one pod and no later one of its name."""
+    """Return the options of a deletion that excludes later pods of the same name."""
     options: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "DeleteOptions",
@@ -86,7 +86,7 @@ def deletion(uid: str, *, grace_seconds: int | None = None) -> dict[str, Any]:
 
 
 def eviction(pod: PodRecord) -> dict[str, Any]:
-    """Return the body of the eviction subresource, by which disruption budgets are respected."""
+    """Return the body of the eviction subresource, which respects disruption budgets."""
     return {
         "apiVersion": "policy/v1",
         "kind": "Eviction",
@@ -96,7 +96,7 @@ def eviction(pod: PodRecord) -> dict[str, Any]:
 
 
 def failed_status(uid: str, reason: str, message: str) -> dict[str, Any]:
-    """Return the status of a pod that will never be scheduled; its successor has another uid."""
+    """Return the status of a pod that will never be scheduled."""
     status = {"phase": "Failed", "reason": reason, "message": message}
     return {"metadata": {"uid": uid}, "status": status}
 
@@ -104,9 +104,9 @@ def failed_status(uid: str, reason: str, message: str) -> dict[str, Any]:
 def not_scheduled(
     uid: str, reason: str, message: str, now: str, *, generation: int = 0
 ) -> dict[str, Any]:
-    """Return the condition PodScheduled=False, by which an autoscaler or a person learns why.
+    """Return the condition PodScheduled=False, which tells autoscalers and users the reason.
 
-    ``generation`` is that of the pod it is about; 0: an API server that does not count them.
+    ``generation`` is that of the pod; 0 for an API server that does not support it.
     """
     body = _condition(uid, "PodScheduled", is_so=False, reason=reason, message=message, now=now)
     if generation:
@@ -115,12 +115,12 @@ def not_scheduled(
 
 
 def nominated(uid: str, node: str) -> dict[str, Any]:
-    """Return the status of a pod for which others make way on a node; "": on none any more."""
+    """Return the status with a pod's nominated node; "" clears it."""
     return {"metadata": {"uid": uid}, "status": {"nominatedNodeName": node or None}}
 
 
 def preempted(uid: str, message: str, now: str, *, is_so: bool = True) -> dict[str, Any]:
-    """Return the condition that says to a victim why it is disrupted, or that it is not."""
+    """Return the condition DisruptionTarget with the reason why a victim is evicted, or is not."""
     reason = "PreemptionByScheduler" if is_so else "EvictionRefused"
     return _condition(uid, "DisruptionTarget", is_so=is_so, reason=reason, message=message, now=now)
 
@@ -128,7 +128,7 @@ def preempted(uid: str, message: str, now: str, *, is_so: bool = True) -> dict[s
 def _condition(
     uid: str, kind: str, *, is_so: bool, reason: str, message: str, now: str
 ) -> dict[str, Any]:
-    """Return a condition with its time: without one controllers take it for long past."""
+    """Return a condition with its time, which controllers need to judge its age."""
     condition = {
         "type": kind,
         "status": str(is_so),
@@ -172,12 +172,12 @@ def event(
 
 
 def _start_of_name(pod: PodRecord) -> str:
-    """Return what the name of an event about a pod begins with: no dot may stand before a dash."""
+    """Return the prefix of an event's name: no dot may precede a dash."""
     return pod.spec.name[:_NAME_PART].rstrip(".-") + "-"
 
 
 def _shortened(note: str) -> str:
-    """Return a note of at most MAX_NOTE bytes, cut between characters."""
+    """Cut a note to MAX_NOTE bytes, between characters."""
     written = note.encode(errors="replace")
     if len(written) <= MAX_NOTE:
         return written.decode()
@@ -259,9 +259,9 @@ def _container(spec: PodSpec, options: PlaceholderOptions) -> dict[str, Any]:
 
 
 def quantities(resource: Mapping[str, int]) -> dict[str, str]:
-    """Return a resource as Kubernetes writes it; every pod is one pod without saying so.
+    """Return a resource as Kubernetes quantities, without ``pods``.
 
-    It knows of no shares of GPUs: those stand in annotations.
+    GPU shares are no Kubernetes resource: they are in annotations.
     """
     return {
         "cpu" if name == VCORE else name: f"{value}m" if name == VCORE else str(value)
@@ -271,7 +271,7 @@ def quantities(resource: Mapping[str, int]) -> dict[str, str]:
 
 
 def _from_group(spec: PodSpec) -> dict[str, Any]:
-    """Return where the group's placeholders may be, as the annotation writes it itself."""
+    """Return the scheduling constraints of a task group's placeholders, as in the annotation."""
     text = spec.annotations.get(TASK_GROUPS, "")
     try:
         groups = json.loads(text) if text else []

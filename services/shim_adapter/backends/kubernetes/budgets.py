@@ -1,13 +1,13 @@
-"""Disruption budgets: which of our pods may be evicted now.
+"""PodDisruptionBudgets: which pods may be evicted now.
 
-Rule 1: a pod under one budget may go while that budget allows a disruption; under several it may
-        not: the eviction API takes no such pod. A budget that cannot be read allows none, nor does
-        one whose status is not of its spec as it stands.
-Rule 2: a pod whose eviction was refused may not go until its budget changes, or its pause is over
-        (``ask_again``).
-Rule 3: no budget is for a pod that has not begun to run. One that runs and is not ready goes past
-        its budget while that has the healthy pods it wants, or says so
-        (unhealthyPodEvictionPolicy).
+Rule 1: a pod under one budget may be evicted while that budget allows a disruption; under several
+        it may not, because the eviction API refuses such pods. A budget that cannot be read allows
+        none, nor does one whose status is older than its spec.
+Rule 2: a pod whose eviction was refused may not be evicted until its budget changes, or its pause
+        is over (``ask_again``).
+Rule 3: a pod that has not started is under no budget. A running pod that is not ready may be
+        evicted without its budget while the budget has its desired number of healthy pods, or
+        always with unhealthyPodEvictionPolicy AlwaysAllow.
 Pure. Source: the Kubernetes documentation of disruptions and of API-initiated eviction.
 """
 
@@ -27,7 +27,7 @@ Name = tuple[str, str]  # namespace and name
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """A PodDisruptionBudget: whose it is, and how many of them may be disrupted now."""
+    """A PodDisruptionBudget: its selector, and how many of its pods may be disrupted now."""
 
     namespace: str
     selector: tuple[Requirement, ...] | None  # None: it cannot be read, and is for all
@@ -35,12 +35,12 @@ class Budget:
     lets_unready_go: bool = False
 
     def is_for(self, pod: PodRecord) -> bool:
-        """Return whether a pod is under it."""
+        """Whether a pod is under it."""
         return self.selector is None or all_hold(self.selector, pod.spec.labels)
 
 
 def budget_of(raw: Mapping[str, Any]) -> Budget:
-    """Return a PodDisruptionBudget; without a status it allows nothing, as the API has it."""
+    """Convert a PodDisruptionBudget; without a status it allows nothing, as in the API."""
     metadata, spec, status = raw["metadata"], raw.get("spec") or {}, raw.get("status") or {}
     namespace = str(metadata.get("namespace") or "default")
     allowed = _count(status, "disruptionsAllowed")
@@ -61,16 +61,16 @@ def _count(values: Mapping[str, Any], key: str) -> int:
 
 
 class Budgets:
-    """Every budget, and the pods of ours that are on nodes, by namespace."""
+    """Every budget, and our pods on nodes, by namespace."""
 
     def __init__(self) -> None:
         self._budgets: dict[str, dict[Name, Budget]] = {}
         self._pods: dict[str, dict[str, PodRecord]] = {}
-        self._over: dict[str, dict[Name, None]] = {}  # the budgets that a pod is under
+        self._over: dict[str, dict[Name, None]] = {}  # budgets by pod
         self._refused: dict[str, None] = {}
 
     def see(self, name: Name, budget: Budget | None) -> list[PodRecord]:
-        """Take a budget in, or that it has gone; return the pods that it may concern."""
+        """Add, update or remove (None) a budget; return the pods that it may affect."""
         namespace = name[0]
         there = self._budgets.setdefault(namespace, {})
         before = there.pop(name, None)
@@ -101,12 +101,12 @@ class Budgets:
             del self._over[pod.uid]
 
     def placed(self, pod: PodRecord) -> None:
-        """Take in a pod that is on a node."""
+        """Add a pod that is on a node."""
         self._pods.setdefault(pod.spec.namespace, {})[pod.uid] = pod
         self._match_all(pod)
 
     def relabelled(self, pod: PodRecord) -> None:
-        """Take in that a pod's labels have changed."""
+        """Match a pod again, because its labels have changed."""
         if pod.uid in self._pods.get(pod.spec.namespace, {}):
             self._match_all(pod)
 
@@ -123,15 +123,15 @@ class Budgets:
         self._refused.pop(pod.uid, None)
 
     def refused(self, uid: str) -> None:
-        """Take in that a pod's eviction was refused."""
+        """Record that a pod's eviction was refused."""
         self._refused[uid] = None
 
     def ask_again(self, uid: str) -> None:
-        """Take in that the pause after a refusal is over."""
+        """Record that the pause after a refusal is over."""
         self._refused.pop(uid, None)
 
     def note(self, pod: PodRecord) -> None:
-        """Write down at a pod whether it may be evicted now, and by which budget."""
+        """Set on a pod's record whether it may be evicted now, and its budget."""
         over = self._protecting(pod)
         pod.disruption = self._state_of(pod, over)
         pod.budget, pod.allowed = "", 0
@@ -140,11 +140,11 @@ class Budgets:
             pod.allowed = self._budgets[pod.spec.namespace][over[0]].allowed
 
     def protect(self, pod: PodRecord) -> bool:
-        """Return whether a pod is under a budget, or was refused: it may matter how it is."""
+        """Whether a pod is under a budget or was refused, so that its health matters."""
         return pod.uid in self._over or pod.uid in self._refused
 
     def _protecting(self, pod: PodRecord) -> list[Name]:
-        """Return the budgets that a pod's eviction would take from, or be refused by."""
+        """Return the budgets that apply to a pod's eviction."""
         over = [*self._over.get(pod.uid, ())]
         if pod.phase is PodPhase.PENDING:
             return []

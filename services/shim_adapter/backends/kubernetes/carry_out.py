@@ -1,9 +1,9 @@
-"""What the mirror asks for, as operations on the API server.
+"""Turns the mirror's calls into operations on the API server.
 
-Rule 1: pods that claim devices are bound once these are chosen: for all that go to a node together,
-        before anything else is done.
-Rule 2: a placeholder that is lost is made again at once, then ever later.
-No I/O: ``operate`` hands an operation on.
+Rule 1: pods with device claims are bound once their devices are chosen, for all pods that go to a
+        node together, before anything else is done.
+Rule 2: a lost placeholder is created again at once, the next time after a growing pause.
+No I/O: ``operate`` passes an operation on.
 """
 
 from collections.abc import Callable
@@ -39,7 +39,7 @@ MAX_LOST_PAUSE_SECONDS = 60.0
 
 
 class Calls:
-    """Carries out calls; what comes of them is seen later."""
+    """Carries out calls; their results are observed later."""
 
     def __init__(  # noqa: PLR0917 - all that a call is about
         self,
@@ -62,11 +62,11 @@ class Calls:
 
     @property
     def are_left(self) -> bool:
-        """Return whether pods wait to be bound for whom devices are to be chosen."""
+        """Whether pods wait to be bound until their devices are chosen."""
         return bool(self._to_bind)
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
-        """Have done what the mirror asks; what comes of it is seen later."""
+        """Carry out a call of the mirror; its results are observed later."""
         match call:
             case CreatePod():
                 self._create(call, now_ns)
@@ -115,7 +115,7 @@ class Calls:
             self._operate(operation)
 
     def choose_devices(self) -> None:
-        """Bind the pods whose devices are to be chosen: of all that go to a node, together."""
+        """Choose devices for the waiting pods, together for each node, and bind them."""
         to_bind, self._to_bind = self._to_bind, []
         chosen = self.claims.choose([pod for pod, _ in to_bind]) if to_bind else {}
         for pod, operation in to_bind:
@@ -154,7 +154,7 @@ class Calls:
         self._operate(Operation("create", pod, body, pause=pause))
 
     def delete(self, pod: PodRecord, call: DeletePod, now_ns: int) -> None:
-        """Delete a pod, or evict one that makes way; again changes nothing."""
+        """Delete a pod, or evict a victim; repeating it changes nothing."""
         pod.release = pod.release or call.release
         pod.reason = pod.reason or call.reason
         if pod.deletion_ns:

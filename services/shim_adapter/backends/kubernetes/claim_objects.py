@@ -1,6 +1,6 @@
-"""What dynamic resource allocation is made of: slices of devices, classes, claims.
+"""Objects of dynamic resource allocation: slices of devices, classes, claims.
 
-What is not supported is read as such, by its field, and said to who asks for it; nothing of it is
+An unsupported field makes the object unusable, and is reported to the pods that need it; nothing is
 guessed. Source: resource.k8s.io/v1. Pure: no I/O.
 """
 
@@ -46,7 +46,7 @@ DeviceId = tuple[str, str, str]  # driver, pool and name
 
 
 class Result(NamedTuple):
-    """A device for a request, for an administrator or not; of a shared one what is taken of it."""
+    """A device allocated for a request; ``consumed`` is the consumed capacity of a shared one."""
 
     request: str
     device: DeviceId
@@ -59,7 +59,7 @@ Results = tuple[Result, ...]
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """Which nodes reach a device: one, all of them (EVERYWHERE), or those of a selector."""
+    """The nodes that reach a device: one, all of them (EVERYWHERE), or those of a selector."""
 
     node: str = ""
     terms: tuple[NodeTerm, ...] = ()
@@ -68,7 +68,7 @@ class Reach:
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """A device as its slice has it. ``policies`` are of one that is shared, by capacity."""
+    """A device as published in its slice. ``policies`` are those of a shared one, by capacity."""
 
     device: Device
     reach: Reach
@@ -77,13 +77,13 @@ class Published:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether it is given to one claim, and takes nothing from other devices."""
+        """Whether it is allocated to one claim only, and uses no shared counters."""
         return self.policies is None and not self.consumes
 
 
 @dataclass(frozen=True, slots=True)
 class Slice:
-    """A ResourceSlice: devices, or counters that they share, of one generation of a pool."""
+    """A ResourceSlice: devices, or their shared counters, of one generation of a pool."""
 
     driver: str
     pool: str
@@ -95,7 +95,7 @@ class Slice:
 
 @dataclass(frozen=True, slots=True)
 class TaintRule:
-    """A DeviceTaintRule: a taint of all devices of a driver, a pool, a name ("": of any)."""
+    """A DeviceTaintRule: a taint of all devices of a driver, pool and name ("": any)."""
 
     taint: Taint
     driver: str = ""
@@ -103,14 +103,14 @@ class TaintRule:
     name: str = ""
 
     def is_about(self, device: DeviceId) -> bool:
-        """Return whether a device has the taint."""
+        """Whether the rule applies to a device."""
         wanted = (self.driver, self.pool, self.name)
         return all(own in ("", name) for own, name in zip(wanted, device, strict=True))
 
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A DeviceClass: its selectors, the extended resource that it offers, and its config."""
+    """A DeviceClass: its selectors, extended resource, and config."""
 
     selectors: tuple[str, ...] = ()
     extended: str = ""
@@ -119,10 +119,10 @@ class DeviceClass:
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """So many devices of a class, each selected by all of ``selectors``.
+    """A request for ``count`` devices of a class that match all ``selectors``.
 
-    ``takes_all``: every device of the node that is selected, at least one. ``is_admin``: whether
-    they are taken does not count, and it takes none. ``name`` is `main/sub` for an alternative.
+    ``takes_all``: every matching device of the node, at least one. ``is_admin``: it ignores
+    allocations of others, and allocates none. ``name`` is `main/sub` for an alternative.
     """
 
     name: str
@@ -136,13 +136,13 @@ class Request:
 
     @property
     def is_plain(self) -> bool:
-        """Return whether the devices of a node that it may have can be counted by themselves."""
+        """Whether the matching devices of a node can simply be counted."""
         return not (self.takes_all or self.is_admin or self.tolerations or self.capacity)
 
     def types(self, extended: str) -> dict[str, int]:
-        """Return what it asks for as resource types: of its class, and of its own selectors.
+        """Return the request as resource types: of its class, and of its own selectors.
 
-        A class that offers an extended resource counts as that.
+        A class with an extended resource counts as that.
         """
         found = {extended or f"{CLASS_TYPE}{self.device_class}": self.count}
         if self.selectors:
@@ -151,16 +151,16 @@ class Request:
 
     @property
     def narrow(self) -> str:
-        """Return the resource type of the devices that its own selectors leave."""
+        """The resource type of devices that match its own selectors."""
         digest = derived_suffix("\n".join(self.selectors), 8)
         return f"{CLASS_TYPE}{self.device_class[:54]}.{digest}"
 
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """Of an attribute that all devices of some requests have: one value, or all ``differ``.
+    """A constraint on an attribute of several devices: equal values, or all ``differ``.
 
-    ``requests`` are their names, ("") for all requests of the claim.
+    ``requests`` are the names of its requests, () for all of the claim.
     """
 
     attribute: tuple[str, str]
@@ -168,19 +168,18 @@ class Constraint:
     differ: bool = False
 
     def is_about(self, request: str) -> bool:
-        """Return whether a request is meant: a main name means its alternatives as well."""
+        """Whether it applies to a request; a main name includes its alternatives."""
         named = request in self.requests or request.partition("/")[0] in self.requests
         return named or not self.requests
 
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """A ResourceClaim. ``choices`` are its requests, each the alternatives of which one is enough.
+    """A ResourceClaim. ``choices`` are its requests, each a list of alternatives.
 
-    ``wrong`` is what of it is not supported; ``node`` is where it is allocated, ``terms`` are the
-    nodes that reach its devices where these are several ((): all).
-
-    ``reserved`` are uids. ``owner`` is the pod that it was made for ("": a user made it).
+    ``wrong`` is an unsupported field; ``node`` is where it is allocated, ``terms`` are the nodes
+    that reach its devices if these are several ((): all). ``reserved`` are uids. ``owner`` is the
+    pod that it was created for ("": created by a user).
     """
 
     uid: str
@@ -200,19 +199,19 @@ class Claim:
 
     @property
     def requests(self) -> tuple[Request, ...]:
-        """Return all its requests, with their alternatives."""
+        """All its requests, including alternatives."""
         return tuple(request for choice in self.choices for request in choice)
 
     @property
     def counts(self) -> bool:
-        """Return whether its devices can be counted by class: no more is to be known of a node."""
+        """Whether its devices can be counted by class, without a search on each node."""
         return all(len(choice) == 1 and choice[0].is_plain for choice in self.choices)
 
     @property
     def joint(self) -> str:
-        """Return the resource type of nodes that have what it asks for, all at once ("": none).
+        """The resource type of nodes that can satisfy the whole claim ("": not needed).
 
-        So much of it a node has as such claims find devices there.
+        A node's amount is the number of such claims that can be satisfied there.
         """
         if self.counts and not self.constraints and len(self.choices) <= 1:
             return ""
@@ -221,7 +220,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class PodClaim:
-    """A claim that a pod names: the entry's name, and its claim's ("": that is not made yet)."""
+    """A claim of a pod: its entry's name, and the claim's ("": not created yet)."""
 
     entry: str
     claim: str
@@ -230,10 +229,10 @@ class PodClaim:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClaims:
-    """What a pod asks for in devices.
+    """The devices that a pod asks for.
 
-    ``extended`` are its extended resources: the container's name and place, the resource, its
-    place among the container's, how many.
+    ``extended`` are its extended resources: the container's name and index, the resource, its index
+    in the container, and the count.
     """
 
     claims: tuple[PodClaim, ...] = ()
@@ -246,7 +245,7 @@ NO_CLAIMS = DeviceClaims()
 
 @dataclass(frozen=True, slots=True)
 class GroupClaims:
-    """The claims of a PodGroup: its name and uid, and by entry what is named, and its claim."""
+    """The claims of a PodGroup: its name and uid, and by entry the named object and its claim."""
 
     name: str
     uid: str
@@ -255,11 +254,11 @@ class GroupClaims:
 
 @dataclass(frozen=True, slots=True)
 class ClaimToWrite:
-    """What is to be written at a claim before a pod is bound.
+    """What to write at a claim before a pod is bound.
 
-    ``body`` is that of one that is made first (None: it is there), ``container`` what the pod says
-    of it. ``selector`` are the nodes that reach its devices where these are several, {} for all;
-    None: it is its node's alone. ``tolerations`` are of its requests.
+    ``body`` is that of a claim to create first (None: it exists), ``containers`` the pod's
+    references to it. ``selector`` selects the nodes that reach its devices if these are several, {}
+    for all; None: its node only. ``tolerations`` are those of its requests.
     """
 
     namespace: str
@@ -275,7 +274,7 @@ class ClaimToWrite:
     tolerations: Mapping[str, tuple[Toleration, ...]] = field(default_factory=dict)
 
     def allocation(self) -> dict[str, Any]:
-        """Return the claim's allocation: its devices, and for which nodes."""
+        """Return the claim's allocation: its devices and nodes."""
         devices = {
             "results": [self._written(at, result) for at, result in enumerate(self.results)],
             "config": list(self.config),
@@ -314,7 +313,7 @@ class ClaimToWrite:
 
 
 def slice_of(raw: Mapping[str, Any]) -> Slice:
-    """Return a ResourceSlice. Raises ManifestError with the field."""
+    """Convert a ResourceSlice. Raises ManifestError with the field."""
     spec = mapping(raw.get("spec"), "spec")
     pool = mapping(spec.get("pool"), "spec.pool")
     found = Slice(
@@ -356,7 +355,7 @@ def _reach(spec: Mapping[str, Any], where: str) -> Reach:
 
 
 def _published(driver: str, body: Mapping[str, Any], reach: Reach) -> Published | None:
-    """Return a device that may be given; None: it has conditions, or is of no node."""
+    """Convert a device; None if it has binding conditions, or is on no node."""
     if any(body.get(key) for key in _CONDITIONS) or not (reach.node or reach.terms):
         return None
     consumes = counters_of(body, "consumesCounters", "counterSet")
@@ -376,7 +375,7 @@ def _published(driver: str, body: Mapping[str, Any], reach: Reach) -> Published 
 
 
 def taint_rule_of(raw: Mapping[str, Any]) -> TaintRule | None:
-    """Return a DeviceTaintRule; None: its effect is none for a scheduler. Raises ManifestError."""
+    """Convert a DeviceTaintRule; None without an effect on scheduling. Raises ManifestError."""
     spec = mapping(raw.get("spec"), "spec")
     taint = mapping(spec.get("taint"), "spec.taint")
     if taint.get("effect") not in EFFECTS:
@@ -422,13 +421,13 @@ def _attribute(value: Mapping[str, Any]) -> Any:
 
 
 def qualified(driver: str, key: str) -> Qualified:
-    """Return the domain and the name of an attribute or a capacity: its driver's where none is."""
+    """Return domain and name of an attribute or capacity; the default domain is the driver."""
     domain, slash, name = key.partition("/")
     return (domain, name) if slash else (driver, key)
 
 
 def class_of(raw: Mapping[str, Any]) -> DeviceClass:
-    """Return a DeviceClass. Raises ManifestError with the field."""
+    """Convert a DeviceClass. Raises ManifestError with the field."""
     spec = mapping(raw.get("spec") or {}, "spec")
     return DeviceClass(
         _selectors(spec, "spec"), text(spec, "extendedResourceName"), _config(spec, "spec")
@@ -436,7 +435,7 @@ def class_of(raw: Mapping[str, Any]) -> DeviceClass:
 
 
 def claim_of(raw: Mapping[str, Any]) -> Claim:
-    """Return a ResourceClaim; one that asks for what is not supported says so."""
+    """Convert a ResourceClaim; ``wrong`` names an unsupported field."""
     metadata, status = raw["metadata"], raw.get("status") or {}
     owners = [owner for owner in metadata.get("ownerReferences") or () if owner.get("controller")]
     allocation = status.get("allocation") or {}
@@ -526,7 +525,7 @@ def _request(exactly: Mapping[str, Any], name: str, where: str) -> Request:
 
 
 def _asked(exactly: Mapping[str, Any], where: str) -> tuple[tuple[str, int], ...]:
-    """Return how much of which capacity a request asks for of each device."""
+    """Return how much of each capacity a request needs of a device."""
     capacity = mapping(exactly.get("capacity") or {}, where)
     unknown = [key for key in capacity if key != "requests"]
     if unknown:
@@ -585,7 +584,7 @@ def _consumed(result: Mapping[str, Any]) -> Consumed:
 
 
 def _nodes_of(selector: Mapping[str, Any]) -> dict[str, Any]:
-    """Return which nodes an allocation is for: one by name, or those of terms."""
+    """Return the nodes of an allocation: one by name, or terms."""
     node = _node_of(selector)
     try:
         return {
@@ -597,7 +596,7 @@ def _nodes_of(selector: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _node_of(chosen: Mapping[str, Any]) -> str:
-    """Return the one node that an allocation is for, "" where it is for others as well."""
+    """Return the single node of an allocation, "" if there are several."""
     for term in chosen.get("nodeSelectorTerms") or ():
         fields, labels = term.get("matchFields") or (), term.get("matchExpressions") or ()
         for requirement in [*fields, *labels]:
@@ -609,7 +608,7 @@ def _node_of(chosen: Mapping[str, Any]) -> str:
 
 
 def device_claims(raw: Mapping[str, Any]) -> DeviceClaims:
-    """Return what a pod asks for in devices; NO_CLAIMS where that is nothing."""
+    """Return the devices that a pod asks for; NO_CLAIMS if none."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     made = {
         each.get("name"): each.get("resourceClaimName")

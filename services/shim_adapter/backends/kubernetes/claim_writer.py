@@ -1,10 +1,10 @@
-"""Writes at claims which devices they have and for whom, before a pod is bound; and takes it back.
+"""Writes the chosen devices and their consumer to claims before a pod is bound, or reverts that.
 
-Rule 1: a claim is written by the version that was read: another that wrote meanwhile is not
+Rule 1: a claim is written with the resourceVersion that was read: a concurrent change is not
         overwritten, and the pod waits again.
-Rule 2: all claims of a pod are written, or none: what was written is given back where a later one
-        is refused, or the bind is. Else two pods with two claims each would wait for each other.
-Rule 3: written again it changes nothing.
+Rule 2: all claims of a pod are written, or none: written ones are reverted if a later one or the
+        bind is refused. Otherwise two pods with two claims each could deadlock.
+Rule 3: writing again changes nothing.
 Source: resource.k8s.io/v1, and what kube-scheduler writes.
 """
 
@@ -28,15 +28,15 @@ log = structlog.get_logger("muster.kubernetes")
 
 
 class ClaimWriter:
-    """Writes over a client."""
+    """Writes claims through a client."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
 
     async def write(self, pod: PodRecord, claims: tuple[ClaimToWrite, ...]) -> str:
-        """Write a pod's claims; return why one cannot be had ("": all are written).
+        """Write a pod's claims; return why one is refused ("": all are written).
 
-        Raises ApiServerError where that is to be tried again.
+        Raises ApiServerError if it is to be retried.
         """
         for at, claim in enumerate(claims):
             try:
@@ -53,7 +53,7 @@ class ClaimWriter:
         return ""
 
     async def give_back(self, claims: tuple[ClaimToWrite, ...]) -> None:
-        """Have claims be for their pod no more, and without devices where it was the only one."""
+        """Remove the pod from claims, and their devices if it was the only consumer."""
         for claim in claims:
             try:
                 await self._give_back(claim)
@@ -132,7 +132,7 @@ class ClaimWriter:
             await self._release(path, claim)
 
     async def _release(self, path: str, claim: ClaimToWrite) -> None:
-        """Let a claim that is not allocated any more be deleted; delete one that we have made."""
+        """Remove the finalizer of a deallocated claim; delete a claim that we created."""
         found = await self._client.request("GET", path)
         metadata = found["metadata"]
         others = [each for each in metadata.get("finalizers") or () if each != FINALIZER]
@@ -153,7 +153,7 @@ def _why_not(
     allocation: Mapping[str, Any] | None,
     reserved: list[Mapping[str, Any]],
 ) -> str:
-    """Return why a claim cannot be had as it stands ("": it can)."""
+    """Return why a claim cannot be used as it is now ("": it can)."""
     name = f"ResourceClaim {claim.name}"
     if claim.uid and metadata.get("uid") != claim.uid:
         return f"{name} is another one of its name"

@@ -1,11 +1,11 @@
 """A thin client of the API server: JSON requests, watches line by line, errors as values.
 
-Limits: IN_FLIGHT requests at a time beside the watches; REQUEST_SECONDS a request, LATE_SECONDS
-beyond the time that a watch was asked for, MAX_LINE a line. A watch of which nothing is heard is no
-broken one, for quiet kinds have no bookmarks: whether the server is there is seen by keep-alives.
-A 429 or 503 with Retry-After holds every request back for as long as it says. Whoever pauses
-because the server could not do what was asked is told once it can (``until_back``): a pause that
-grew while the server was away is not waited out when it is there again.
+Limits: IN_FLIGHT requests at a time besides the watches; REQUEST_SECONDS per request, LATE_SECONDS
+beyond the requested time of a watch, MAX_LINE per line. A silent watch is not considered broken,
+because quiet kinds have no bookmarks: TCP keep-alives detect a lost server. A 429 or 503 with
+Retry-After delays every request for that time. Callers that pause because of a failing server are
+woken once it works again (``until_back``), so that a pause that grew during an outage is not waited
+out after it.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ LATE_SECONDS = 30.0
 KEEP_ALIVE = {"TCP_KEEPIDLE": 30, "TCP_KEEPINTVL": 10, "TCP_KEEPCNT": 4}  # dead within 70 s
 MAX_LINE = 8 * 1024 * 1024
 LONGEST_HOLD_SECONDS = 30.0
-AWAY_SECONDS = 1.0  # without an answer, and what is asked fails: the server is away
+AWAY_SECONDS = 1.0  # without a success while requests fail: an outage
 _TRANSIENT = (408, 429, 500, 502, 503, 504)
 # As the authorizer says it; quotas and admission, whose 403 is final, say it otherwise.
 _NOT_AUTHORIZED = re.compile(
@@ -44,7 +44,7 @@ def jittered(seconds: float) -> float:
 
 
 class ApiServerError(Exception):
-    """The API server refused. ``code`` 0: it did not answer, and what was asked may be done."""
+    """A failed request. ``code`` 0: no answer; the request may have been carried out."""
 
     def __init__(self, code: int, reason: str, message: str) -> None:
         super().__init__(f"{code} {reason}: {message}" if code else message)
@@ -52,19 +52,19 @@ class ApiServerError(Exception):
 
     @property
     def is_transient(self) -> bool:
-        """Return whether the same request may succeed later."""
+        """Whether the same request may succeed later."""
         return self.code == 0 or self.code in _TRANSIENT or self.is_about_rights
 
     @property
     def is_about_rights(self) -> bool:
-        """Return whether we may not ask this: so it is for a second whenever a server starts."""
+        """Whether it is an authorization error; a starting server returns them for a second."""
         if self.code == HTTPStatus.UNAUTHORIZED:
             return True
         return self.code == HTTPStatus.FORBIDDEN and bool(_NOT_AUTHORIZED.match(self.message))
 
     @property
     def missing_right(self) -> str:
-        """Return which right is missing, as a role names it ("": it is about something else)."""
+        """The missing right, in terms of a role ("": another error)."""
         if not self.is_about_rights:
             return ""
         found = _NOT_AUTHORIZED.match(self.message)
@@ -84,7 +84,7 @@ class ApiServerError(Exception):
 
 
 class ApiClient:
-    """Requests to one API server. Use it in the loop that made it, and close it."""
+    """Requests to one API server. It belongs to one event loop, and must be closed."""
 
     def __init__(self, access: Access, agent: str = "muster") -> None:
         self.access = access
@@ -111,7 +111,7 @@ class ApiClient:
         query: Mapping[str, str] | None = None,
         content_type: str = "application/json",
     ) -> Any:
-        """Return the answer's object. Raises ApiServerError."""
+        """Send a request and return the object of the answer. Raises ApiServerError."""
         async with self._slots:
             await self._hold()
             headers = self._headers(content_type)
@@ -135,13 +135,13 @@ class ApiClient:
         return _parsed(answer)
 
     async def until_back(self) -> None:
-        """Wait until the API server answers after it was away."""
+        """Wait until the API server answers after an outage."""
         await self._back.wait()
 
     def _note_answer(self) -> None:
-        """Note that the server can do what is asked; it was away if nothing else went for so long.
+        """Record a successful answer; it ends an outage if no other succeeded for AWAY_SECONDS.
 
-        So what fails for good, beside much that does not, keeps its pause.
+        A request that fails permanently while others succeed thus keeps its pause.
         """
         now = asyncio.get_running_loop().time()
         if self._has_missed and now - self._answered_at > AWAY_SECONDS:
@@ -218,7 +218,7 @@ class ApiClient:
 
 
 def _with_keepalive(address: aiohttp.AddrInfoType) -> socket.socket:
-    """Return a socket of which the system finds out by itself when the other side is gone."""
+    """Return a socket with keep-alives, so that a lost peer is detected."""
     made = socket.socket(*address[:3])
     made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in KEEP_ALIVE.items():

@@ -1,13 +1,12 @@
-"""The Kubernetes cluster as the mirror's resource manager: sightings become news, calls operations.
+"""The Kubernetes cluster as the mirror's resource manager: observations become reports.
 
-Rule 1: the world is what the API server shows, and what it was asked and has not refused: a pod
-        that is being bound is on its node from the decision on, and off it again when that fails.
-Rule 2: until everything was listed and the turn was taken nothing is said (``is_ready``).
-Rule 3: a pod that cannot be understood, or asks for what is not supported, is told so, in its
-        condition and an event, and is not scheduled.
-No I/O: it is fed by ``see`` and says what to do through ``operate``.
-
-Limit: what was seen and not taken in yet is bounded by MAX_SEEN; reflectors wait for room.
+Rule 1: the world is what the API server shows, plus requests that it has not refused: a pod being
+        bound is on its node from the decision on, and removed when the bind fails.
+Rule 2: nothing is reported until everything was listed and the turn was taken (``is_ready``).
+Rule 3: a pod that cannot be read, or asks for something unsupported, gets a condition and an event,
+        and is not scheduled.
+No I/O: ``see`` gets observations, and ``operate`` passes operations on.
+Limit: at most MAX_SEEN observations wait; reflectors wait for room.
 """
 
 import asyncio
@@ -79,16 +78,16 @@ from shared.messages.find_pod import PodFound
 from shared.model.reasons import Reason
 
 MAX_SEEN = 5_000
-MAX_TAKEN_IN = 2_000  # at one time, so that other messages are heard in between
+MAX_TAKEN_IN = 2_000  # at a time, so that other messages are handled in between
 EPOCHS_A_TURN = 1_000_000
 _BOUND, _COMPLETED = "PodBindSuccessful", "TaskCompleted"  # of events, as YuniKorn has them
 MISSING_RIGHTS = "MissingRights"  # the reason of an event
 
 
 class KubernetesCluster:
-    """One session's cluster. ``operate`` hands an operation on, ``now_text`` dates what is written.
+    """One session's cluster. ``operate`` passes operations on, ``now_text`` returns the time.
 
-    ``path_of`` returns where a kind of PodGroups is served, "" for nowhere.
+    ``path_of`` returns the API path of a kind of PodGroups, "" if it is not served.
     """
 
     def __init__(
@@ -166,16 +165,16 @@ class KubernetesCluster:
     # --- what is seen ---------------------------------------------------------------------------
 
     def activate(self) -> None:
-        """Take in that the machine has become the active one."""
+        """Record that the machine has become the active one."""
         self.activated.set()
 
     async def see(self, observed: Observed) -> None:
-        """Take something in, once there is room for it."""
+        """Queue an observation, once there is room for it."""
         await self._has_room.wait()
         self.report(observed)
 
     def report(self, observed: Observed) -> None:
-        """Take something in at once: what came of an operation."""
+        """Queue the result of an operation at once."""
         self._seen.append(observed)
         self.has_news.set()
         if len(self._seen) >= MAX_SEEN:
@@ -183,13 +182,13 @@ class KubernetesCluster:
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether all that was seen has been taken in."""
+        """Whether all observations were applied."""
         return not self._seen
 
     def begin(self, turn: int, now_ns: int, last_good: str = "") -> None:
-        """Begin a turn: everything is known, and what it comes to may be said.
+        """Begin a turn: everything was listed, and reports may be made.
 
-        ``last_good`` is the queue configuration that held last, should today's be bad.
+        ``last_good`` is the last valid queue configuration, in case the current one is invalid.
         """
         self.groups.begin(now_ns)
         recover.applications(self.world, self.configuration, now_ns)
@@ -197,13 +196,13 @@ class KubernetesCluster:
         self.world.set_config(self.configuration.queues, last_good)
         self.world.scheduler_settings = self.configuration.scheduler_settings
         for pod in self.world.all_pods():
-            self._notes.nominate(pod, "")  # whoever it is, the core says it again
+            self._notes.nominate(pod, "")  # the core will nominate again
         self.is_ready = True
 
     def knows(self, uid: str) -> bool:
-        """Return whether a pod is known, so that only what may change of it has to be read.
+        """Whether a pod is known, so that only its mutable fields need to be read.
 
-        A gated one may still be changed in any way, and one that waits tolerate more.
+        Any field of a gated pod may change, and the tolerations of a waiting one.
         """
         pod = self.world.pods.get(uid)
         if pod is None or pod.gates:
@@ -213,9 +212,9 @@ class KubernetesCluster:
     # --- Backend --------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return when a PodGroup is to be checked again, or its status is due: all else is seen.
+        """Return when a PodGroup or a status is due; other work is triggered by observations.
 
-        0: there are pods to be bound, of which the devices are to be chosen.
+        0: devices must be chosen for pods that wait to be bound.
         """
         if self._calls.are_left:
             return 0
@@ -223,7 +222,7 @@ class KubernetesCluster:
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def advance(self, now_ns: int) -> list[News]:
-        """Return what has been seen, in order, at most MAX_TAKEN_IN of it at a time."""
+        """Apply observations in order, at most MAX_TAKEN_IN at a time, and return the reports."""
         self._calls.choose_devices()
         news = self.groups.advance(now_ns)
         for _ in range(min(len(self._seen), MAX_TAKEN_IN)):
@@ -240,7 +239,7 @@ class KubernetesCluster:
         return news + self.held.advance(now_ns) if self.is_ready else news
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
-        """Have done what the mirror asks; what comes of it is seen later."""
+        """Carry out a call of the mirror; its results are observed later."""
         return self._calls.carry_out(call, now_ns)
 
     # --- pods -----------------------------------------------------------------------------------
@@ -279,7 +278,7 @@ class KubernetesCluster:
         if view.spec is None:
             return []
         if not view.is_ours and view.node in self.world.nodes:
-            self.world.on_nodes.end_nomination(view.uid)  # it counts where it is now instead
+            self.world.on_nodes.end_nomination(view.uid)  # it counts on its node instead
         news = strange + self.volumes.name(view)
         spec, reason, waits = self._spec_of(view)
         if waits:
@@ -291,7 +290,7 @@ class KubernetesCluster:
         return [*news, *take_in(view, now_ns)]
 
     def _nomination_of(self, view: PodView, now_ns: int) -> list[News]:
-        """Take in for which node a pod of another scheduler is nominated, which is on none yet."""
+        """Update the nomination of an unbound pod of another scheduler."""
         spec, node = view.spec, "" if view.is_deleting or view.gates else view.nominated
         known = self.world.on_nodes.nomination_of(view.uid)
         if known is not None and (known.node, known.spec) == (node, spec):
@@ -308,7 +307,7 @@ class KubernetesCluster:
         return [] if pod is None else [PodNominated(pod, is_over=True)]
 
     def _spec_of(self, view: PodView) -> tuple[PodSpec, Reason, str]:
-        """Return a pod within what its volumes and its devices allow, and what it waits for."""
+        """Return a pod's spec restricted by volumes and devices, and why it must wait."""
         spec, waits = self.volumes.spec_of(view)
         if waits:
             return spec, Reason.VOLUMES, waits
@@ -316,12 +315,12 @@ class KubernetesCluster:
         return spec, reason, waits
 
     def _on_strange_member(self, view: PodView, now_ns: int) -> list[News]:
-        """Have the pods of a group wait that a pod of another scheduler names as well."""
+        """Hold back the pods of a group that a pod of another scheduler names as well."""
         ref = view.strange_group
         return [] if ref is None else self.groups.foreign_pod(view.uid, ref, now_ns)
 
     def _on_member(self, view: PodView, now_ns: int) -> list[News]:
-        """Let a pod of a PodGroup wait for the others; of what held it back that alone is left."""
+        """Let a pod of a PodGroup wait for the others; other reasons to hold it back are over."""
         if view.gates:
             self._hold_gated(view, now_ns)
         else:
@@ -329,7 +328,7 @@ class KubernetesCluster:
         return self.groups.on_pod(view, now_ns)
 
     def _hold_back(self, view: PodView, reason: Reason, why: str, now_ns: int) -> None:
-        """Say of a pod why it is not asked for yet, at the pod and in its application."""
+        """Report why a pod is not asked for yet, at the pod and in its application."""
         self._notes.refuse(view, why, now_ns)
         self._hold(view, reason, why, now_ns)
 
@@ -346,7 +345,7 @@ class KubernetesCluster:
         self._hold(view, Reason.SCHEDULING_GATED, ", ".join(view.gates), now_ns)
 
     def _take_in(self, view: PodView, now_ns: int) -> list[News]:
-        """Take in a pod that waits for nothing that we know of."""
+        """Add a pod that is not held back."""
         spec = view.spec
         assert spec is not None
         if spec.placeholder:
@@ -380,7 +379,7 @@ class KubernetesCluster:
         return [PodAdded(pod), PodChanged(pod), PodBound(pod), *self._evictability.on_a_node(pod)]
 
     def _end(self, pod: PodRecord, phase: PodPhase) -> list[News]:
-        """Forget a pod that has run to its end: it holds nothing."""
+        """Mark a pod as ended, and remove it."""
         news: list[News] = [] if pod.has_ended else [PodEnded(pod)]
         if news:
             self._note_as_yunikorn(pod, _COMPLETED, "Task %s is completed")
@@ -389,9 +388,8 @@ class KubernetesCluster:
         return news
 
     def _note_as_yunikorn(self, pod: PodRecord, reason: str, what: str) -> None:
-        """Write at a real pod what its phase and ``Scheduled`` say, where YuniKorn's way is wanted.
+        """Write an additional event of YuniKorn at a real pod, with preset yunikorn only.
 
-        Two writes a pod, in no other preset.
         Source: docs/rules/pods.md#events-and-conditions.
         """
         if self.world.is_preset_yunikorn and not (pod.spec.placeholder or pod.spec.foreign):
@@ -408,9 +406,9 @@ class KubernetesCluster:
         self._evictability.budgets.gone(pod)
 
     def _node_of(self, pod: PodRecord, view: PodView) -> list[News]:
-        """Compare where a pod is with where it was decided to be."""
+        """Compare a pod's actual node with the decided one."""
         if not view.node:
-            return []  # a bind is on its way, or there is none
+            return []  # not bound yet
         if pod.node == view.node:
             return self._confirm(pod)
         news: list[News] = []
@@ -441,7 +439,7 @@ class KubernetesCluster:
         return [PodChanged(pod)] if changed else []
 
     def _tolerates_more(self, pod: PodRecord, tolerations: tuple[Toleration, ...]) -> bool:
-        """Take in the tolerations of a pod that waits; return whether there are others now."""
+        """Update the tolerations of a waiting pod; return whether they changed."""
         if tolerations == pod.spec.constraints.tolerations:
             return False
         constraints = replace(pod.spec.constraints, tolerations=tolerations)
@@ -467,7 +465,7 @@ class KubernetesCluster:
         return [] if pod is None else self._confirm(pod)
 
     def _confirm(self, pod: PodRecord) -> list[News]:
-        """Take in that a pod is bound as decided, once: from the answer, or from the watch."""
+        """Record, once, that a pod is bound as decided: from the answer, or from the watch."""
         if self.world.binding.pop(pod.uid, True) is not None:
             return []
         self._notes.forget(pod.uid)
@@ -492,14 +490,14 @@ class KubernetesCluster:
         return [BindRefused(pod, seen.reason)]
 
     def _on_not_created(self, seen: NotCreated, now_ns: int) -> list[News]:
-        """Give a gang up: one of a PodGroup waits again as a whole, any other goes on without."""
+        """Give up a gang: a PodGroup's waits again as a whole, any other continues without gang."""
         news = self.groups.give_up(seen.application_id, seen.reason, now_ns)
         return [PlaceholderFailed(seen.application_id, seen.reason)] if news is None else news
 
     def _on_not_allowed(self, seen: NotAllowed, now_ns: int) -> list[News]:
-        """Say which right is missing, at the pod and to the caller why; or that it is no more.
+        """Report a missing right at the pod and to users, or that it is no longer missing.
 
-        A placeholder that could not be made has no place for an event but its application's pod.
+        For a placeholder that could not be created, the event is at its application's first pod.
         """
         pod, known = seen.pod, self.held.reason_of(seen.pod.uid)
         if known not in (None, Reason.MISSING_RIGHTS):
@@ -555,7 +553,7 @@ class KubernetesCluster:
         return news
 
     def _take_trees(self, now_ns: int) -> list[News]:
-        """Take in what the trees of the cluster are now: of its nodes, its levels, its gangs."""
+        """Update the topology labels of nodes, the levels, and the gangs that depend on them."""
         news, has_other_levels = self._trees.renew()
         if has_other_levels:
             self.has_news.set()
@@ -566,11 +564,11 @@ class KubernetesCluster:
         return []
 
     def find_held(self, name: str) -> PodFound | None:
-        """Return a pod that is held back by its uid, else one of this name; None: it is not."""
+        """Return the held-back pod with this uid, else one with this name, else None."""
         return self.held.find(name)
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
-        """Delete pods by name. Raises CommandRefusedError when one of them is not known."""
+        """Delete pods by name. Raises CommandRefusedError if one of them is unknown."""
         pods = [self.world.pod_named(name.namespace, name.name) for name in names]
         for name, pod in zip(names, pods, strict=True):
             if pod is None or pod.spec.foreign:

@@ -1,4 +1,4 @@
-"""The two ConfigMaps: queues.yaml, and the service's own keys.
+"""YuniKorn's two ConfigMaps: queues.yaml, and the service keys.
 
 Source: docs/rules/queues.md#where-it-comes-from and docs/rules/configuration.md#service-keys.
 """
@@ -36,17 +36,17 @@ partitions:
 
 
 def settings_of_environment(variables: Mapping[str, str]) -> dict[str, str]:
-    """Return the scheduler settings that variables of YuniKorn's environment set."""
+    """Return the scheduler settings that YuniKorn's environment variables set."""
     configuration = Configuration()
     configuration.take_environment(from_environment(variables))
     return configuration.scheduler_settings
 
 
 class Configuration:
-    """What the ConfigMaps say together. A key that cannot be read is as if it were not there.
+    """The merged ConfigMaps. A key that cannot be read counts as missing.
 
-    Once begun, an update with a service key that cannot be read is ignored as a whole, and so is
-    every update where hot refresh is off, until a restart.
+    After ``begin``, an update with an invalid service key is ignored as a whole, and so is every
+    update without hot refresh, until a restart.
     """
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Configuration:
         self.found_levels = ""  # the levels of the cluster where the setting names none
 
     def take(self, name: str, data: Mapping[str, str] | None) -> None:
-        """Take a ConfigMap in, or that there is none."""
+        """Update a ConfigMap; None if it does not exist."""
         self._seen[name] = data or {}
         is_begun = bool(self._at_start)
         self.ignored_for = self._reasons_to_ignore() if is_begun else []
@@ -68,7 +68,7 @@ class Configuration:
             self._maps = dict(self._seen)
 
     def take_environment(self, keys: Mapping[str, str]) -> None:
-        """Take in what the environment sets; every ConfigMap may set it otherwise."""
+        """Set the values of the environment, which every ConfigMap overrides."""
         self.take(_ENVIRONMENT, keys)
 
     def _reasons_to_ignore(self) -> list[str]:
@@ -84,28 +84,28 @@ class Configuration:
         return {key: text for name in names for key, text in maps.get(name, {}).items()}
 
     def take_new_reasons(self) -> list[str]:
-        """Return why the last update was ignored, if that was not returned before."""
+        """Return why the last update was ignored, once."""
         before, self._reported = self._reported, self.ignored_for
         return self.ignored_for if before != self.ignored_for else []
 
     def begin(self) -> None:
-        """Take in that what it says now holds from the start."""
+        """Fix the values that only change at a restart."""
         self._at_start = {key: self._message(key) for key in AT_START}
         self._taken = (self.queues, self.scheduler_settings)
 
     def take_ignored(self) -> list[str]:
-        """Return the keys that have changed since this was asked last, and wait for a restart."""
+        """Return the keys whose changes since the last call wait for a restart."""
         before, said = self._ignored, {key: self._message(key) for key in self._at_start}
         self._ignored = {key: said[key] for key in said if said[key] != self._at_start[key]}
         return [key for key, value in self._ignored.items() if before.get(key, ...) != value]
 
     def take_changed(self) -> bool:
-        """Return whether what it says has changed since this was asked last."""
+        """Return whether queues or settings have changed since the last call."""
         before, self._taken = self._taken, (self.queues, self.scheduler_settings)
         return before != self._taken
 
     def put_back(self) -> None:
-        """Take in that what was taken could not be said: it has changed still."""
+        """Undo ``take_changed``: the change could not be proposed."""
         self._taken = None
 
     def _get(self, key: str, default: str) -> str:
@@ -121,13 +121,13 @@ class Configuration:
 
     @property
     def queues(self) -> str:
-        """Return queues.yaml; without one YuniKorn's built-in default: a queue a namespace."""
+        """The queues.yaml, or YuniKorn's built-in default with a queue per namespace."""
         text = self._get(f"{self._get(_GROUP, 'queues')}.yaml", "")
         return text if text.strip() else BUILT_IN
 
     @property
     def scheduler_settings(self) -> dict[str, str]:
-        """Return Muster's own scheduler settings, and the service keys, which are handed on."""
+        """Muster's scheduler settings, and the service keys to pass on."""
         found = {TOPOLOGY_LEVELS: self.found_levels} if self.found_levels else {}
         at_start = {key: text for key, text in self._at_start.items() if text is not None}
         now = self._together(self._maps).items()
@@ -141,23 +141,23 @@ class Configuration:
 
     @property
     def sets_levels(self) -> bool:
-        """Return whether the setting names the levels of the cluster."""
+        """Whether a setting names the topology levels."""
         return self._message(f"{SETTING}{TOPOLOGY_LEVELS}") is not None
 
     @property
     def has_gangs(self) -> bool:
-        """Return whether gang scheduling is not switched off."""
+        """Whether gang scheduling is enabled."""
         return not self._truth(_NO_GANGS, default=False)
 
     @property
     def has_unique_applications(self) -> bool:
-        """Return whether a pod that names no application gets one of its own."""
+        """Whether a pod without an application id gets one of its own."""
         key = "admissionController.filtering.generateUniqueAppId"
         return self._truth(key, default=False)
 
     @property
     def placeholders(self) -> PlaceholderOptions:
-        """Return how placeholder pods are made."""
+        """The settings of placeholder pods."""
         plain = PlaceholderOptions()
         return PlaceholderOptions(
             image=self._get(_IMAGE, plain.image),
