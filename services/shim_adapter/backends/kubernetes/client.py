@@ -39,7 +39,7 @@ STRATEGIC_PATCH = "application/strategic-merge-patch+json"
 
 
 def jittered(seconds: float) -> float:
-    """Return a pause of about so long, so that many who wait do not come back as one."""
+    """Return about ``seconds``, at random, so that waiting clients do not retry together."""
     return seconds * random.uniform(0.5, 1.5)  # noqa: S311 - jitter
 
 
@@ -150,9 +150,9 @@ class ApiClient:
         self._answered_at, self._has_missed = now, False
 
     async def watch(self, path: str, query: Mapping[str, str]) -> AsyncIterator[Any]:
-        """Yield the events of a watch until it ends. Raises ApiServerError, also for an ERROR.
+        """Yield the events of a watch until it ends. Raises ApiServerError, also for ERROR events.
 
-        The query's ``timeoutSeconds`` is when the server ends it.
+        The server ends it after the query's ``timeoutSeconds``.
         """
         silence = int(query["timeoutSeconds"]) + LATE_SECONDS
         timeout = aiohttp.ClientTimeout(sock_read=silence, connect=REQUEST_SECONDS)

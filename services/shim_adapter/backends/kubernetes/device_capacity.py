@@ -1,9 +1,9 @@
-"""What a device takes of counters, and what a share of it takes of its capacity.
+"""The counters that a device uses, and the capacity that a share of a device consumes.
 
-Rule 1: devices with counters are parts of one thing (a GPU and its halves): what is given of a
-        counter set is no more than it has.
-Rule 2: a device that may be allocated more than once gives shares of its capacities. What is asked
-        is rounded up as the capacity's policy says; beyond its most it is not this device.
+Rule 1: devices with counters are parts of one thing (a GPU and its halves): no more of a counter
+        set is allocated than it has.
+Rule 2: a device with multiple allocations gives shares of its capacities. The requested amount is
+        rounded up by the capacity's policy; an amount beyond its maximum excludes the device.
 Source: resource.k8s.io/v1 (partitionable devices, consumable capacity). Amounts in thousandths.
 Pure.
 """
@@ -25,10 +25,10 @@ Counter = tuple[str, str]  # a counter set and a counter in it
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How much a share takes of a capacity: of what is asked, the next larger of what is valid.
+    """How a requested amount of a capacity is rounded up to a valid one.
 
-    ``default`` is for who asks for nothing (0: all). ``values``, or ``least``, ``most`` and
-    ``step``, are what is valid (0: no bound).
+    ``default`` is for requests without an amount (0: all). Valid are ``values``, or multiples of
+    ``step`` between ``least`` and ``most`` (0: no bound).
     """
 
     default: int = 0
@@ -38,7 +38,7 @@ class Policy:
     step: int = 0
 
     def takes(self, asked: int | None, value: int) -> int | None:
-        """Return what a share takes of a capacity of this value; None: it cannot be had."""
+        """Return what a share consumes of a capacity; None if it is not available."""
         if asked is None:
             return self.default or value
         wanted = asked
@@ -52,7 +52,7 @@ class Policy:
 
 
 def policy_of(raw: Any, where: str) -> Policy:
-    """Return a capacity's requestPolicy. Raises ManifestError with the field."""
+    """Convert a capacity's requestPolicy. Raises ManifestError with the field."""
     policy = mapping(raw or {}, where)
     bounds = mapping(policy.get("validRange") or {}, f"{where}.validRange")
     values = policy.get("validValues") or ()
@@ -66,7 +66,7 @@ def policy_of(raw: Any, where: str) -> Policy:
 
 
 def counters_of(raw: Mapping[str, Any], key: str, name: str) -> dict[Counter, int]:
-    """Return the counters of a slice's sets, or those that a device takes of, by set and name.
+    """Return the counters of a slice's sets, or those that a device consumes, by set and name.
 
     Raises ManifestError with the field.
     """
@@ -84,7 +84,7 @@ def counters_of(raw: Mapping[str, Any], key: str, name: str) -> dict[Counter, in
 
 
 def quantity_text(milli: int) -> str:
-    """Return an amount as a quantity."""
+    """Format an amount as a quantity."""
     return f"{milli}m" if milli % 1000 else str(milli // 1000)
 
 

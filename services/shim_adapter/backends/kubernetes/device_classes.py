@@ -1,4 +1,4 @@
-"""The classes of devices, and whether a request wants a device.
+"""The classes of devices, and whether a device matches a request.
 
 Source: docs/kubernetes.md#devices. Pure: no I/O.
 """
@@ -19,12 +19,12 @@ from shared.messages.selectors import tolerates
 
 @dataclass(slots=True)
 class DeviceClasses:
-    """The classes by their names."""
+    """The classes by name."""
 
     by_name: dict[str, DeviceClass] = field(default_factory=dict)
 
     def see(self, name: str, found: DeviceClass | None) -> None:
-        """Take in that a class was made, has changed or gone (None)."""
+        """Add, update or remove (None) a class."""
         if found is None:
             self.by_name.pop(name, None)
         else:
@@ -39,17 +39,17 @@ class DeviceClasses:
         return min(offers, default="")
 
     def type_of(self, device_class: str) -> str:
-        """Return the resource type that devices of a class are counted as."""
+        """Return the resource type as which devices of a class are counted."""
         found = self.by_name.get(device_class)
         return (found.extended if found else "") or f"{CLASS_TYPE}{device_class}"
 
     def config_of(self, device_class: str) -> tuple[Mapping[str, Any], ...]:
-        """Return what a class has drivers told of its devices."""
+        """Return the driver configuration of a class."""
         found = self.by_name.get(device_class)
         return () if found is None else found.config
 
     def wants(self, request: Request, device: Device) -> bool:
-        """Return whether a request wants a device. Raises SelectorError."""
+        """Whether a device matches a request. Raises SelectorError."""
         of_class = self.by_name.get(request.device_class)
         if of_class is None:
             return False
@@ -58,13 +58,13 @@ class DeviceClasses:
         return all(selects(each, device) for each in (*of_class.selectors, *request.selectors))
 
     def may_want(self, request: Request, device: Device) -> bool:
-        """Return the same; a selector that has no answer for the device does not want it."""
+        """Whether a device matches a request; False if a selector fails."""
         try:
             return self.wants(request, device)
         except SelectorError:
             return False
 
     def want_any(self, requests: Iterable[Request], devices: Iterable[Device]) -> bool:
-        """Return whether one of several devices may be what one of some requests wants."""
+        """Whether any of the devices may match any of the requests."""
         requests = tuple(requests)
         return any(self.may_want(request, device) for device in devices for request in requests)

@@ -1,8 +1,8 @@
-"""The pools of devices: which devices there are, and which nodes reach them.
+"""The pools of devices: which devices exist, and which nodes reach them.
 
-Rule 1: a pool counts once all its slices of its highest generation are known; of another nothing
-        is given. Older generations are not there.
-Rule 2: the taints of a device are those of its slice, and of the rules that are about it.
+Rule 1: a pool counts once all its slices of its highest generation are known; an incomplete pool
+        has no devices. Older generations are ignored.
+Rule 2: the taints of a device are those of its slice, and of matching DeviceTaintRules.
 Source: docs/kubernetes.md#devices. Pure: no I/O.
 """
 
@@ -27,7 +27,7 @@ Pool = tuple[str, str]  # driver and name
 
 @dataclass(slots=True)
 class DevicePools:
-    """``changed`` are the nodes of which there may be other numbers of devices now."""
+    """The pools. ``changed`` are the nodes whose number of devices may have changed."""
 
     changed: dict[str, None] = field(default_factory=dict)
     _slices: dict[str, Slice] = field(default_factory=dict)
@@ -42,7 +42,7 @@ class DevicePools:
     _counters: dict[Pool, Mapping[Counter, int]] = field(default_factory=dict)
 
     def see_slice(self, name: str, found: Slice | None) -> None:
-        """Take in that a slice was published, has changed or gone (None)."""
+        """Add, update or remove (None) a slice."""
         known = self._slices.pop(name, None)
         pools: dict[Pool, None] = {}
         if known is not None:
@@ -99,7 +99,7 @@ class DevicePools:
         )  # fmt: skip
 
     def see_node(self, name: str, labels: Mapping[str, str] | None) -> None:
-        """Take in a node's labels, by which devices of several nodes reach it; None: it is gone."""
+        """Update a node's labels, which select devices of several nodes; None: it was removed."""
         before = self._labels.pop(name, None)
         if labels is not None:
             self._labels[name] = dict(labels)
@@ -113,7 +113,7 @@ class DevicePools:
                 self._add(device, published)
 
     def see_taint(self, name: str, rule: TaintRule | None) -> None:
-        """Take in that a rule of taints was made, has changed or gone (None)."""
+        """Add, update or remove (None) a taint rule."""
         known = self._rules.pop(name, None)
         if rule is not None:
             self._rules[name] = rule
@@ -130,7 +130,7 @@ class DevicePools:
         return replace(published, device=replace(published.device, taints=taints))
 
     def _whole(self, pool: Pool) -> list[Slice]:
-        """Return the slices of a pool that count; [] until all of them are there."""
+        """Return the slices of a complete pool; [] if it is incomplete."""
         slices = self._newest(pool)
         return slices if slices and len(slices) == slices[0].slices else []
 
@@ -143,17 +143,17 @@ class DevicePools:
 
     @property
     def has_incomplete(self) -> bool:
-        """Return whether slices of a pool are missing."""
+        """Whether slices of a pool are missing."""
         return bool(self._incomplete)
 
     def incomplete(self) -> Iterator[tuple[Pool, list[Slice]]]:
-        """Yield the pools of which slices are missing, by name, with those that there are."""
+        """Yield the incomplete pools, by name, with their known slices."""
         for pool in sorted(self._incomplete):
             yield pool, self._newest(pool)
 
     @property
     def nodes(self) -> Iterable[str]:
-        """Return the nodes that have devices, EVERYWHERE among them where some reach all."""
+        """The nodes with devices; EVERYWHERE stands for devices that all nodes reach."""
         return self._on
 
     def all(self) -> Iterator[Device]:
@@ -166,17 +166,17 @@ class DevicePools:
             yield device, self._of_several[device], self._nodes_of[device]
 
     def on(self, node: str) -> Mapping[DeviceId, Published]:
-        """Return the devices of a node that count, and those that every node reaches."""
+        """Return the devices of a node, and those that every node reaches."""
         own, shared = self._on.get(node, {}), self._on.get(EVERYWHERE)
         return {**own, **shared} if shared else own
 
     def beside(self, node: str) -> dict[DeviceId, Published]:
-        """Return the devices that share counters with one of a node, wherever they are."""
+        """Return the devices, on any node, that share counters with one of a node's."""
         pools = self._sharing(node)
         return {each: self._found(each) for pool in pools for each in self._given[pool]}
 
     def counters_on(self, node: str) -> dict[tuple[object, ...], int]:
-        """Return what the devices of a node share with others of their pools, all of it."""
+        """Return the total shared counters of the pools of a node's devices."""
         return {
             (pool, counter): milli
             for pool in self._sharing(node)
@@ -184,7 +184,7 @@ class DevicePools:
         }
 
     def _sharing(self, node: str) -> Iterable[Pool]:
-        """Return the pools in which devices of a node share counters."""
+        """Return the pools whose counters are shared by devices of a node."""
         if not self._counters:
             return ()
         return {each[:2]: None for each, found in self.on(node).items() if found.consumes}
@@ -194,17 +194,17 @@ class DevicePools:
         return self._on[nodes[0]][device] if nodes else self._of_several[device]
 
     def touch(self, device: DeviceId) -> None:
-        """Count again where a device is, and where others of its pool are that share counters."""
+        """Mark the nodes of a device, and of devices sharing its counters, as changed."""
         pool = device[:2]
         for each in self._given[pool] if pool in self._counters else (device,):
             self.changed |= dict.fromkeys(self._nodes_of.get(each, ()))
 
     def touch_all(self) -> None:
-        """Count again on all nodes."""
+        """Mark all nodes as changed."""
         self.changed |= dict.fromkeys(self._on)
 
     def selector_of(self, devices: Iterable[DeviceId]) -> Mapping[str, Any] | None:
-        """Return the selector of the nodes that reach some devices, {} for all; None: one does."""
+        """Return a selector of the nodes that reach some devices, {} for all; None for one node."""
         merged: dict[str, list[Any]] = {}
         for device in devices:
             nodes = self._nodes_of.get(device, ())

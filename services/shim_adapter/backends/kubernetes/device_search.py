@@ -1,9 +1,8 @@
-"""A search for devices of one node that all requests of some claims want, depth first.
+"""Searches for devices of a node that satisfy all requests of some claims, depth first.
 
-Rule 1: the last choice is taken back where the next request finds none. After MAX_STEPS there are
-        none.
-Rule 2: a device is given once, and what is given of counters, and of the capacities of devices
-        that are shared, is no more than there is.
+Rule 1: if the next request finds no device, the last choice is undone. After MAX_STEPS the search
+        fails.
+Rule 2: a device is allocated once, and shared counters and capacities are never exceeded.
 Pure.
 """
 
@@ -30,14 +29,14 @@ Given = tuple[Key, Request, DeviceId, Consumed]
 
 @dataclass(slots=True)
 class Room:
-    """What there is on a node, and how much of it is taken."""
+    """The devices, counters and capacities of a node, and how much of them is taken."""
 
     devices: Mapping[DeviceId, Published]
     counters: Mapping[Place, int] = field(default_factory=dict)
     taken: dict[Place, int] = field(default_factory=dict)
 
     def consumed(self, device: DeviceId, request: Request) -> Consumed | None:
-        """Return what a request takes of a shared device's capacities; None: it is too small."""
+        """Return what a request consumes of a shared device's capacities; None if too small."""
         found = self.devices[device]
         asked = {qualified(device[0], key): milli for key, milli in request.capacity}
         of = found.device.capacity
@@ -52,7 +51,7 @@ class Room:
         return tuple(shares)
 
     def places(self, device: DeviceId, consumed: Consumed) -> dict[Place, int]:
-        """Return what giving a device takes."""
+        """Return what the allocation of a device takes."""
         found = self.devices.get(device)
         places: dict[Place, int] = {(device, key): milli for key, milli in consumed}
         if found is None or found.policies is None:
@@ -62,7 +61,7 @@ class Room:
         return places
 
     def fits(self, places: Mapping[Place, int]) -> bool:
-        """Return whether so much is left."""
+        """Whether these amounts are free."""
         return all(self.taken.get(at, 0) + n <= self._of(at) for at, n in places.items())
 
     def _of(self, place: Place) -> int:
@@ -75,16 +74,16 @@ class Room:
         return 0 if capacity is None else int(capacity.milli)
 
     def take(self, places: Mapping[Place, int], sign: int = 1) -> None:
-        """Take so much, or give it back."""
+        """Take amounts, or give them back (``sign`` -1)."""
         for at, amount in places.items():
             self.taken[at] = self.taken.get(at, 0) + sign * amount
 
 
 @dataclass(slots=True)
 class Search:
-    """``fitting`` returns the devices that a request wants, the best first.
+    """One search. ``fitting`` returns the devices that match a request, the best first.
 
-    It raises SelectorError where that has no answer.
+    It raises SelectorError if a selector fails.
     """
 
     room: Room
@@ -96,21 +95,21 @@ class Search:
     _fit: dict[Request, list[DeviceId]] = field(default_factory=dict)
 
     def run(self) -> list[Given] | None:
-        """Return a device for each that is asked for; None: there are none.
+        """Return a device for each requested one; None if there are none.
 
-        The room has less by then. Raises SelectorError.
+        The room's amounts are taken then. Raises SelectorError.
         """
         return self.given if self._choose(0) else None
 
     def by_claim(self) -> dict[Key, tuple[Result, ...]]:
-        """Return what was given, by claim."""
+        """Return the allocated devices, by claim."""
         found: dict[Key, list[Result]] = {key: [] for key, _, _ in self.requests}
         for key, request, device, consumed in self.given:
             found[key].append(Result(request.name, device, request.is_admin, consumed))
         return {key: tuple(results) for key, results in found.items()}
 
     def _choose(self, at: int) -> bool:
-        """Find devices for the request at a place, by its first alternative that works, and on."""
+        """Find devices for the request at an index, by its first possible alternative, and on."""
         if at == len(self.requests):
             return True
         return any(self._try(at, request) for request in self.requests[at][2])
@@ -127,14 +126,14 @@ class Search:
         return self._pick(at, request, fit, len(fit))
 
     def _takes(self, device: DeviceId, request: Request) -> tuple[Consumed] | None:
-        """Return what a request takes of a device's capacity, None where that is not to be had."""
+        """Return what a request consumes of a device's capacity; None if it is not available."""
         consumed = self.room.consumed(device, request)
         if consumed is None or not self.room.fits(self.room.places(device, consumed)):
             return None
         return (consumed,)
 
     def _pick(self, at: int, request: Request, free: list[DeviceId], left: int) -> bool:
-        """Give so many of the free devices to a request, and go on with the next one."""
+        """Allocate ``left`` free devices to a request, and continue with the next one."""
         if not left:
             return self._choose(at + 1)
         key, claim, _ = self.requests[at]
@@ -158,7 +157,7 @@ class Search:
         return False
 
     def _holds(self, key: Key, claim: Claim, request: Request, device: DeviceId) -> bool:
-        """Return whether a device may be beside those that the claim's constraints are about."""
+        """Whether a device satisfies the claim's constraints together with the chosen ones."""
         return all(
             self._agrees(key, constraint, device)
             for constraint in claim.constraints

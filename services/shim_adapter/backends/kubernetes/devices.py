@@ -1,14 +1,14 @@
-"""The devices of the cluster, node by node: which there are, which are taken, which are free.
+"""The devices of the cluster, by node: which exist, which are allocated, which are free.
 
-Rule 1: which devices there are, and which nodes reach them, is ``device_pools.py``; which of them a
-        request wants, ``device_classes.py``.
-Rule 2: free is what no allocation of a claim names, whoever wrote it, less what was decided here
-        and is not written yet.
-Rule 3: the core counts devices as a resource of the node. One that a claim has which counts as
-        something else, or as nothing, is taken off what there is of each type that it is of.
-Rule 4: a selector that has no answer for a device of a node leaves nothing of its type there.
-Rule 5: of devices that share counters, or are shared, so many count as can be given one after the
-        other, those first that take least.
+Rule 1: ``device_pools.py`` knows the devices and the nodes that reach them; ``device_classes.py``
+        matches devices to requests.
+Rule 2: free devices are those in no claim's allocation, whoever wrote it, nor in a decision that is
+        not written yet.
+Rule 3: the core counts devices as a resource of the node. A device allocated to a claim that counts
+        as another type, or as none, is subtracted from each type it matches.
+Rule 4: if a selector fails for a device of a node, the node has none of its type.
+Rule 5: of devices that share counters, or are shared, as many count as can be allocated one after
+        the other, the smallest first.
 Source: docs/kubernetes.md#devices. Pure: no I/O.
 """
 
@@ -40,7 +40,7 @@ MAX_TYPES = 1_000  # different requests that are counted; a pod with another one
 
 @dataclass(slots=True)
 class _Taken:
-    """A claim's devices, and which types the core counts them as (none: as nothing)."""
+    """A claim's devices, and the types as which the core counts them (none: not counted)."""
 
     devices: tuple[DeviceId, ...]
     consumed: tuple[Consumed, ...]  # of each
@@ -50,7 +50,7 @@ class _Taken:
 
 @dataclass(slots=True)
 class Devices:
-    """What is counted of the devices in ``pools``, and taken of them."""
+    """The counted types of the devices in ``pools``, and the allocations."""
 
     pools: DevicePools = field(default_factory=DevicePools)
     classes: DeviceClasses = field(default_factory=DeviceClasses)
@@ -60,16 +60,16 @@ class Devices:
     _joints: dict[str, Claim] = field(default_factory=dict)  # the same, of claims that are tried
 
     def see_class(self, name: str, found: DeviceClass | None) -> None:
-        """Take in that a class was made, has changed or gone (None)."""
+        """Add, update or remove (None) a class."""
         self.classes.see(name, found)
         self.pools.touch_all()
 
     # --- what is counted ------------------------------------------------------------------------
 
     def incomplete_for(self, claim: Claim) -> str:
-        """Return which pool is incomplete that alone has a device that is asked for.
+        """Return the incomplete pool that alone has devices for a claim.
 
-        "": none is, or another pool has such devices.
+        "" if there is none, or another pool has such devices.
         """
         if not self.pools.has_incomplete:
             return ""
@@ -84,7 +84,7 @@ class Devices:
         return ""
 
     def count(self, request: Request) -> bool:
-        """Count what a request asks for from now on; False: too many different ones are."""
+        """Count the type of a request from now on; return False if there are too many types."""
         for kind in request.types(self.classes.type_of(request.device_class)):
             if kind in self._types:
                 continue
@@ -96,7 +96,7 @@ class Devices:
         return True
 
     def count_joint(self, claim: Claim) -> bool:
-        """Count the nodes that have all that a claim asks for from now on; False: too many are."""
+        """Count the nodes that satisfy the whole claim from now on; False: too many types."""
         kind = claim.joint
         if kind and kind not in self._joints:
             if len(self._joints) >= MAX_TYPES:
@@ -106,9 +106,9 @@ class Devices:
         return True
 
     def types_of(self, claim: Claim) -> dict[str, int]:
-        """Return what a claim asks for as resource types.
+        """Return a claim's requests as resource types.
 
-        Of one whose requests cannot be counted by themselves it is one node that has it all.
+        A claim whose requests cannot be counted separately is one of its joint type.
         """
         found: dict[str, int] = {}
         for request in claim.requests if claim.counts else ():
@@ -117,15 +117,15 @@ class Devices:
         return {**found, claim.joint: 1} if claim.joint else found
 
     def count_implicit(self, kind: str, device_class: str) -> None:
-        """Count the devices of a class as an extended resource of another name as well."""
+        """Count the devices of a class as another extended resource, too."""
         if kind not in self._types and len(self._types) < MAX_TYPES:
             self._types[kind] = Request("", device_class)
             self.pools.touch_all()
 
     def offered(self, node: str, allocatable: Mapping[str, int]) -> dict[str, int]:
-        """Return how many devices of each type a node has for pods that ask for that.
+        """Return how many devices of each counted type a node has in total.
 
-        What a device plugin offers there stays the plugin's.
+        Resources of a device plugin on the node stay the plugin's.
         """
         found: dict[str, int] = {}
         devices = self.pools.on(node)
@@ -140,7 +140,7 @@ class Devices:
         return {kind: count for kind, count in found.items() if count}
 
     def _count_of(self, node: str, kind: str, request: Request) -> int:
-        """Return how many devices of a type there are, free or given to who counts as this type."""
+        """Return the devices of a type on a node that are free or allocated as this type."""
         devices = self.pools.on(node)
         try:
             of_type = self._wanted(devices, request)
@@ -160,7 +160,7 @@ class Devices:
         return count
 
     def _given_as(self, device: DeviceId, kind: str) -> int:
-        """Return how often a device is given to a claim that counts as this type."""
+        """Return how often a device is allocated to claims that count as this type."""
         keys = self._by.get(device, ())
         taken = [self._taken[key] for key in keys]
         return sum(each.devices.count(device) for each in taken if kind in each.types)
@@ -168,7 +168,7 @@ class Devices:
     # --- what is taken --------------------------------------------------------------------------
 
     def see_claim(self, key: Key, claim: Claim | None) -> None:
-        """Take in which devices a claim has now."""
+        """Update the devices of a claim."""
         devices = claim.devices if claim is not None and claim.is_allocated else ()
         known = self._taken.get(key)
         if claim is None or not devices:
@@ -189,7 +189,7 @@ class Devices:
             self.pools.touch(device)
 
     def give_back(self, key: Key) -> None:
-        """Have a claim have no devices any more; one that has none is no error."""
+        """Free the devices of a claim, if it has any."""
         taken = self._taken.pop(key, None)
         for device in () if taken is None else taken.devices:
             keys = self._by.get(device, {})
@@ -199,7 +199,7 @@ class Devices:
             self.pools.touch(device)
 
     def counts_as(self, key: Key, types: frozenset[str]) -> None:
-        """Say as what the core counts a claim's devices: what the pod asks for that has them."""
+        """Set the types as which the core counts a claim's devices."""
         taken = self._taken.get(key)
         if taken is not None and taken.types != types:
             taken.types = types
@@ -207,14 +207,14 @@ class Devices:
                 self.pools.touch(device)
 
     def _claims_as(self, node: str, kind: str) -> int:
-        """Return how many claims have devices of a node and count as a type."""
+        """Return how many claims with devices of a node count as a type."""
         keys = {key: None for each in self.pools.on(node) for key in self._by.get(each, ())}
         return sum(kind in self._taken[key].types for key in keys)
 
     def _how_often(self, node: str, claim: Claim) -> int:
-        """Return how many claims like one would find devices on a node, up to MAX_LIKE.
+        """Return how many equal claims a node can still satisfy, up to MAX_LIKE.
 
-        One after the other first, then all of them together, by other choices for those before.
+        They are placed one after the other first, then all of them together, with other choices.
         """
         if all(request.is_admin for request in claim.requests):
             return MAX_ADMINS if self.choose(node, [(("", ""), claim)]) is not None else 0
@@ -233,7 +233,7 @@ class Devices:
         return count
 
     def _most(self, node: str, claim: Claim) -> int:
-        """Return a number of claims like one above which none would fit, by free devices alone."""
+        """Return an upper bound of equal claims on a node, by its number of free devices."""
         room = self._room(node)
         free = {
             each: None
@@ -246,10 +246,9 @@ class Devices:
         return len(free) // sum(min(each.count for each in choice) for choice in claim.choices)
 
     def choose(self, node: str, wanted: list[tuple[Key, Claim]]) -> dict[Key, Results] | None:
-        """Return devices of a node for all that claims ask for, by claim.
+        """Return devices of a node for all claims, by claim; None if not all can be satisfied.
 
-        None: there are none that all of them want. Devices that fewer types want go first. Nothing
-        is taken by that: ``reserve`` does.
+        Devices that match fewer types are preferred. Nothing is taken: ``reserve`` does that.
         """
         try:
             search = self._search(node, wanted, self._room(node))
@@ -260,13 +259,13 @@ class Devices:
     def _search(
         self, node: str, wanted: list[tuple[Key, Claim]], room: Room, max_steps: int = MAX_STEPS
     ) -> Search | None:
-        """Search devices, and take them of the room; None: there are none. Raises SelectorError."""
+        """Search for devices and take them of the room; None if none. Raises SelectorError."""
         requests = [(key, claim, choice) for key, claim in wanted for choice in claim.choices]
         search = Search(room, requests, lambda each: self.fitting(node, each), max_steps)
         return search if search.run() is not None else None
 
     def _room(self, node: str) -> Room:
-        """Return what there is on a node, less what is taken."""
+        """Return the devices, counters and capacities of a node, less what is taken."""
         devices = self.pools.on(node)
         room = Room(devices)
         room.counters = self.pools.counters_on(node)
@@ -283,9 +282,9 @@ class Devices:
                         room.take(room.places(device, consumed))
 
     def ranked(self, claim: Claim) -> dict[int, list[str]]:
-        """Return the nodes that have what a claim asks for, by how good their alternatives are.
+        """Return the nodes that can satisfy a claim, by the rank of their alternatives.
 
-        A claim without alternatives has none. The last alternative counts 1, each before it more.
+        Only for claims with alternatives. The last alternative counts 1, each earlier one more.
         """
         found: dict[int, list[str]] = {}
         if all(len(choice) == 1 for choice in claim.choices):
@@ -305,9 +304,9 @@ class Devices:
         return found
 
     def domains_of(self, claim: Claim) -> dict[str, str]:
-        """Return the device of several nodes that each node reaches for a claim, by node.
+        """Return, by node, the shared device that a claim may use, if several nodes reach it.
 
-        Of several the first by name, whether it is free or not.
+        Of several the first by name, free or not.
         """
         found: dict[str, str] = {}
         for device, published, nodes in self.pools.of_several():
@@ -317,7 +316,7 @@ class Devices:
         return found
 
     def fitting(self, node: str, request: Request) -> list[DeviceId]:
-        """Return the devices of a node that a request wants, taken or not. Raises SelectorError."""
+        """Return a node's devices that match a request, free or not. Raises SelectorError."""
         devices = self.pools.on(node)
         return sorted(
             self._wanted(devices, request),
@@ -325,21 +324,21 @@ class Devices:
         )
 
     def _wanted(self, devices: Mapping[DeviceId, Published], request: Request) -> list[DeviceId]:
-        """Return which of some devices a request wants. Raises SelectorError."""
+        """Return the devices that match a request. Raises SelectorError."""
         wants = self.classes.wants
         return [each for each, found in devices.items() if wants(request, found.device)]
 
     def _wanted_by(self, device: Device) -> int:
-        """Return by how many types a device is wanted."""
+        """Return how many counted types a device matches."""
         return sum(self.classes.may_want(request, device) for request in self._types.values())
 
     def reserve(self, key: Key, results: Results, types: frozenset[str]) -> None:
-        """Take devices for a claim that is to be written, which the core counts as these types."""
+        """Take devices for a claim to be written, which the core counts as these types."""
         given = [result for result in results if not result.is_admin]
         devices = tuple(result.device for result in given)
         self._take(key, _Taken(devices, tuple(result.consumed for result in given), types))
 
 
 def _weight(found: Published) -> int:
-    """Return how much a device takes of what it shares with others."""
+    """Return how much of shared counters a device consumes."""
     return sum(found.consumes.values())

@@ -1,11 +1,11 @@
-"""Kinds that not every API server serves: watched where they are, and as soon as they are.
+"""Optional kinds, which not every API server serves: watched while they are served.
 
-Rule 1: which there are is asked at the start, and every DISCOVERY_SECONDS from then on. A kind that
+Rule 1: the served kinds are requested at the start, and then every DISCOVERY_SECONDS. A kind that
         is not served is no error, and has no objects.
-Rule 2: of several versions of a kind the first that is served is watched.
-Rule 3: when a kind is no longer served, all its objects have gone.
-Rule 4: nothing waits for what is not to be had, rights that are missing for one: it has no objects
-        yet. What is to be known of them is waited for elsewhere.
+Rule 2: the first served version of a kind is watched.
+Rule 3: when a kind is no longer served, all its objects count as deleted.
+Rule 4: the start does not wait for kinds that cannot be listed, such as for missing rights: they
+        have no objects yet.
 """
 
 import asyncio
@@ -28,10 +28,10 @@ log = structlog.get_logger("muster.kubernetes")
 
 @dataclass(frozen=True, slots=True)
 class OptionalKind:
-    """A kind that may be served: its name here, its API group, versions (best first) and plural.
+    """A kind that may be served: its name, API group, versions (best first) and plural.
 
-    A version that serves the kind ``beside`` as well comes before them ("": none does): its fields
-    are of no other.
+    A version that also serves the kind ``beside`` is preferred ("": none), because only it has all
+    fields.
     """
 
     kind: str
@@ -46,7 +46,7 @@ Emit = Callable[[str, str, dict[str, Any]], Awaitable[None]]
 
 
 class Discovery:
-    """Watches the kinds that are served. ``is_listed`` is set when what there is was listed."""
+    """Watches the served kinds. ``is_listed`` is set once their objects were listed."""
 
     def __init__(self, client: ApiClient, kinds: Sequence[OptionalKind], emit: Emit) -> None:
         self.is_listed = asyncio.Event()
@@ -57,7 +57,7 @@ class Discovery:
         self._watched: dict[OptionalKind, tuple[str, Reflector, asyncio.Task[None]]] = {}
 
     def path_of(self, kind: str) -> str:
-        """Return where a kind is watched, "" where it is not."""
+        """Return the API path of a watched kind, or ""."""
         found = (item for item in self._watched.items() if item[0].kind == kind)
         return next((f"/apis/{path}/{of.plural}" for of, (path, *_) in found), "")
 
@@ -79,7 +79,7 @@ class Discovery:
                     await asyncio.sleep(DISCOVERY_SECONDS)
 
     async def _refresh(self) -> None:
-        """Begin to watch what is served now, and stop with what is not. Raises ApiServerError."""
+        """Start to watch the kinds served now, and stop the others. Raises ApiServerError."""
         groups = (await self._client.request("GET", "/apis")).get("groups") or ()
         served = {
             version["groupVersion"] for group in groups for version in group.get("versions") or ()
@@ -100,7 +100,7 @@ class Discovery:
         return any(resource.get("name") == plural for resource in resources)
 
     async def _watch(self, kind: OptionalKind, path: str) -> None:
-        """Watch a kind where it is served; "": nowhere."""
+        """Watch a kind at a path; "" stops the watch."""
         before = self._watched.get(kind)
         if (before[0] if before is not None else "") == path:
             return

@@ -1,4 +1,4 @@
-"""Which pods may be evicted, by the disruption budgets as they are now (``budgets.py``)."""
+"""Reports which pods may be evicted, by the current disruption budgets (``budgets.py``)."""
 
 from dataclasses import replace
 
@@ -13,14 +13,14 @@ from services.shim_adapter.records import PodRecord
 
 
 class Evictability:
-    """Says of pods whether they may be evicted, when that has changed."""
+    """Reports changes of whether pods may be evicted."""
 
     def __init__(self, world: World, groups: PodGroups, notes: Notes) -> None:
         self.budgets = Budgets()
         self._world, self._groups, self._notes = world, groups, notes
 
     def on_a_node(self, pod: PodRecord) -> list[News]:
-        """Take in that a pod of ours is where it was to be, and may be evicted or not."""
+        """Add a pod of ours that is bound; report whether it may be evicted."""
         if pod.spec.foreign or pod.spec.placeholder:
             return []
         self._groups.placed(pod.uid)
@@ -28,7 +28,7 @@ class Evictability:
         return self._disruption_of([pod])
 
     def health_of(self, pod: PodRecord, view: PodView) -> list[News]:
-        """Take in whether a pod runs, and is ready: budgets protect no other as they do these."""
+        """Update whether a pod runs and is ready, which decides if budgets apply to it."""
         phase = view.phase if not pod.has_ended else pod.phase
         if (pod.phase, pod.is_ready) == (phase, view.is_ready):
             return []
@@ -36,7 +36,7 @@ class Evictability:
         return self._disruption_of([pod]) if self.budgets.protect(pod) else []
 
     def labels_of(self, pod: PodRecord, view: PodView) -> list[News]:
-        """Take in labels that have changed: other budgets may be for the pod now."""
+        """Update a pod's labels, which decide which budgets apply to it."""
         if pod.spec.foreign or view.labels is None or view.labels == pod.spec.labels:
             return []
         pod.spec = replace(pod.spec, labels=view.labels)
@@ -44,7 +44,7 @@ class Evictability:
         return self._disruption_of([pod])
 
     def _disruption_of(self, pods: list[PodRecord]) -> list[News]:
-        """Say what has changed; of what a budget allows, once in every partition."""
+        """Report changes; a change of a budget's allowed number once per partition."""
         changed: list[PodRecord] = []
         allowed: dict[tuple[str, str], PodRecord] = {}  # one pod, by partition and budget
         for pod in pods:
@@ -58,11 +58,11 @@ class Evictability:
         return [Disruptable(pod) for pod in (*changed, *allowed.values())]
 
     def on_budget(self, seen: BudgetSeen, _: int) -> list[News]:
-        """Take in a disruption budget."""
+        """Apply a change of a disruption budget."""
         return self._disruption_of(self.budgets.see(seen.name, seen.budget))
 
     def on_eviction_refused(self, seen: EvictionRefused, _: int) -> list[News]:
-        """Take back that a pod is being evicted: the core chooses again, and knows better now."""
+        """Undo the eviction of a pod: the core will choose again."""
         pod = self._world.pods.get(seen.uid)
         if pod is None or not pod.node:
             return []

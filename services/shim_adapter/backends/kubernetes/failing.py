@@ -1,9 +1,9 @@
-"""How soon pods of an application that was rejected are failed: later, the oftener they come again.
+"""Delays the failing of pods of a rejected application, longer with each round.
 
-A controller makes another pod for every one that fails, at once and for ever: a Deployment that
-names a queue there is not would be as many pods as its controller can make. What there was at the
-first rejection fails at once; what has come since, after a pause that doubles with every round.
-Pure. Limit: MAX_APPLICATIONS are remembered; of those before them the next round is a first one.
+A controller replaces every failed pod at once and for ever: a Deployment with an unknown queue
+would create pods without end. The pods of the first rejection fail at once, later ones after a
+pause that doubles with every round. Pure. Limit: MAX_APPLICATIONS are remembered; of older ones the
+next round is the first again.
 """
 
 from services.shim_adapter.records import PodRecord
@@ -14,13 +14,13 @@ _FAILED_ANEW = ("ApplicationRejected", "AskRejected")
 
 
 class Failing:
-    """The rounds, by application."""
+    """The rounds of each application."""
 
     def __init__(self) -> None:
         self._rounds: dict[str, tuple[int, int]] = {}  # how many, and the last pod of the last one
 
     def pause_before(self, pod: PodRecord, reason: str, pods_made: int) -> float:
-        """Return how many seconds are to pass before a pod is failed for a reason."""
+        """Return the pause in seconds before a pod is failed for a reason."""
         if reason not in _FAILED_ANEW:
             return 0.0
         application = pod.spec.application_id

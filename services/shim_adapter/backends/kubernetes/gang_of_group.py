@@ -1,12 +1,13 @@
-"""The gang of a PodGroup's pods: an application, and a task group for every shape among them.
+"""The gang of a PodGroup's pods: an application with a task group for every shape of pods.
 
-A PodGroup says how many must start at once, and nothing of what they ask for; its pods do. From
-here on it is a gang like that of YuniKorn's annotations, written as these write it: on its
-placeholders it outlives every one of us.
+A PodGroup says how many pods must start together; their requests are in the pods. The result is a
+gang like that of YuniKorn's annotations, written in the same form: it is stored at its placeholders
+and survives restarts.
 
-Rule 1: of the same size, subgroup and places to be are one shape, and one task group.
-Rule 2: placeholders wear no label of a pod: its owner, a Service, a budget would take them for one.
-        What the gang's own terms ask about stands in an annotation, which we alone read.
+Rule 1: pods of equal size, subgroup and scheduling constraints are one shape, and one task group.
+Rule 2: placeholders do not get a pod's labels, because its owner, a Service or a budget would
+        select them. Labels that the gang's own terms select are in an annotation that only Muster
+        reads.
 Pure: no I/O.
 """
 
@@ -42,7 +43,7 @@ _BETWEEN_OF = {COMPOSITE: "-composite-", JOB: "-job-", JOBSET: "-jobset-"}
 
 
 def application_of(ref: GroupRef) -> str:
-    """Return the application of a PodGroup whose pods name none; no two groups have the same."""
+    """Return the application of a PodGroup whose pods name none; it is unique per group."""
     name = "-".join(filter(None, (ref.name, ref.part, ref.replica)))
     between = _BETWEEN_OF.get(ref.kind, _BETWEEN)
     text = f"{ref.namespace}{between}{name}"
@@ -54,12 +55,12 @@ def application_of(ref: GroupRef) -> str:
 
 
 def where_of(spec: Mapping[str, Any]) -> str:
-    """Return where a pod may be, as a task group of YuniKorn's writes it."""
+    """Return a pod's scheduling constraints in the format of a task group."""
     return json.dumps({key: spec[key] for key in WHERE if spec.get(key)}, sort_keys=True)
 
 
 def worn_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the labels by which other pods' terms find a pod: its own, and what it stands for."""
+    """Return the labels that pod terms match: a pod's own, and those in its annotation."""
     try:
         found = load_json(annotations.get(LABELS) or "{}")
     except JsonError:
@@ -70,7 +71,7 @@ def worn_labels(labels: Mapping[str, str], annotations: Mapping[str, str]) -> Ma
 
 
 def _asked_about(spec: PodSpec) -> dict[str, str]:
-    """Return those of a pod's labels that its own terms on pods ask about."""
+    """Return the labels of a pod that its own pod terms select."""
     terms = _settings(spec.constraints)
     keys = {requirement.key: None for term in terms for requirement in term.selector}
     return {key: spec.labels[key] for key in keys if key in spec.labels}
@@ -87,7 +88,7 @@ def _settings(constraints: Constraints) -> Iterable[Any]:
 
 
 def shape_of(spec: PodSpec, where: str, subgroup: str, ref: GroupRef) -> str:
-    """Return what makes a pod's placeholder like another's: a task group but its name and size."""
+    """Return the key of equal pods: a task group without its name and size."""
     share = annotations_of(spec.resource, spec.constraints.gpu_devices)
     annotations = {POD_GROUP: str(ref), **share}
     labels = _asked_about(spec)
@@ -104,9 +105,9 @@ def task_groups_text(
     names: Mapping[str, str],
     topology: TopologyConstraint = NO_TOPOLOGY,
 ) -> str:
-    """Return the task groups of so many pods of each shape. Raises TaskGroupsError.
+    """Return the task groups of the counted shapes as JSON. Raises TaskGroupsError.
 
-    ``names`` are what their subgroups are called ("": none), ``topology`` holds for all together.
+    ``names`` are their subgroups ("": none), ``topology`` applies to all together.
     """
     if len(shapes) > MAX_SHAPES:
         raise TaskGroupsError(
@@ -136,7 +137,7 @@ def _free(name: str, taken: dict[str, None]) -> str:
 
 
 def names_by_shape(text: str) -> dict[str, str]:
-    """Return the task groups' names by shape, of a text that ``task_groups_text`` wrote."""
+    """Return the names of task groups by shape, from a text of ``task_groups_text``."""
     found = {}
     for group in json.loads(text) if text else ():
         own = ("name", "minMember", "topology")

@@ -1,7 +1,6 @@
-"""The objects of groups, and what they say: which gang each group is, its claims, its trees.
+"""The objects of groups: their gangs, their claims and their trees.
 
-Pods of other schedulers that name a group are known here, too: none of ours in it may start.
-No I/O.
+Pods of other schedulers that name a group are known as well: they prevent its start. No I/O.
 """
 
 from collections.abc import Callable, Mapping
@@ -24,10 +23,10 @@ from shared.messages.commands import PodSpec
 
 
 class GroupObjects:
-    """``by_name`` has each object's gangs by their names, or what is wrong with it."""
+    """The objects. ``by_name`` has each one's gangs by name, or its error."""
 
     def __init__(self, topologies: Topologies, label_of: Callable[[str, GroupClaims], str]) -> None:
-        """``label_of`` returns the label that claims tie the pods of a namespace's group to."""
+        """``label_of`` returns the node label that a group's claims restrict its pods by."""
         self._topologies, self._label_of = topologies, label_of
         self.by_name: dict[Object, Mapping[str, Gang] | str] = {}
         self.trees = GroupTrees(self._tie_of)
@@ -36,7 +35,7 @@ class GroupObjects:
         self._group_of_foreign: dict[str, GroupRef] = {}
 
     def note_claims(self, seen: PodGroupSeen) -> None:
-        """Know which claims a group has: those that are named, and those that were made for it."""
+        """Update a group's claims: those it names, and those created for it."""
         gang = None if seen.gangs is None or isinstance(seen.gangs, str) else seen.gangs.get("")
         if gang is None or not gang.claims:
             self._claims.pop(seen.name, None)
@@ -52,18 +51,18 @@ class GroupObjects:
         self._claims[seen.name] = GroupClaims(seen.name[2], seen.uid, claims)
 
     def claims_of(self, ref: GroupRef) -> GroupClaims | None:
-        """Return the claims on devices that a PodGroup has for its pods; None: it has none."""
+        """Return the device claims of a PodGroup, or None."""
         return self._claims.get(object_of(ref))
 
     def homes(self, name: Object) -> dict[Object, GroupRef]:
-        """Return the gangs of the PodGroups below a group of core Kubernetes, or its own."""
+        """Return the gangs of the PodGroups in a core group."""
         if name[0] not in (CORE, COMPOSITE):
             return {}
         below = self.trees.pods_groups_in(name)
         return {each: self.trees.home(GroupRef(*each)) for each in below}
 
     def gang(self, ref: GroupRef) -> Gang | str:
-        """Return a group's gang, or what is wrong with it."""
+        """Return a group's gang, or an error text."""
         if ref.kind == COMPOSITE:
             return self.trees.gang(object_of(ref))
         found = self.by_name.get(object_of(ref), {})
@@ -84,11 +83,11 @@ class GroupObjects:
         return f"{ref}: {resolved}" if isinstance(resolved, str) else resolved
 
     def _tie_of(self, name: Object) -> str:
-        """Return the label that a PodGroup's claims tie its pods to, "" for none."""
+        """Return the node label that a PodGroup's claims restrict its pods by, "" for none."""
         return self._label_of(name[1], self._claims[name]) if name in self._claims else ""
 
     def add_foreign_pod(self, uid: str, ref: GroupRef) -> bool:
-        """Know a pod of another scheduler that names a group; return whether it was not known."""
+        """Add a pod of another scheduler that names a group; return whether it is new."""
         if uid in self._group_of_foreign:
             return False
         self._group_of_foreign[uid] = ref
@@ -96,7 +95,7 @@ class GroupObjects:
         return True
 
     def drop_foreign_pod(self, uid: str) -> GroupRef | None:
-        """Forget a pod of another scheduler; return its group where it was the last there."""
+        """Remove a pod of another scheduler; return its group if it was the last one there."""
         ref = self._group_of_foreign.pop(uid, None)
         if ref is None:
             return None
@@ -107,7 +106,7 @@ class GroupObjects:
         return ref
 
     def has_foreign_pods(self, ref: GroupRef) -> bool:
-        """Return whether pods of another scheduler name a gang, or a part of it."""
+        """Whether pods of another scheduler name a gang, or a part of it."""
         if not self._foreign_pods:
             return False
         if ref.kind != COMPOSITE:
@@ -117,7 +116,7 @@ class GroupObjects:
 
 
 def with_group_defaults(spec: PodSpec, gang: Gang, classes: Mapping[str, PriorityClass]) -> PodSpec:
-    """Return a pod with what its group says and it does not: queue, priority class."""
+    """Return a pod with its group's queue and priority class where it states none."""
     queue = spec.queue_name or spec.labels.get(QUEUE_LABEL) or gang.queue
     known = classes.get(gang.priority_class)
     if known is not None and (gang.has_own_class or not spec.priority_class):
@@ -137,5 +136,5 @@ def with_group_defaults(spec: PodSpec, gang: Gang, classes: Mapping[str, Priorit
 
 
 def object_of(ref: GroupRef) -> Object:
-    """Return the name of the object that a group is of."""
+    """Return the name of a group's object."""
     return ref.kind, ref.namespace, ref.name

@@ -1,12 +1,13 @@
-"""The status of PodGroups, as their gangs stand, for `kubectl get podgroup` and operators.
+"""Writes the status of PodGroups, for `kubectl get podgroup` and operators.
 
-Rule 1: written where it is not what was written last, or what stood there before we wrote: another
-        who writes there is not written against. At most once in PAUSE_SECONDS, what stands then.
-Rule 2: as notes are, after all that must be done, and left out where there is too much.
-Rule 3: a core PodGroup that was scheduled stays so, whatever becomes of its pods (its API). Pure.
-Sources: scheduling.x-k8s.io/v1alpha1 (phase, counts), KAI's schedulingConditions (
-docs/rules/kai.md), the conditions of scheduling.k8s.io (v1alpha2; from v1alpha3 on of another
-type).
+Rule 1: a status is written if it differs from what was last written, or from what was there before;
+        changes of other writers are not fought. At most once in PAUSE_SECONDS, with the latest
+        state.
+Rule 2: a status is written like a note: after all required operations, and dropped if there are too
+        many.
+Rule 3: a core PodGroup that was scheduled stays so, whatever happens to its pods (its API). Pure.
+Sources: scheduling.x-k8s.io/v1alpha1 (phase, counts), KAI's schedulingConditions
+(docs/rules/kai.md), the conditions of scheduling.k8s.io (v1alpha2; of another type since v1alpha3).
 """
 
 from collections.abc import Callable, Mapping
@@ -34,11 +35,10 @@ Status = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How far a gang is: pods that count, on nodes, running, and done with success.
+    """The progress of a gang: counted pods, on nodes, running, and succeeded.
 
-    Of a group of groups ``minimum`` and ``placed`` are of groups. ``why`` is what it waits for as a
-    whole, "" where it does not, and ``reason`` the word for it. ``disrupted`` is for what it is
-    evicted, "" where it is not.
+    Of a group of groups ``minimum`` and ``placed`` count groups. ``why`` is what the whole gang
+    waits for, or "", and ``reason`` its code. ``disrupted`` is why it is evicted, or "".
     """
 
     minimum: int
@@ -52,13 +52,13 @@ class Standing:
 
     @property
     def is_scheduled(self) -> bool:
-        """Return whether as many as start at once have their nodes; of none that do, one has."""
+        """Whether as many have nodes as must start together, at least one."""
         return self.placed >= max(self.minimum, 1)
 
 
 @dataclass(frozen=True, slots=True)
 class ToWrite:
-    """A PodGroup's status, as the API server takes it."""
+    """A status to write at a PodGroup."""
 
     path: str
     namespace: str
@@ -68,7 +68,7 @@ class ToWrite:
 
 
 class GroupStatuses:
-    """``stands`` says how far a gang is (None: it has no pods); ``path_of`` where a kind is."""
+    """The statuses of groups; ``path_of`` returns the API path of a kind."""
 
     def __init__(
         self,
@@ -85,11 +85,11 @@ class GroupStatuses:
         self._due: dict[Object, int] = {}  # in the order of time
 
     def follow(self, stands: Callable[[Object], Standing | None]) -> None:
-        """Hear from now on how far gangs are from this."""
+        """Set the function that returns the progress of a gang, None if it has no pods."""
         self._stands = stands
 
     def see(self, name: Object, uid: str, status: Status | None) -> None:
-        """Take in a PodGroup and its status; None: it has gone."""
+        """Update a PodGroup's status; None: it was deleted."""
         known = self._known.pop(name, None)
         if status is None or (known is not None and known[0] != uid):
             self._written.pop(name, None)
@@ -97,16 +97,16 @@ class GroupStatuses:
             self._known[name] = uid, status
 
     def changed(self, name: Object, now_ns: int) -> None:
-        """Take in that a gang stands otherwise."""
+        """Record that a gang's progress may have changed."""
         if name[0] in _KINDS:
             self._due.setdefault(name, now_ns + seconds(PAUSE_SECONDS))
 
     def next_due_ns(self) -> int | None:
-        """Return when something may have to be written."""
+        """Return when a status may have to be written."""
         return next(iter(self._due.values()), None)
 
     def advance(self, now_ns: int) -> None:
-        """Write what has changed and is due."""
+        """Write the statuses that are due."""
         while self._due:
             name, due_ns = next(iter(self._due.items()))
             if 0 < due_ns - now_ns <= seconds(PAUSE_SECONDS):
@@ -138,7 +138,7 @@ _NOBODY = Standing(0, 0, 0, 0, 0, "")
 
 
 def _coscheduling(stands: Standing, before: Status, _: str) -> dict[str, Any] | None:
-    """Return phase and counts; a gang that has finished stays so when its pods are deleted."""
+    """Return phase and counts; a finished gang stays so when its pods are deleted."""
     if not stands.members and before.get("phase") in (None, "Finished"):
         return None
     return {
@@ -161,7 +161,7 @@ def _phase(stands: Standing) -> str:
 
 
 def _kai(stands: Standing, before: Status, _: str) -> dict[str, Any] | None:
-    """Return why it waits, in its words for what is neither a limit nor a quota."""
+    """Return why it waits, in KAI's format."""
     if stands.is_scheduled or not stands.members:
         return {"schedulingConditions": []} if before.get("schedulingConditions") else None
     message = stands.why[:MAX_MESSAGE]
@@ -172,7 +172,7 @@ def _kai(stands: Standing, before: Status, _: str) -> dict[str, Any] | None:
 
 
 def _core(stands: Standing, before: Status, version: str) -> dict[str, Any] | None:
-    """Return the condition that says whether it was scheduled; once it was that stays."""
+    """Return the condition of whether it was scheduled; True is final."""
     is_first = version.endswith("/v1alpha2")
     kind = "PodGroupScheduled" if is_first else "PodGroupInitiallyScheduled"
     return _conditions(kind, stands, before)
@@ -200,7 +200,7 @@ def _scheduled(kind: str, stands: Standing, was: Status | None) -> dict[str, Any
 
 
 def _disrupted(stands: Standing, was: Status | None) -> dict[str, Any] | None:
-    """Return the condition that a group is evicted as a whole: until it is scheduled again."""
+    """Return the condition that a group is evicted as a whole, until it is scheduled again."""
     if stands.disrupted:
         return _condition(DISRUPTION, "True", PREEMPTED, stands.disrupted[:MAX_MESSAGE])
     if was is None or was.get("reason") != PREEMPTED:
@@ -215,7 +215,7 @@ def _condition(kind: str, status: str, reason: str, message: str) -> dict[str, A
 
 
 def _since(condition: Mapping[str, Any], before: Status, key: str) -> str:
-    """Return since when a condition stands as it does, "" for from now on."""
+    """Return since when a condition has its value, "" if it is new."""
     for item in before.get(key) or ():
         if (item.get("type"), item.get("status")) == (condition["type"], condition["status"]):
             return str(item.get("lastTransitionTime") or "")
@@ -223,7 +223,7 @@ def _since(condition: Mapping[str, Any], before: Status, key: str) -> str:
 
 
 def _is_within(wanted: Any, there: Any) -> bool:
-    """Return whether all that is wanted is there already; what else is there does not count."""
+    """Whether all wanted values are there already; other values are ignored."""
     if isinstance(wanted, dict):
         return isinstance(there, Mapping) and all(
             name in there and _is_within(value, there[name]) for name, value in wanted.items()

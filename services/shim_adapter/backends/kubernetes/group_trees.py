@@ -1,9 +1,9 @@
-"""Groups of groups of core Kubernetes: CompositePodGroups, and the PodGroups that are in them.
+"""Trees of core Kubernetes groups: CompositePodGroups, and the PodGroups in them.
 
-Rule 1: what is in one tree is one gang, that of its root; each PodGroup is a part of it.
-Rule 2: nothing of a tree is let go before its root is known: each parent, up to one without.
-Rule 3: a tree whose parents go in a circle, that is deeper than MAX_DEPTH, or of several Workloads,
-        is no gang, and says which rule it breaks.
+Rule 1: a tree is one gang, that of its root; each PodGroup is a part of it.
+Rule 2: no pod of a tree starts before its root is known, and each parent up to it.
+Rule 3: a tree with a cycle of parents, deeper than MAX_DEPTH, or of several Workloads, is no gang,
+        and names the violated rule.
 Source: the API of scheduling.k8s.io/v1alpha3, and KEP-6012. Pure: no I/O.
 """
 
@@ -27,9 +27,9 @@ Seen = Mapping[str, Gang] | str | None
 
 
 class GroupTrees:
-    """The core groups that there are. A change costs what is below the group that changed.
+    """The core groups. A change costs as much as there are groups below it.
 
-    ``tie_of`` returns the label of nodes that a PodGroup's claims tie its pods to, "" for none.
+    ``tie_of`` returns the node label that a PodGroup's claims restrict its pods by, "" for none.
     """
 
     def __init__(self, tie_of: Callable[[Object], str] = lambda _: "") -> None:
@@ -38,7 +38,7 @@ class GroupTrees:
         self._below: dict[Object, dict[Object, None]] = {}  # in the order of their coming
 
     def see(self, name: Object, seen: Seen) -> None:
-        """Take in that a group was made, has changed or gone (None)."""
+        """Add, update or remove (None) a group."""
         known = self._groups.pop(name, None)
         if isinstance(known, Gang) and known.parent:
             above = _parent(name, known)
@@ -59,13 +59,13 @@ class GroupTrees:
         return [each for each, _ in self._walk(name) if each[0] == CORE]
 
     def home(self, ref: GroupRef) -> GroupRef:
-        """Return the gang that a PodGroup's pods are of: its root's, its own where that waits."""
+        """Return the gang of a PodGroup's pods: its root's, or its own without a known root."""
         at = (ref.kind, ref.namespace, ref.name)
         root = self._root(at)
         return replace(ref, kind=COMPOSITE, name=root[2]) if root not in (None, at) else ref
 
     def why_not(self, name: Object) -> str:
-        """Return why a PodGroup that is in a group of groups is no gang ("": it may be one)."""
+        """Return why a PodGroup in a tree has no gang, "" if it may have one."""
         found = self._groups.get(name)
         if not isinstance(found, Gang) or not found.parent:
             return ""
@@ -84,7 +84,7 @@ class GroupTrees:
         return ""
 
     def is_invalid(self, name: Object) -> bool:
-        """Return whether a group of groups can never be a gang as it stands."""
+        """Whether a group's tree can never be a gang as it is."""
         if name not in self._groups:
             return False
         root = self._root(name)
@@ -93,14 +93,14 @@ class GroupTrees:
         return isinstance(self.gang(root), str)
 
     def root_of(self, ref: GroupRef) -> GroupRef:
-        """Return the outermost group that is known of those that a group is in, or itself."""
+        """Return the outermost known group that contains a group, or itself."""
         found = ref
         for kind, namespace, name in self.above((ref.kind, ref.namespace, ref.name)):
             found = GroupRef(kind, namespace, name)
         return found
 
     def gang(self, root: Object) -> Gang | str:
-        """Return the gang of a tree by its root, or what is wrong with it."""
+        """Return the gang of a tree by its root, or an error text."""
         found = self._groups.get(root)
         if not isinstance(found, Gang):
             wrong = "it is not there" if found is None else found
@@ -144,7 +144,7 @@ class GroupTrees:
         )
 
     def above(self, name: Object) -> Iterator[Object]:
-        """Yield the groups that a group is in, up to its root."""
+        """Yield the groups that contain a group, up to its root."""
         for _ in range(MAX_DEPTH):
             found = self._groups.get(name)
             if not isinstance(found, Gang) or not found.parent:
@@ -153,7 +153,7 @@ class GroupTrees:
             yield name
 
     def _root(self, name: Object) -> Object | None:
-        """Return the outermost group that a group is in, None where that is not to be had."""
+        """Return the root of a group's tree; None if it is unavailable."""
         if self.why_not(name):
             return None
         found = self._groups.get(name)
@@ -163,7 +163,7 @@ class GroupTrees:
         return name
 
     def _walk(self, root: Object) -> Iterator[tuple[Object, int]]:
-        """Yield the groups below one and how deep they are, a parent before its children."""
+        """Yield the groups below one with their depth, a parent before its children."""
         seen = {root: None}
         waiting = [(each, 1) for each in self._below.get(root, ())]
         while waiting:
@@ -176,7 +176,7 @@ class GroupTrees:
 
 
 def part_named(gang: Gang, name: Object) -> GangTree | None:
-    """Return the part of a tree that a group is; None: it is none of it."""
+    """Return the part of a gang's tree for a group, or None."""
     tree = tree_of(gang.terms)
     if tree is None or (name[0] == COMPOSITE and name[2] == gang.name):
         return tree
@@ -191,12 +191,12 @@ def part_named(gang: Gang, name: Object) -> GangTree | None:
 
 
 def pods_of(part: GangTree, counts: Counts) -> int:
-    """Return how many pods of the counts are of a part."""
+    """Return the number of pods of a part."""
     return sum(counts.get(name, 0) for name in part.minima())
 
 
 def _composite(name: Object) -> str:
-    """Return what a group of groups is called in a tree: a PodGroup may have the same name."""
+    """Return the name of a group of groups in a tree, distinct from those of PodGroups."""
     return f"composite {name[2]}"
 
 

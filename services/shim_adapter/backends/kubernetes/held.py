@@ -1,13 +1,12 @@
-"""Which pods are held back, and were never asked for: what ``why`` says of their applications.
+"""The pods held back before they become asks, with the reasons that ``muster why`` shows.
 
-Rule 1: a pod is held for one reason at a time, the last that was said; who is let go, or has gone,
-        is held for none. One that was asked for is held where a right is missing, and for nothing
-        else.
-Rule 2: an application reports how many are held for each reason, and the MOST_NAMED that have
-        been for longest; all again when something of it changes, at most once in TELL_SECONDS.
-Rule 3: of several messages of one reason the one of its first pod is reported, and how many have
-        others. Who asks for a pod (``find``) gets that pod's own, whichever of them it is.
-Pure. What is kept is a row a pod that the cluster has. A pod costs the same however many are held.
+Rule 1: a pod is held back for one reason at a time, the latest. A pod that was asked for is held
+        back only for a missing right.
+Rule 2: an application's report has the number of pods for each reason, and the MOST_NAMED that have
+        waited longest; it is sent completely when anything changes, at most once in TELL_SECONDS.
+Rule 3: of several messages for one reason, the first pod's is reported, with the number of pods
+        that have others. ``find`` returns the pod's own message.
+Pure. There is one row per held-back pod, and the cost per pod does not depend on their number.
 """
 
 from collections.abc import Iterator
@@ -38,26 +37,26 @@ class _Pod:
 
 @dataclass(slots=True)
 class _Held:
-    """An application's pods, and how many there are of each message, by reason."""
+    """An application's held-back pods by reason, and the number of pods with each message."""
 
     pods: dict[Reason, dict[str, _Pod]] = field(default_factory=dict)
     messages: dict[tuple[Reason, str], int] = field(default_factory=dict)
 
 
 class HeldPods:
-    """``advance`` returns what is to be reported of applications."""
+    """The held-back pods; ``advance`` returns the reports of applications."""
 
     def __init__(self) -> None:
         self._pods: dict[str, _Pod] = {}
         self._held: dict[Application, _Held] = {}
-        self._changed: dict[Application, None] = {}  # since they were told of
-        self._late: dict[Application, None] = {}  # changed, and told of lately
-        self._told: dict[Application, int] = {}  # lately, and when, in that order
+        self._changed: dict[Application, None] = {}  # since the last report
+        self._late: dict[Application, None] = {}  # changed, but recently reported
+        self._told: dict[Application, int] = {}  # time of recent reports, in order
 
     def hold(
         self, uid: str, application: Application, name: str, why: tuple[Reason, str], since_ns: int
     ) -> None:
-        """Take in that a pod of an application is held back; again for the same changes nothing."""
+        """Hold a pod back; repeating it with the same reason changes nothing."""
         reason, message = why[0], why[1][:MAX_MESSAGE]
         known = self._pods.get(uid)
         if known is not None:
@@ -71,7 +70,7 @@ class HeldPods:
         self._change(application)
 
     def free(self, uid: str, but: Reason | None = None) -> None:
-        """Take in that a pod is held back no more, ``but`` for this one reason."""
+        """Stop holding a pod back, unless its reason is ``but``."""
         pod = self._pods.get(uid)
         if pod is None or pod.reason is but:
             return
@@ -90,12 +89,12 @@ class HeldPods:
         self._change(pod.application)
 
     def reason_of(self, uid: str) -> Reason | None:
-        """Return what a pod is held back for."""
+        """Return why a pod is held back, or None."""
         pod = self._pods.get(uid)
         return None if pod is None else pod.reason
 
     def find(self, name: str) -> PodFound | None:
-        """Return a pod by its uid, else one of this name, with what it says itself; None: none."""
+        """Return a pod by its uid, else one of this name, with its own message; else None."""
         uid, pod = name, self._pods.get(name)
         if pod is None:
             named = ((uid, pod) for uid, pod in self._pods.items() if pod.name == name)
@@ -114,7 +113,7 @@ class HeldPods:
         return next(iter(self._told.values())) + seconds(TELL_SECONDS) if self._late else None
 
     def advance(self, now_ns: int) -> list[News]:
-        """Return the news of every application that has changed and was not reported lately."""
+        """Return the reports of changed applications that the rate limit allows now."""
         while self._told:
             application, told_ns = next(iter(self._told.items()))
             if 0 <= now_ns - told_ns < seconds(TELL_SECONDS):
@@ -134,7 +133,7 @@ class HeldPods:
         changed[application] = None
 
     def _rows(self, application: Application) -> Iterator[HeldFor]:
-        """Yield what an application's pods are held back for, the most of them first."""
+        """Yield why an application's pods are held back, the most frequent reason first."""
         held = self._held.get(application, _Held())
         for reason, pods in sorted(held.pods.items(), key=lambda item: -len(item[1])):
             first = next(iter(pods.values()))

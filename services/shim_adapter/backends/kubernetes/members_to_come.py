@@ -1,14 +1,14 @@
-"""Which pods of a gang are still to come to a node, when one of them is bound there.
+"""Estimates which pods of a gang will still be bound to a node.
 
-A gang's places are had at once, but its pods come one by one: each when its placeholder has gone.
-Devices are chosen for those that are still to come as well, for the first may otherwise take what
-the others need.
+A gang gets its places at once, but its pods are bound one by one, each when its placeholder is
+gone. Devices are chosen for the pods still to come as well, because the first pod might otherwise
+take devices that the others need.
 
-Rule 1: as many pods of a task group are to come to a node as it has placeholders there, and as
-        placeholders have left there for pods that were not bound since.
-Rule 2: which of them is not known until they come: the first that were asked for stand for them. A
-        pod may come to another node than its placeholder was on, so these may be too many. Whoever
-        asks tries without them as well.
+Rule 1: the pods of a task group still to come to a node are as many as it has placeholders there,
+        plus replaced placeholders whose pods are not bound yet.
+Rule 2: which pods come is unknown until then: the first ones asked for represent them. A pod may go
+        to another node than its placeholder's, so the estimate may be too high; callers therefore
+        also try without it.
 No I/O. A gang costs nothing once all its pods with claims are bound.
 """
 
@@ -38,26 +38,26 @@ class MembersToCome:
         self._left: dict[str, Counter[tuple[_Members, str]]] = {}
 
     def asked(self, uid: str, application_id: str) -> None:
-        """Note that a pod is asked for; what task group it is of may be found out later."""
+        """Record that a pod is asked for; its task group may be determined later."""
         self._application_of[uid] = application_id
         self._waiting.setdefault(application_id, {})[uid] = None
 
     def replaced(self, placeholder: PodRecord) -> None:
-        """Note that a placeholder has gone, and that a pod comes in its place if it was for one."""
+        """Record that a placeholder is gone; if it was replaced, a pod takes its place."""
         is_replaced = placeholder.release == TerminationType.PLACEHOLDER_REPLACED
         if is_replaced and placeholder.spec.application_id in self._waiting:
             left = self._left.setdefault(placeholder.spec.application_id, Counter())
             left[_members_of(placeholder), placeholder.node] += 1
 
     def bound(self, pod: PodRecord) -> None:
-        """Note that a pod goes to its node."""
+        """Record that a pod is being bound to its node."""
         left, place = self._left.get(pod.spec.application_id), (_members_of(pod), pod.node)
         if left is not None and left[place]:
             left[place] -= 1
         self.forget(pod.uid)
 
     def forget(self, uid: str) -> None:
-        """Note that a pod does not come, or has come."""
+        """Forget a pod that was bound, or will not be."""
         application_id = self._application_of.pop(uid, "")
         waiting = self._waiting.get(application_id, {})
         waiting.pop(uid, None)
@@ -66,7 +66,7 @@ class MembersToCome:
             self._left.pop(application_id, None)
 
     def to(self, node: str, pods: list[PodRecord]) -> list[PodRecord]:
-        """Return the pods that are still to come to a node after those that are bound there now."""
+        """Return the pods still to come to a node after those being bound there now."""
         of = [each for each in map(_members_of, pods) if each[0] in self._waiting]
         places = {each: self._left.get(each[0], Counter())[each, node] for each in of}
         if not places:

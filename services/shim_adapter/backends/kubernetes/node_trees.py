@@ -1,7 +1,7 @@
-"""The labels that nodes have for Muster alone: tiers of HyperNodes, and devices of several nodes.
+"""Node labels that only Muster sees: tiers of HyperNodes, and devices shared by several nodes.
 
-Rule 1: they are worked out for all nodes when something of them has changed, once for all that was
-        seen meanwhile; a node that is seen again keeps those that it had until then.
+Rule 1: they are computed for all nodes after a change, once for all observations in between; until
+        then an updated node keeps its labels.
 No I/O.
 """
 
@@ -15,7 +15,7 @@ from services.shim_adapter.records import NodeRecord
 
 
 class NodeTrees:
-    """``renew`` says what has changed."""
+    """The labels; ``renew`` returns the changes."""
 
     def __init__(
         self,
@@ -32,17 +32,17 @@ class NodeTrees:
 
     @property
     def has_others(self) -> bool:
-        """Return whether something has changed since the labels were worked out."""
+        """Whether something has changed since the labels were computed."""
         return self._has_others or self._tied.has_other_domains
 
     def on_topology(self, seen: TopologySeen, _: int) -> list[News]:
-        """Take in a Topology, or a HyperNode."""
+        """Apply a change of a Topology or HyperNode."""
         if self._topologies.see(seen.kind, seen.name, seen.body):
             self._has_others = True
         return []
 
     def retain_labels(self, record: NodeRecord, known: NodeRecord | None) -> None:
-        """Have a node that is seen again keep its labels of ours, until they are worked out."""
+        """Keep Muster's own labels of an updated node until they are computed again."""
         before = {} if known is None else known.labels
         own = {key: value for key, value in before.items() if self._is_own(key)}
         if own:
@@ -54,7 +54,7 @@ class NodeTrees:
         return label.startswith(TIER_LABEL) or self._tied.is_own_label(label)
 
     def renew(self) -> tuple[list[News], bool]:
-        """Give nodes the labels that they have now; return the news, and if levels have changed."""
+        """Compute the labels of all nodes; return reports, and whether the levels have changed."""
         self._has_others = False
         nodes = self._world.nodes
         own = {

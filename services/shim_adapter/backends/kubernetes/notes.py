@@ -1,6 +1,6 @@
-"""What is written at pods, and PodGroups, for users and autoscalers: conditions and events.
+"""Conditions and events at pods, and statuses of PodGroups, for users and autoscalers.
 
-Each is an operation that may be left out where there is too much (``operations.py``, rule 4).
+Each is an operation that may be dropped if there are too many (``operations.py``, rule 5).
 """
 
 from collections.abc import Callable
@@ -17,7 +17,7 @@ MAX_REFUSED = 5_000  # remembered; of those before them the same may be said aga
 
 
 class Notes:
-    """Says a thing once. ``now_text`` dates what is said, ``instance`` signs events."""
+    """Writes each note once. ``now_text`` returns the time, ``instance`` signs events."""
 
     def __init__(
         self, operate: Callable[[Operation], None], now_text: Callable[[], str], instance: str
@@ -27,7 +27,7 @@ class Notes:
         self._instance = instance
         self._marked: dict[str, None] = {}  # as Unschedulable
         self._nominated: dict[str, str] = {}  # and the node
-        self._refused: dict[str, str] = {}  # pods that cannot be scheduled, with why
+        self._refused: dict[str, str] = {}  # reasons of pods that cannot be scheduled
 
     def write(
         self, pod: PodRecord, reason: str, note: str, *, is_warning: bool = False, action: str = ""
@@ -45,9 +45,9 @@ class Notes:
         self._operate(Operation("note", pod, body))
 
     def mark(self, pod: PodRecord, message: str) -> None:
-        """Mark a pod for autoscalers, unless it is marked: they read the time of the first.
+        """Mark a pod as unschedulable for autoscalers, once: they read the time of the first mark.
 
-        The event ``FailedScheduling`` says what the condition does, as with kube-scheduler.
+        The event ``FailedScheduling`` repeats the condition's message, as with kube-scheduler.
         """
         if pod.uid not in self._marked:
             self._marked[pod.uid] = None
@@ -61,7 +61,7 @@ class Notes:
             self.write(pod, "FailedScheduling", message, is_warning=True)
 
     def nominate(self, pod: PodRecord, node: str) -> None:
-        """Write at a pod on which node others make way for it, for other schedulers."""
+        """Write a pod's nominated node, for other schedulers."""
         if self._nominated.get(pod.uid, "") == node:
             return
         self._nominated[pod.uid] = node
@@ -70,19 +70,19 @@ class Notes:
         self._operate(Operation("note", pod, bodies.nominated(pod.uid, node)))
 
     def preempted(self, pod: PodRecord, why: str) -> None:
-        """Write at a victim that it is evicted, and for what."""
+        """Write at a victim that it is evicted, and why."""
         body = bodies.preempted(pod.uid, why, self._now_text())
         self._operate(Operation("note", pod, body))
         self.write(pod, "Preempted", why, is_warning=True)
 
     def spared(self, pod: PodRecord, why: str) -> None:
-        """Write at a victim that it stays: it may not be evicted now."""
+        """Write at a victim that its eviction was refused."""
         body = bodies.preempted(pod.uid, why, self._now_text(), is_so=False)
         self._operate(Operation("note", pod, body))
         self.write(pod, "PreemptionRefused", why)
 
     def refuse(self, view: PodView, error: str, now_ns: int) -> None:
-        """Write at a pod of ours why it cannot be scheduled, once for every reason."""
+        """Write at a pod why it cannot be scheduled, once for every reason."""
         if view.node or view.is_deleting or self._refused.get(view.uid) == error:
             return
         self._refused[view.uid] = error
@@ -103,7 +103,7 @@ class Notes:
         self._operate(Operation("note", pod, body, path=status.path, how=status.content_type))
 
     def taken_in(self, view: PodView) -> None:
-        """Take in that a pod is scheduled now, and how it is marked already."""
+        """Record that a pod is scheduled now, and its existing marks."""
         self._refused.pop(view.uid, None)
         if view.is_marked:
             self._marked[view.uid] = None
@@ -111,7 +111,7 @@ class Notes:
             self._nominated[view.uid] = view.nominated
 
     def forget(self, uid: str) -> None:
-        """Forget a pod that is bound, or gone."""
+        """Forget a pod that is bound or gone."""
         self._refused.pop(uid, None)
         self._marked.pop(uid, None)
         self._nominated.pop(uid, None)

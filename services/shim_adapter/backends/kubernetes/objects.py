@@ -1,8 +1,8 @@
-"""From what the API server says to records: pods, ours and others', nodes, configuration.
+"""Converts API objects to records: pods (ours and foreign), nodes, configuration.
 
-Pure: no I/O. Of a pod that is known already only what may change is read. Source:
-docs/rules/pods.md, docs/rules/gangs.md#task-groups, docs/rules/gangs.md#placeholder-pods,
-docs/rules/foreign-pods.md and docs/rules/configuration.md#service-keys.
+Pure: no I/O. Of a known pod only mutable fields are read. Source: docs/rules/pods.md,
+docs/rules/gangs.md#task-groups, docs/rules/gangs.md#placeholder-pods, docs/rules/foreign-pods.md
+and docs/rules/configuration.md#service-keys.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -76,9 +76,9 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class PodView:
-    """What is to be known of a pod. ``spec`` is None for one that is known already.
+    """The fields of a pod that matter. ``spec`` is None for a known pod.
 
-    ``error`` is why a pod of ours cannot be scheduled at all, for its users to read.
+    ``error`` is why a pod of ours cannot be scheduled at all, for its users.
     """
 
     uid: str
@@ -92,26 +92,26 @@ class PodView:
     resource: Resource
     created_ns: int
     bound_ns: int
-    devices: Devices = ()  # that it was given
+    devices: Devices = ()  # assigned ones
     is_marked: bool = False  # as Unschedulable, for autoscalers
-    nominated: str = ""  # the node on which others make way for it
-    generation: int = 0  # of what it says; 0: the API server does not count them
+    nominated: str = ""  # its nominated node
+    generation: int = 0  # metadata.generation; 0: not supported by the server
     is_ready: bool = False
     labels: Mapping[str, str] | None = None  # None: not known
     spec: PodSpec | None = None
     error: str = ""
     application: tuple[str, str] | None = None  # partition and id, of a pod that has an error
-    warnings: tuple[str, ...] = ()  # of what it says, which is taken all the same
+    warnings: tuple[str, ...] = ()  # about ignored settings
     group: GroupRef | None = None  # the PodGroup that it names
     strange_group: GroupRef | None = None  # of core Kubernetes, of a pod of another scheduler
     subgroup: str = ""
     device_claims: DeviceClaims = NO_CLAIMS
-    stated: Gang | str = ""  # of a plain pod of Kueue's: its group, or what is wrong with it
+    stated: Gang | str = ""  # of a plain pod of Kueue: its group, or an error
     where: str = ""  # of a pod with a group: where it may be, as its placeholders are to say it
 
 
 def pod_view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bool]) -> PodView:
-    """Return what is to be known of a pod, whatever is wrong with it."""
+    """Convert a pod, even an invalid one."""
     try:
         return _view(raw, reading, is_known)
     except (AttributeError, TypeError, KeyError, ValueError, ArithmeticError) as error:
@@ -119,7 +119,7 @@ def pod_view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str],
 
 
 def _unreadable(raw: Mapping[str, Any], error: str) -> PodView:
-    """Return a pod that is not made as the API has it: nothing is known but its name."""
+    """Return the view of a malformed pod: only its name is known."""
     metadata = raw["metadata"]
     return PodView(
         uid=str(metadata.get("uid")),
@@ -178,7 +178,7 @@ def _view(raw: Mapping[str, Any], reading: Reading, is_known: Callable[[str], bo
 
 
 def _read_group(raw: Mapping[str, Any], view: PodView) -> None:
-    """Read which group a pod names, and what a plain pod of Kueue's states of it."""
+    """Read a pod's group, and the total that a plain pod of Kueue states for it."""
     metadata, spec = raw["metadata"], raw.get("spec") or {}
     if not view.is_ours:
         view.strange_group = group_of(metadata, spec) if spec.get("schedulingGroup") else None
@@ -191,7 +191,7 @@ def _read_group(raw: Mapping[str, Any], view: PodView) -> None:
 
 
 def _application_of(raw: Mapping[str, Any], reading: Reading, view: PodView) -> tuple[str, str]:
-    """Return the partition and the application of a pod of which the rest does not hold."""
+    """Return partition and application of a pod whose other fields are invalid."""
     metadata = raw["metadata"]
     labels, annotations = (_texts(metadata.get(name)) for name in ("labels", "annotations"))
     if view.group is not None:
@@ -212,7 +212,7 @@ def _read_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> None:
         view.spec = _our_spec(raw, reading, view) if view.is_ours else _foreign_spec(raw, view)
     except ManifestError as error:
         view.error = str(error)
-        if view.node:  # it is there, whatever it asks for: then as if another had placed it
+        if view.node:  # already bound: count it like a foreign pod
             view.is_ours = False
             view.spec = _foreign_spec(raw, view)
 
@@ -251,7 +251,7 @@ def _our_spec(raw: Mapping[str, Any], reading: Reading, view: PodView) -> PodSpe
 
 
 def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:
-    """Return a pod of another scheduler, with what keeps ours away from it."""
+    """Return a pod of another scheduler, with the constraints that exclude our pods."""
     metadata, spec = raw["metadata"], raw.get("spec") or {}
     owners = metadata.get("ownerReferences") or ()
     is_static = any(owner.get("kind") == "Node" for owner in owners)
@@ -269,11 +269,11 @@ def _foreign_spec(raw: Mapping[str, Any], view: PodView) -> PodSpec:
 
 
 def _once(found: Mapping[str, V]) -> Mapping[str, V]:
-    """Return a map of which there are many alike, as one for all: it is never changed."""
+    """Return a shared instance of an equal map, which is never modified."""
     try:
         return _map_of(tuple(found.items()))
     except (TypeError, AttributeError):
-        return found  # no map of texts: it is refused where it is read
+        return found  # invalid; its reader refuses it
 
 
 @lru_cache(MAX_SHARED)
@@ -282,7 +282,7 @@ def _map_of(items: tuple[tuple[str, Any], ...]) -> dict[str, Any]:
 
 
 def _repelling(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Constraints:
-    """Return a foreign pod's anti-affinity and host ports: only these keep ours away."""
+    """Return a foreign pod's anti-affinity and host ports, which exclude our pods."""
     containers = {key: spec.get(key) for key in ("containers", "initContainers")}
     ports = any(c.get("ports") for kind in containers.values() for c in kind or ())
     terms = ((spec.get("affinity") or {}).get("podAntiAffinity") or {}).get(_REQUIRED)
@@ -291,7 +291,7 @@ def _repelling(spec: Mapping[str, Any], labels: Mapping[str, str]) -> Constraint
     taken = _readable_of({**containers, "hostNetwork": spec.get("hostNetwork")})
     repelling: list[PodTerm] = []
     for term in terms or ():
-        # what of a term is not understood keeps ours away wherever it may hold
+        # an unreadable term excludes our pods wherever it may apply
         everywhere = {**term, "namespaceSelector": {}}
         found = _repelled(term, labels) or _repelled(everywhere, labels)
         repelling += found
@@ -304,7 +304,7 @@ def _repelled(term: Mapping[str, Any], labels: Mapping[str, str]) -> tuple[PodTe
 
 
 def _readable_of(spec: Mapping[str, Any], labels: Mapping[str, str] | None = None) -> Constraints:
-    """Return the constraints of a part of a spec; of one that cannot be read, none."""
+    """Return the constraints in a part of a spec; none if it is invalid."""
     try:
         return parse_constraints(spec, "spec", labels=labels or {})
     except ManifestError:
@@ -312,9 +312,9 @@ def _readable_of(spec: Mapping[str, Any], labels: Mapping[str, str] | None = Non
 
 
 def node_record(raw: Mapping[str, Any]) -> NodeRecord:
-    """Return a node: its allocatable, labels, taints, our annotations, whether it is cordoned.
+    """Convert a node: allocatable, labels, taints, Muster's annotations, cordoned or not.
 
-    One that is being deleted takes no new pods either: they would go with it.
+    A node that is being deleted counts as cordoned.
     """
     metadata, spec = raw["metadata"], raw.get("spec") or {}
     capacity = _readable((raw.get("status") or {}).get("allocatable") or {})
@@ -343,7 +343,7 @@ def _annotations_for_us(metadata: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _readable(amounts: Mapping[str, Any]) -> Resource:
-    """Return a node's amounts; one that cannot be read, or counted, leaves out itself alone."""
+    """Return a node's amounts, without invalid ones."""
     capacity: Resource = {}
     for name, amount in amounts.items():
         try:
@@ -364,7 +364,7 @@ def config_data(raw: Mapping[str, Any]) -> dict[str, str]:
 
 
 def time_ns(text: str | None) -> int:
-    """Return an RFC 3339 time in nanoseconds; 0 for none, or one that cannot be read."""
+    """Convert an RFC 3339 time to nanoseconds; 0 for a missing or invalid one."""
     if not text:
         return 0
     try:

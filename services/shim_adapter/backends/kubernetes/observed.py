@@ -1,4 +1,4 @@
-"""What the cluster learns: from the reflectors, and from the operations that were carried out."""
+"""Observations of the cluster: from reflectors, and from finished operations."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class PodSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodDeleted:
-    """A pod is no more."""
+    """A pod was deleted."""
 
     uid: str
 
@@ -45,7 +45,7 @@ class NamespaceSeen:
 
 @dataclass(frozen=True, slots=True)
 class ClaimSeen:
-    """A claim has changed; None: it has gone."""
+    """A claim has changed; None: it was deleted."""
 
     name: Name
     claim: Claim | None
@@ -53,7 +53,7 @@ class ClaimSeen:
 
 @dataclass(frozen=True, slots=True)
 class VolumeSeen:
-    """A volume has changed; None: it has gone."""
+    """A volume has changed; None: it was deleted."""
 
     name: str
     volume: Volume | None
@@ -61,7 +61,7 @@ class VolumeSeen:
 
 @dataclass(frozen=True, slots=True)
 class StorageClassSeen:
-    """A storage class has changed; None: it has gone."""
+    """A storage class has changed; None: it was deleted."""
 
     name: str
     made_by: StorageClass | None
@@ -69,7 +69,7 @@ class StorageClassSeen:
 
 @dataclass(frozen=True, slots=True)
 class CsiNodeSeen:
-    """How many volumes a node takes, by driver, has changed."""
+    """A node's limits of volumes, by driver, have changed."""
 
     name: str
     limits: dict[str, int]
@@ -77,7 +77,7 @@ class CsiNodeSeen:
 
 @dataclass(frozen=True, slots=True)
 class BudgetSeen:
-    """A disruption budget has changed; None: it has gone."""
+    """A disruption budget has changed; None: it was deleted."""
 
     name: Name
     budget: Budget | None
@@ -85,9 +85,9 @@ class BudgetSeen:
 
 @dataclass(frozen=True, slots=True)
 class PodGroupSeen:
-    """A PodGroup, or a Workload, has changed: its gangs by part, or why it has none that holds.
+    """A PodGroup or Workload has changed: its gangs by part, or an error; None: it was deleted.
 
-    None: it has gone. Its name is kind, namespace and name. ``status`` is its own, as it stands.
+    Its name is kind, namespace and name. ``status`` is its current status.
     """
 
     name: tuple[str, str, str]
@@ -98,7 +98,7 @@ class PodGroupSeen:
 
 @dataclass(frozen=True, slots=True)
 class SliceSeen:
-    """A ResourceSlice has changed; None: it has gone. A text: what of it does not hold."""
+    """A ResourceSlice has changed; None: it was deleted. A text is an error."""
 
     name: str
     found: Slice | str | None
@@ -106,7 +106,7 @@ class SliceSeen:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClassSeen:
-    """A DeviceClass has changed; None: it has gone. A text: what of it does not hold."""
+    """A DeviceClass has changed; None: it was deleted. A text is an error."""
 
     name: str
     found: DeviceClass | str | None
@@ -114,7 +114,7 @@ class DeviceClassSeen:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClaimSeen:
-    """A ResourceClaim has changed; None: it has gone."""
+    """A ResourceClaim has changed; None: it was deleted."""
 
     name: Name
     claim: DeviceClaim | None
@@ -122,7 +122,7 @@ class DeviceClaimSeen:
 
 @dataclass(frozen=True, slots=True)
 class TaintRuleSeen:
-    """A DeviceTaintRule has changed; None: it has gone, or has no effect."""
+    """A DeviceTaintRule has changed; None: it was deleted, or has no effect."""
 
     name: str
     rule: TaintRule | None
@@ -130,7 +130,7 @@ class TaintRuleSeen:
 
 @dataclass(frozen=True, slots=True)
 class TopologySeen:
-    """A Topology, or a HyperNode, has changed; None: it has gone."""
+    """A Topology or HyperNode has changed; None: it was deleted."""
 
     kind: str
     name: str
@@ -139,9 +139,10 @@ class TopologySeen:
 
 @dataclass(frozen=True, slots=True)
 class EvictionRefused:
-    """A pod was not evicted; with ``is_over`` one that was barred may be asked again.
+    """A pod was not evicted; ``is_over``: it may be tried again.
 
-    ``is_barred``: the API server refused; else it had no answer, and the same may be chosen again.
+    ``is_barred``: the API server refused. Otherwise there was no answer, and the pod may be chosen
+    again at once.
     """
 
     uid: str
@@ -152,7 +153,7 @@ class EvictionRefused:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """A pod was bound to the node that was decided."""
+    """A pod was bound to the decided node."""
 
     uid: str
 
@@ -167,9 +168,9 @@ class NotBound:
 
 @dataclass(frozen=True, slots=True)
 class NotAllowed:
-    """What is to be done about a pod is refused for want of a right, for longer than a restart.
+    """An operation on a pod lacks a right, for longer than a restart of the server takes.
 
-    ``why`` says which right it is; "": it is done now.
+    ``why`` names the right; "": the operation succeeded now.
     """
 
     pod: PodRecord

@@ -1,23 +1,23 @@
-"""Operations: what is asked of the API server, carried out until it is done or refused for good.
+"""Operations on the API server, carried out until they succeed or are refused for good.
 
-Rule 1: what belongs to one pod is carried out in order, one after the other.
-Rule 2: the API server being away, slow, throttling or just started (no answer, 429, 5xx, 401, the
-        403 of RBAC) is no answer: the same is tried again, after a pause that grows and is
-        jittered, or when the server answers again, for as long as it takes. A quota, and admission,
+Rule 1: the operations of one pod are carried out in order, one after the other.
+Rule 2: an API server that is down, slow, throttling or just started (no answer, 429, 5xx, 401, the
+        403 of RBAC) has not decided: the operation is retried after a growing, jittered pause, or
+        when the server answers again, without a limit of attempts. Refusals by quota and admission
         are final.
-Rule 3: where the outcome is not known, or 409 leaves it open, the pod is read: it says how it is.
-        A bind that is refused for no reason that the pod shows is tried BIND_CONFLICTS times.
-        An eviction is not asked again by itself: who needed it may be gone. It is reported as
-        refused once the pod shows that it was not carried out, and the core decides again.
-Rule 4: placeholders that no gang waits for any more are not made, and none that is there already,
-        whose answer was lost (``cancel_creates``).
-Rule 5: events and conditions are for users and autoscalers. They let everything go first that can
-        be done now, for PATIENCE_SECONDS at most, and conditions go before events: autoscalers act
-        on them. Beyond MAX_NOTES of them the oldest events are left out, and counted; where there
-        are none, the oldest conditions.
-Rule 6: a right that is missing for longer than a server needs to start is written once at every pod
-        that something is to be done about, and that it is there again (``NotAllowed``).
-Limits: WORKERS requests at a time for what must be done, one for notes.
+Rule 3: if the outcome is unknown, or 409 leaves it open, the pod is read. A bind refused for no
+        reason visible at the pod is tried BIND_CONFLICTS times. An eviction is not retried by
+        itself, because its preemptor may be gone. It is reported as refused once the pod shows that
+        it was not carried out, and the core decides again.
+Rule 4: placeholders that no gang waits for any more are not created, nor one that exists already
+        but whose answer was lost (``cancel_creates``).
+Rule 5: events and conditions are for users and autoscalers. They are written after all operations
+        that can be carried out now, but wait PATIENCE_SECONDS at most. Conditions precede events,
+        because autoscalers act on them. Beyond MAX_NOTES the oldest events are dropped and counted,
+        or else the oldest conditions.
+Rule 6: a right that is missing for longer than a server needs to start is reported once for every
+        affected pod, and again when it is available (``NotAllowed``).
+Limits: WORKERS concurrent requests for operations, one for notes.
 """
 
 import asyncio
@@ -71,7 +71,7 @@ log = structlog.get_logger("muster.kubernetes")
 
 @dataclass(slots=True)
 class Operation:
-    """Something to do about a pod. ``what`` names it: bind, create, delete, evict, fail, note."""
+    """An operation on a pod. ``what`` names it: bind, create, delete, evict, fail, note."""
 
     what: str
     pod: PodRecord
@@ -90,23 +90,23 @@ class Operation:
 
     @property
     def kind(self) -> str:
-        """Return what it is; events and conditions are two kinds."""
+        """The operation's name; events are a kind of their own."""
         return "event" if self.is_event else self.what
 
     @property
     def is_event(self) -> bool:
-        """Return whether it is a note that is an event, and no condition."""
+        """Whether it is a note with an event, not a condition."""
         return self.body.get("kind") == "Event"
 
 
 def pod_path(pod: PodRecord, subresource: str = "") -> str:
-    """Return a pod's path."""
+    """Return a pod's API path."""
     tail = f"/{subresource}" if subresource else ""
     return f"/api/v1/namespaces/{pod.spec.namespace}/pods/{pod.spec.name}{tail}"
 
 
 class _Notes:
-    """The notes that wait to be written."""
+    """The queue of notes to write."""
 
     def __init__(self) -> None:
         self._conditions: deque[Operation] = deque()
@@ -114,7 +114,7 @@ class _Notes:
         self._has_some = asyncio.Event()
 
     def put(self, note: Operation) -> None:
-        """Have a note wait; with too many one is left out."""
+        """Queue a note; if there are too many, drop the oldest."""
         (self._events if note.is_event else self._conditions).append(note)
         if len(self._conditions) + len(self._events) > MAX_NOTES:
             (self._events or self._conditions).popleft()
@@ -122,7 +122,7 @@ class _Notes:
         self._has_some.set()
 
     async def next(self) -> Operation:
-        """Wait for a note; take the one that is to be written next."""
+        """Wait for a note; return the next one to write."""
         await self._has_some.wait()
         note = (self._conditions or self._events).popleft()
         if not (self._conditions or self._events):
@@ -131,7 +131,7 @@ class _Notes:
 
 
 class Operations:
-    """The operations of one session. ``report`` hears what came of binds and creations."""
+    """The operations of one session. ``report`` gets their results."""
 
     def __init__(self, client: ApiClient, report: Callable[[Observed], None]) -> None:
         self._client = client
@@ -156,11 +156,11 @@ class Operations:
 
     @property
     def pending(self) -> int:
-        """Return how many pods have operations that are not done."""
+        """The number of pods with unfinished operations."""
         return len(self._waiting)
 
     def add(self, operation: Operation) -> None:
-        """Have something done; notes may be left out."""
+        """Queue an operation; notes may be dropped."""
         if operation.what == "note":
             operation.started = asyncio.get_running_loop().time()
             self._notes.put(operation)
@@ -182,10 +182,10 @@ class Operations:
             self._ready.put_nowait(uid)
 
     def cancel_creates(self, application: str, name: str = "") -> None:
-        """Make no more pods for an application; one that is being made at this moment is seen.
+        """Stop creating an application's pods; one being created now will be observed.
 
-        Of a ``name`` only that pod, which is there: made again once it has gone, it would be one
-        that nobody knows.
+        With a ``name``, only that pod, which exists: created again after its deletion, it would
+        belong to no gang.
         """
         if name:
             found = self._creates.get(application, {}).get(name)
@@ -212,7 +212,7 @@ class Operations:
                 self._ready.task_done()
 
     async def _do_next(self, uid: str) -> None:
-        """Carry out the first of what is to be done about a pod; what is left goes on later."""
+        """Carry out a pod's first operation; the others follow later."""
         line = self._waiting[uid]
         operation = line[0]
         try:
@@ -241,7 +241,7 @@ class Operations:
             self._creates.pop(application, None)
 
     def _again(self, operation: Operation, error: ApiServerError) -> None:
-        """Try an operation again after a pause: neither done nor refused for good."""
+        """Retry an operation after a pause: it neither succeeded nor was it refused for good."""
         pause = min(_PAUSE_SECONDS[0] * 2**operation.attempts, _PAUSE_SECONDS[1])
         operation.attempts = min(operation.attempts + 1, 10)
         _DONE.labels(operation.what, "tried again").inc()
@@ -260,7 +260,7 @@ class Operations:
         self._pausing[uid] = later
 
     def _is_not_allowed(self, operation: Operation, error: ApiServerError) -> None:
-        """Say which right is missing for what is to be done about a pod, once."""
+        """Report, once, which right is missing for an operation on a pod."""
         about, right = (operation.pod.uid, operation.kind), error.missing_right
         if self._not_allowed.get(about) != right:
             self._not_allowed[about] = right
@@ -268,7 +268,7 @@ class Operations:
             self._report(NotAllowed(operation.pod, right))
 
     def _is_allowed(self, operation: Operation) -> None:
-        """Take in that something could be done: what was said of a missing right is over."""
+        """Record a success: a right reported as missing is available."""
         if self._not_allowed and self._not_allowed.pop((operation.pod.uid, operation.kind), ""):
             self._report(NotAllowed(operation.pod, ""))
 
@@ -277,7 +277,7 @@ class Operations:
         self._ready.put_nowait(uid)
 
     async def _end_pauses(self) -> None:
-        """Try everything again when the API server is there again: its pauses grew meanwhile."""
+        """Retry everything when the API server answers again, because pauses grew meanwhile."""
         while True:
             await self._client.until_back()
             for uid in list(self._pausing):
@@ -309,9 +309,9 @@ class Operations:
         self._report(Bound(operation.pod.uid))
 
     async def _have_volumes(self, operation: Operation) -> bool:
-        """Write the node at a pod's claims, and see that they are bound; False: it took too long.
+        """Write the node at a pod's claims, and check that they are bound; False: it took too long.
 
-        Raises ApiServerError while they are not, to be tried again.
+        Raises ApiServerError while they are not, so that it is retried.
         """
         now = asyncio.get_running_loop().time()
         operation.started = operation.started or now
@@ -341,7 +341,7 @@ class Operations:
         return True
 
     async def _reserve_volume(self, operation: Operation, wanted: ToMake, uid: str) -> bool:
-        """Keep a volume for a claim, which a controller then binds; False: another has it."""
+        """Reserve a volume for a claim, which a controller then binds; False if it is taken."""
         path = f"/api/v1/persistentvolumes/{wanted.volume}"
         owner = {
             "apiVersion": "v1",
@@ -365,9 +365,9 @@ class Operations:
         return True
 
     async def _is_bound(self, operation: Operation, error: ApiServerError) -> bool:
-        """Find out whether a pod was bound all the same; False: it was not, and that is reported.
+        """Check whether a pod was bound after an error; False: it was not, which is reported.
 
-        Raises ApiServerError when it is not known, or when the same bind may be tried again.
+        Raises ApiServerError if that is unknown, or the same bind may be tried again.
         """
         if not (error.is_transient or error.code == HTTPStatus.CONFLICT):
             self._refuse(operation, error.message)
@@ -390,7 +390,7 @@ class Operations:
         return False
 
     def _refuse(self, operation: Operation, reason: str) -> None:
-        """Say that a pod cannot be bound, later each time: nothing is to go round in a circle."""
+        """Report that a pod cannot be bound, after a growing pause to avoid a tight loop."""
         _DONE.labels("bind", "refused").inc()
         count = self._count_refusal(operation.pod.uid)
         pause = min(_REFUSED_PAUSE_SECONDS[0] * (2**count - 1), _REFUSED_PAUSE_SECONDS[1])
@@ -398,7 +398,7 @@ class Operations:
         asyncio.get_running_loop().call_later(pause, self._report, news)
 
     def _count_refusal(self, uid: str) -> int:
-        """Return how often a pod was refused before, since something was last done with it."""
+        """Return how often a pod was refused since its last successful operation."""
         count = self._refusals[uid] = self._refusals.get(uid, -1) + 1
         _drop_oldest(self._refusals)
         return count
@@ -422,10 +422,10 @@ class Operations:
         await self._unless_gone("DELETE", pod_path(operation.pod), operation)
 
     async def _evict(self, operation: Operation) -> None:
-        """Evict; what refuses, a disruption budget above all, is never overruled, and reported.
+        """Evict a pod; report a refusal, such as by a disruption budget, and never override it.
 
-        Whether the pod is asked again is not for us to say: who needed its room may be gone, or
-        have found others.
+        The core decides about another attempt: the preemptor may be gone, or have found other
+        victims.
         """
         if operation.why_not:
             if await self._is_being_deleted(operation.pod):
@@ -452,7 +452,7 @@ class Operations:
         self._evictions_not_allowed.pop(uid, None)
 
     def _spare(self, operation: Operation, reason: str, *, is_barred: bool) -> None:
-        """Say that a pod was not evicted; one that was refused is barred for a while."""
+        """Report that a pod was not evicted; one that was refused is blocked for a while."""
         uid = operation.pod.uid
         _DONE.labels("evict", "refused").inc()
         self._report(EvictionRefused(uid, reason, is_barred=is_barred))
@@ -468,7 +468,7 @@ class Operations:
     async def _unless_gone(
         self, method: str, path: str, operation: Operation, content_type: str = "application/json"
     ) -> None:
-        """Do something to a pod; one that has gone, or has a successor of its name, is no error."""
+        """Send a request about a pod; one that is gone, or was replaced by another, is no error."""
         try:
             await self._client.request(method, path, operation.body, content_type=content_type)
         except ApiServerError as error:
@@ -479,16 +479,16 @@ class Operations:
         _DONE.labels(operation.what, "done").inc()
 
     async def _is_gone(self, pod: PodRecord) -> bool:
-        """Read whether a pod is no more. Raises ApiServerError when that is not known."""
+        """Read whether a pod is gone. Raises ApiServerError if that is unknown."""
         return await self._found(pod) is None
 
     async def _is_being_deleted(self, pod: PodRecord) -> bool:
-        """Read whether a pod is being deleted, or gone. Raises ApiServerError: it is not known."""
+        """Read whether a pod is being deleted or gone. Raises ApiServerError if that is unknown."""
         found = await self._found(pod)
         return found is None or bool(found["metadata"].get("deletionTimestamp"))
 
     async def _found(self, pod: PodRecord) -> dict[str, Any] | None:
-        """Read a pod; None if it is no more. Raises ApiServerError when that is not known."""
+        """Read a pod; None if it is gone. Raises ApiServerError if that is unknown."""
         try:
             found: dict[str, Any] = await self._client.request("GET", pod_path(pod))
         except ApiServerError as error:
@@ -526,7 +526,7 @@ class Operations:
                 self._is_allowed(note)
 
     def _note_later(self, note: Operation, error: ApiServerError) -> None:
-        """Write a note once a server that starts knows our rights; else say that one is missing."""
+        """Retry a note while a starting server does not know our rights; then report the right."""
         if note.attempts > _PATIENT_ATTEMPTS:
             if note.pod.uid:
                 self._is_not_allowed(note, error)
@@ -542,7 +542,7 @@ class Operations:
 
 
 def _drop_oldest(found: dict[Any, Any]) -> None:
-    """Leave the oldest out where there are more than MAX_NOTES."""
+    """Drop the oldest entry beyond MAX_NOTES."""
     if len(found) > MAX_NOTES:
         del found[next(iter(found))]
 
@@ -553,5 +553,5 @@ def _may_be_bound(pod: dict[str, Any]) -> bool:
 
 
 def bind(pod: PodRecord, node: str, claims: tuple[ToMake, ...] = ()) -> Operation:
-    """Return the operation that binds a pod, once volumes have been made for its claims."""
+    """Return the operation that binds a pod, after volumes were made for its claims."""
     return Operation("bind", pod, bodies.binding(pod, node), node, claims)

@@ -1,4 +1,4 @@
-"""Texts that objects hold gzipped and in base64: ConfigMaps' binaryData, what the Lease keeps."""
+"""Texts stored gzipped and in base64: ConfigMaps' binaryData, and annotations of the Lease."""
 
 import gzip
 import zlib
@@ -9,14 +9,14 @@ _GZIP = 31  # zlib's window bits for gzip alone
 
 
 def packed(text: str) -> str:
-    """Return a text as an object holds it; the same text is always packed the same."""
+    """Compress a text for storage in an object; equal texts give equal results."""
     return b64encode(gzip.compress(text.encode(), mtime=0)).decode()
 
 
 def unpacked(value: str) -> str | None:
-    """Return a packed text, as far as MAX_CONFIG_BYTES; None: it is none, or was cut short.
+    """Decompress a text, up to MAX_CONFIG_BYTES; None if it is invalid or incomplete.
 
-    What unpacks to more is read that far and no further, and refused for its length by its reader.
+    A longer text is cut there, and refused for its length by its reader.
     """
     try:
         unpack = zlib.decompressobj(wbits=_GZIP)

@@ -1,17 +1,17 @@
-"""The pods of PodGroups: they wait until their gang is there, and are then let go as one.
+"""Pods of PodGroups: they wait until their gang is complete, and are then released as one.
 
-Rule 1: a pod that names a PodGroup waits until that is there, and so are as many of its pods as it
-        says: waiting, on nodes, or done with success. Gated and failed ones do not count.
-Rule 2: who is let go together is a gang of a new application, with a task group for every shape
-        (``gang_of_group.py``). While one of them is there, others join it as they come.
-Rule 3: whole or not at all. A gang that gets no places in time, or no placeholders, goes back to
-        waiting, and is tried again after a pause that grows; it never goes on pod by pod.
-Rule 4: a PodGroup that changes or goes counts for pods that wait, and for none that was let go; but
-        a gang without placeholders is held to the minimums that its PodGroup has now.
-Rule 5: nothing is let go before everything was listed: what a group has is known then.
-Rule 6: pods that are too different for a gang are checked again after RETRY_SECONDS, or when
-        their PodGroup changes, and not for every pod that is seen.
-No I/O. A pod costs the same whatever the size of its group, but for the letting go.
+Rule 1: a pod that names a PodGroup waits until the PodGroup exists, and as many of its pods as it
+        requires: waiting, on nodes, or succeeded. Gated and failed pods do not count.
+Rule 2: the pods released together are a gang of a new application, with a task group for every
+        shape (``gang_of_group.py``). While one of them exists, new pods join it.
+Rule 3: all or nothing. A gang that gets no places in time, or no placeholders, waits again, and is
+        tried again after a growing pause; it never continues pod by pod.
+Rule 4: a change or deletion of a PodGroup affects waiting pods only. But a gang without
+        placeholders follows the current minimums of its PodGroup.
+Rule 5: nothing is released before everything was listed, so that groups are known completely.
+Rule 6: pods that are too different for a gang are checked again after RETRY_SECONDS, or when their
+        PodGroup changes, and not for every observed pod.
+No I/O. Except for the release, the cost per pod does not depend on the size of its group.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -102,7 +102,7 @@ class _Group:
     gang: Gang | None = None  # what its group said when it was let go
 
     def by_part(self, pods: Iterable[str]) -> dict[str, int]:
-        """Return how many of some pods are of each part."""
+        """Return the number of the given pods in each part."""
         found: dict[str, int] = {}
         for uid in pods:
             part = self.members.get(uid, "")
@@ -110,7 +110,7 @@ class _Group:
         return found
 
     def lacks(self, gang: Gang) -> bool:
-        """Return whether pods are missing of those that start at once."""
+        """Whether pods are missing of those that must start together."""
         tree = gang.tree
         if tree is not None:
             counts: dict[str, int] = {}
@@ -124,7 +124,7 @@ class _Group:
         return len(self.members) < gang.minimum
 
     def shapes(self, ref: GroupRef, gang: Gang) -> str:
-        """Return the task groups of the pods that start at once; "": it is one, or none."""
+        """Return the task groups of the pods that start together; "" for a single pod or none."""
         if gang.topology.wrong:
             raise TaskGroupsError(gang.topology.wrong)
         shapes: dict[str, int] = {}
@@ -141,7 +141,7 @@ class _Group:
         return text
 
     def _first(self, gang: Gang) -> Iterator[PodView]:
-        """Yield as many of those who wait as start at once, by age; who has succeeded counts."""
+        """Yield the waiting pods that start together, by rank; succeeded ones count as started."""
         order = sorted(self.waiting.values(), key=_rank)
         if not gang.subgroups:
             yield from order[: max(0, gang.minimum - len(self.members) + len(self.waiting))]
@@ -157,9 +157,9 @@ class _Group:
 
 
 class PodGroups:
-    """``admit`` takes a pod in, as what it says it is, and returns the news of it.
+    """The groups. ``admit`` adds a released pod with its final spec, and returns the reports.
 
-    ``hold_back`` says why one waits.
+    ``hold_back`` reports why a pod waits.
     """
 
     def __init__(
@@ -193,7 +193,7 @@ class PodGroups:
     # --- what is seen ---------------------------------------------------------------------------
 
     def see(self, seen: PodGroupSeen, now_ns: int) -> list[News]:
-        """Take in that a PodGroup was made, has changed or gone."""
+        """Apply a change of a PodGroup."""
         self._statuses.see(seen.name, seen.uid, None if seen.gangs is None else seen.status)
         self.objects.note_claims(seen)
         if self.objects.by_name.get(seen.name) == seen.gangs:
@@ -217,7 +217,7 @@ class PodGroups:
         return news
 
     def _move(self, podgroup: Object, before: GroupRef | None, now_ns: int) -> list[News]:
-        """Have the pods of a PodGroup that are on no node wait in the gang that they are of now."""
+        """Move the waiting pods of a PodGroup to the gang that it belongs to now."""
         own = GroupRef(*podgroup)
         ref = self.objects.trees.home(own)
         group = self._groups.get(before or own)
@@ -231,7 +231,7 @@ class PodGroups:
         return news
 
     def _sort_again(self, ref: GroupRef, now_ns: int) -> list[News]:
-        """Have pods that wait be of the subgroups that a PodGroup of Volcano's has now."""
+        """Assign waiting pods to the current subgroups of a Volcano PodGroup."""
         group = self._groups.get(ref) if ref.kind == VOLCANO else None
         if group is None:
             return []
@@ -243,7 +243,7 @@ class PodGroups:
         return news
 
     def _take_back(self, group: _Group, part: str, now_ns: int) -> list[News]:
-        """Have a gang that was let go, and holds no node, wait as if it had not been."""
+        """Let a released gang without a node wait again."""
         if group.placed or not group.let_go:
             return []
         uids = [uid for uid, view in group.let_go.items() if view and part in ("", view.subgroup)]
@@ -253,7 +253,7 @@ class PodGroups:
         return news
 
     def _judge_again(self, ref: GroupRef, now_ns: int) -> list[News]:
-        """Judge who waits by what their group says now; of core Kubernetes', all who wait."""
+        """Check waiting pods against their changed group; for core groups all that have no node."""
         group, gang = self._groups[ref], self._gang(ref)
         news: list[News] = []
         is_judged = isinstance(gang, Gang) and (
@@ -270,7 +270,7 @@ class PodGroups:
         return news
 
     def _minimums_changed(self, ref: GroupRef) -> list[News]:
-        """Return the news of other minimums for a gang that was let go without placeholders."""
+        """Return a report of new minimums for a released gang without placeholders."""
         group, gang = self._groups[ref], self._gang(ref)
         is_theirs = bool(group.application) and not group.text
         if isinstance(gang, str) or gang.tree is None or not is_theirs:
@@ -278,7 +278,7 @@ class PodGroups:
         return [GangNews(group.application, gang.terms)]
 
     def trees_changed(self, now_ns: int) -> list[News]:
-        """Judge again the gangs that name a tree of the cluster: there are others now."""
+        """Check again the gangs that name a topology of the cluster, because it has changed."""
         news: list[News] = []
         for ref in list(self._groups):
             found = self.objects.by_name.get(object_of(ref))
@@ -288,7 +288,7 @@ class PodGroups:
         return news
 
     def _changed(self, ref: GroupRef, part: str = "") -> None:
-        """Note that how far a gang is may have changed, and the groups that it is of with it."""
+        """Record that the progress of a gang, and of groups that contain it, may have changed."""
         name = object_of(ref)
         self._statuses.changed(name, self._now_ns)
         if ref.kind == COMPOSITE:
@@ -301,7 +301,7 @@ class PodGroups:
                     self._statuses.changed(above, self._now_ns)
 
     def foreign_pod(self, uid: str, ref: GroupRef, now_ns: int) -> list[News]:
-        """Take in a pod of another scheduler that names a group: none of ours in it may start."""
+        """Add a pod of another scheduler that names a group, which then may not start."""
         if not self.objects.add_foreign_pod(uid, ref):
             return []
         home = self.objects.trees.home(ref)
@@ -319,7 +319,7 @@ class PodGroups:
             self._remind(home, self._now_ns)
 
     def on_pod(self, view: PodView, now_ns: int) -> list[News]:
-        """Take in a pod that names a group, and is not let go yet."""
+        """Add or update a pod that names a group and is not released yet."""
         view = self._homed(view)
         ref = view.group
         assert ref is not None
@@ -340,7 +340,7 @@ class PodGroups:
         return self._on_a_node(ref, group, view, now_ns)
 
     def _note_stated(self, ref: GroupRef, view: PodView) -> None:
-        """Know what plain pods of Kueue state of their group, for which there is no object."""
+        """Record the group that plain pods of Kueue state, for which there is no object."""
         name, said = object_of(ref), view.stated
         stated: Mapping[str, Gang] | str = said if isinstance(said, str) else {"": said}
         known = self.objects.by_name.setdefault(name, stated)
@@ -348,7 +348,7 @@ class PodGroups:
             self.objects.by_name[name] = stated if isinstance(stated, str) else _STATED_DIFFERENTLY
 
     def ended(self, view: PodView) -> None:
-        """Take in a pod that has ended: one that succeeded counts for as long as it is there."""
+        """Record that a pod has ended; a succeeded one counts as long as it exists."""
         if view.phase is not PodPhase.SUCCEEDED or view.group is None:
             self.gone(view.uid)
             return
@@ -362,7 +362,7 @@ class PodGroups:
         self._let_go_no_more(group, view.uid)
 
     def gone(self, uid: str) -> None:
-        """Take in that a pod is gone, is going, or has failed; again changes nothing."""
+        """Remove a pod that is gone, being deleted, or failed; repeating it changes nothing."""
         self._foreign_pod_gone(uid)
         self._disruptions.gone(uid)
         ref = self._of_pod.pop(uid, None)
@@ -386,7 +386,7 @@ class PodGroups:
                     self.objects.by_name.pop(object_of(ref), None)
 
     def placed(self, uid: str) -> None:
-        """Take in that a pod is on its node."""
+        """Record that a pod is on its node."""
         ref = self._of_pod.get(uid)
         if ref is not None:
             group = self._groups[ref]
@@ -397,14 +397,14 @@ class PodGroups:
             self._changed(ref, group.members.get(uid, ""))
 
     def runs(self, uid: str) -> None:
-        """Take in that a pod runs; again changes nothing."""
+        """Record that a pod runs; repeating it changes nothing."""
         ref = self._of_pod.get(uid)
         if ref is not None and uid not in self._groups[ref].running:
             self._groups[ref].running[uid] = None
             self._changed(ref, self._groups[ref].members.get(uid, ""))
 
     def _homed(self, view: PodView) -> PodView:
-        """Return a pod as one of the gang that it is of: that of a whole tree of groups."""
+        """Return a pod as a member of its gang, which may be that of a whole tree."""
         own = view.group
         if own is not None and own.kind == VOLCANO:
             return self._in_its_subgroup(own, view)
@@ -419,7 +419,7 @@ class PodGroups:
         return replace(view, group=ref, subgroup=own.name, spec=spec)
 
     def _in_its_subgroup(self, ref: GroupRef, view: PodView) -> PodView:
-        """Return a pod as one of the subgroup that it is of by its labels."""
+        """Return a pod as a member of the subgroup that its labels select."""
         stated = self.objects.by_name.get(object_of(ref), "")
         gang = None if isinstance(stated, str) else stated.get("")
         if gang is None or not gang.policies or view.labels is None:
@@ -427,7 +427,7 @@ class PodGroups:
         return replace(view, subgroup=subgroup_of(gang, view.labels))
 
     def _standing(self, name: Object) -> Standing | None:
-        """Return how far the gang of an object that has one at most is."""
+        """Return the progress of an object's gang, None if it has no pods."""
         is_core = name[0] in (CORE, COMPOSITE)
         if is_core and self.objects.trees.home(GroupRef(*name)).kind == COMPOSITE:
             return self._standing_in_tree(name)
@@ -454,7 +454,7 @@ class PodGroups:
         )
 
     def disrupted(self, uid: str, why: str) -> None:
-        """Take in that a pod is evicted: groups of which too few are left are disrupted."""
+        """Record that a pod is evicted; groups with too few pods left are disrupted."""
         ref = self._of_pod.get(uid)
         if ref is None or ref.kind not in (CORE, COMPOSITE):
             return
@@ -471,14 +471,14 @@ class PodGroups:
                 self._statuses.changed(name, self._now_ns)
 
     def spared(self, uid: str) -> None:
-        """Take in that a pod is not evicted after all."""
+        """Record that a pod is not evicted after all."""
         self._disruptions.gone(uid)
         ref = self._of_pod.get(uid)
         if ref is not None:
             self._changed(ref, self._groups[ref].members.get(uid, ""))
 
     def _is_whole(self, name: Object, group: _Group, gang: Gang | str) -> bool:
-        """Return whether as many pods of a group as start at once are on nodes, and stay there."""
+        """Whether enough pods of a group are on nodes and not being evicted."""
         if isinstance(gang, str):
             return False
         left = self._disruptions.left(group.placed)
@@ -491,7 +491,7 @@ class PodGroups:
         return self._disruptions.why(name, is_whole=self._is_whole(name, group, gang))
 
     def _standing_in_tree(self, name: Object) -> Standing | None:
-        """Return how far a group is that is a part of a tree, or its root."""
+        """Return the progress of a group that is part of a tree, or its root."""
         if self.objects.trees.is_invalid(name):
             trees = self.objects.trees
             why, root = trees.why_not(name), trees.root_of(GroupRef(*name))
@@ -520,7 +520,7 @@ class PodGroups:
         )
 
     def begin(self, now_ns: int) -> None:
-        """Begin to let go: everything is listed. Gangs are taken up where they stand."""
+        """Start to release pods, after everything was listed; existing gangs continue."""
         self._is_ready = True
         self._now_ns = now_ns
         reserved = {
@@ -543,12 +543,12 @@ class PodGroups:
     # --- time -----------------------------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return when a pod is to be tried again, or its status written."""
+        """Return when a group is to be checked again, or a status written."""
         due = (self._due[0][0] if self._due else None, self._statuses.next_due_ns())
         return min((at_ns for at_ns in due if at_ns is not None), default=None)
 
     def advance(self, now_ns: int) -> list[News]:
-        """Try those again whose pause is over, and write at those that wait why."""
+        """Check the groups whose pause is over, and write at waiting pods why they wait."""
         self._now_ns = now_ns
         if self._is_ready:
             self._statuses.advance(now_ns)
@@ -572,7 +572,7 @@ class PodGroups:
     # --- gangs that were not to be had ----------------------------------------------------------
 
     def put_back(self, pod: PodRecord, now_ns: int) -> list[News] | None:
-        """Let a pod wait again whose gang has had no places in time; None: it is in no gang."""
+        """Let a pod wait again whose gang got no places in time; None if it is in no gang."""
         group = self._gang_with(pod.uid)
         if group is None:
             return None
@@ -580,7 +580,7 @@ class PodGroups:
         return self._put_back(group, [pod.uid], now_ns)
 
     def give_up(self, application: str, reason: str, now_ns: int) -> list[News] | None:
-        """Let all pods of a gang wait again whose placeholders cannot be made; None: it is none."""
+        """Let the pods of a gang without placeholders wait again; None if it is no PodGroup's."""
         ref = self._claimed.get(application)
         if ref is None:
             return None
@@ -626,7 +626,7 @@ class PodGroups:
         return group
 
     def _on_a_node(self, ref: GroupRef, group: _Group, view: PodView, now_ns: int) -> list[News]:
-        """Take in a pod that has its node already: it is of the application that it says."""
+        """Add a pod that is bound already: it belongs to the application that it names."""
         assert view.spec is not None
         if view.phase is PodPhase.RUNNING:
             self.runs(view.uid)
@@ -638,7 +638,7 @@ class PodGroups:
         return self._admit(replace(view, spec=self._spec(ref, group, view, application)), now_ns)
 
     def _gang(self, ref: GroupRef) -> Gang | str:
-        """Return a group's gang, with the subgroups of its pods; or what is wrong with it."""
+        """Return a group's gang, with the subgroups of its pods; or an error text."""
         gang, group = self.objects.gang(ref), self._groups.get(ref)
         if isinstance(gang, str) or not gang.policies or group is None:
             return gang
@@ -646,7 +646,7 @@ class PodGroups:
         return f"{ref}: {found}" if isinstance(found, str) else found
 
     def _why_not(self, ref: GroupRef, group: _Group, now_ns: int) -> str:
-        """Return why the pods of a group wait: one sentence for all, however many there are."""
+        """Return why the pods of a group wait, in one sentence for all of them."""
         gang = self._gang(ref)
         if isinstance(gang, str):
             return gang
@@ -665,7 +665,7 @@ class PodGroups:
         return f"{ref}: it waits for its gang"
 
     def _consider(self, ref: GroupRef, now_ns: int) -> list[News]:
-        """Let a group's pods go, if that may be."""
+        """Release a group's pods, if possible."""
         group = self._groups[ref]
         gang = self._gang(ref)
         if not (self._is_ready and group.waiting) or isinstance(gang, str):
@@ -693,7 +693,7 @@ class PodGroups:
         return news
 
     def _form(self, ref: GroupRef, group: _Group, gang: Gang) -> None:
-        """Make a gang of the pods that wait. Raises TaskGroupsError."""
+        """Make a gang of the waiting pods. Raises TaskGroupsError."""
         text = group.shapes(ref, gang)
         first = next(iter(group.waiting.values())).spec
         assert first is not None
@@ -703,7 +703,7 @@ class PodGroups:
         group.gang = gang
 
     def _free(self, base: str) -> str:
-        """Return an application that is not there: a gang's own, or the next of its name."""
+        """Return an unused application id for a gang: its own, or the next with a number."""
         for number in count(1):
             name = base if number == 1 else f"{base[: MAX_APPLICATION_ID - _GENERATION]}-{number}"
             known = self._world.applications.get(name)
@@ -723,12 +723,12 @@ class PodGroups:
         group.application, group.text, group.names, group.gang = "", "", {}, None
 
     def _let_go_no_more(self, group: _Group, uid: str) -> None:
-        """Take in that a pod is let go no more; the gang is over with the last of them."""
+        """Record that a pod is no longer released; the gang is over with its last one."""
         if group.let_go.pop(uid, uid) != uid and not group.let_go:
             self._be_none(group)
 
     def _spec(self, ref: GroupRef, group: _Group, view: PodView, application: str) -> PodSpec:
-        """Return a pod as a member of its application, and of its gang if that is one."""
+        """Return a pod's spec as a member of its application, and of its gang if there is one."""
         spec, gang = view.spec, self._gang(ref)
         assert spec is not None
         spec = replace(spec, application_id=application)
@@ -759,6 +759,6 @@ class PodGroups:
 
 
 def _rank(view: PodView) -> tuple[int, int, str]:
-    """Return what orders the pods of a gang: those of the highest priority first, then by age."""
+    """Return the sort key of a gang's pods: highest priority first, then oldest."""
     priority = view.spec.priority if view.spec is not None else 0
     return -priority, view.created_ns, view.name
