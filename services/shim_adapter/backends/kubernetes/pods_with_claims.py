@@ -1,17 +1,17 @@
-"""Pods that claim devices: what they wait for, what the core counts of them, which they are given.
+"""Pods that claim devices: why they wait, what the core counts for them, and their devices.
 
-Rule 1: a pod is not asked for until all its claims are there, and ask for nothing unsupported.
-Rule 2: of pods that name the same claim the first leads: it asks for the devices. The others wait
-        until the claim is allocated, and then go to its node alone. Who leads one leads all that
-        it names.
-Rule 3: the claims of a PodGroup are its members' together: the first of them asks for the devices,
-        all go to nodes that reach one device (its gang is in one domain of
-        `kubernetes.io/hostname`, or of a label by device), and whichever is bound first is given
-        the devices for all.
-Rule 4: devices are chosen when pods are bound, of those that are free on their node then, for all
-        that go there at once together, and for their gang's pods that are still to come there.
-        Without any the bind is refused, and the core decides again, by what there is now.
-Rule 5: a claim that was allocated before a pod was asked for costs it nothing: it has it.
+Rule 1: a pod is not asked for until all its claims exist and contain nothing unsupported.
+Rule 2: of pods that share a claim the first leads: its ask counts the devices. The others wait
+        until the claim is allocated, and then go to its node only. A pod that leads one claim leads
+        all its claims.
+Rule 3: the claims of a PodGroup belong to all its members. The first one's ask counts the devices;
+        all go to nodes that reach one device (the gang is in one domain of
+        `kubernetes.io/hostname`, or of a label per device), and the first one bound gets the
+        devices allocated for all.
+Rule 4: devices are chosen when pods are bound, among the free ones on their node, together for all
+        pods bound there at once and those of their gang still to come there. Without free devices
+        the bind is refused, and the core decides again.
+Rule 5: a claim that was allocated before a pod was asked for is not counted for the pod.
 Source: docs/kubernetes.md#devices. No I/O.
 """
 
@@ -60,7 +60,7 @@ NOTHING: Why = (Reason.DEVICES, "")
 
 @dataclass(slots=True)
 class _Pod:
-    """A pod with claims, as it was seen last. ``asks`` are the claims that the core counts."""
+    """A pod with claims, as last observed. ``asks`` are the claims that the core counts for it."""
 
     view: PodView
     keys: tuple[Key, ...] = ()
@@ -71,13 +71,13 @@ class _Pod:
     asks: tuple[Key, ...] = ()
 
     def has(self, key: Key, claim: Claim) -> bool:
-        """Return whether a claim is reserved for the pod, or for its group."""
+        """Whether a claim is reserved for the pod, or for its group."""
         is_groups = key in self.of_group and self.group is not None
         return (self.group.uid if self.group and is_groups else self.view.uid) in claim.reserved
 
 
 class PodsWithClaims:
-    """``admit`` takes in a pod that waited for its claims; ``group_claims`` are a PodGroup's."""
+    """The pods. ``admit`` adds one that no longer waits; ``group_claims`` returns a PodGroup's."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class PodsWithClaims:
     # --- what is seen ---------------------------------------------------------------------------
 
     def on_slice(self, seen: SliceSeen, now_ns: int) -> list[News]:
-        """Take in a slice of devices, and check the pods again that wait for a whole pool."""
+        """Apply a change of a slice, and check the pods again that wait for a complete pool."""
         were_missing = self.devices.pools.has_incomplete
         self.devices.pools.see_slice(
             seen.name, seen.found if isinstance(seen.found, Slice) else None
@@ -113,12 +113,12 @@ class PodsWithClaims:
         return self._judge_again(list(self._waiting), now_ns) if were_missing else []
 
     def on_taint(self, seen: TaintRuleSeen, _: int) -> list[News]:
-        """Take in a rule that gives devices a taint."""
+        """Apply a change of a taint rule."""
         self.devices.pools.see_taint(seen.name, seen.rule)
         return []
 
     def on_class(self, seen: DeviceClassSeen, now_ns: int) -> list[News]:
-        """Take in a class of devices: what it offers as an extended resource counts from now on."""
+        """Apply a change of a class, whose extended resource is counted from now on."""
         found = seen.found if isinstance(seen.found, DeviceClass) else None
         self._wrong_classes.pop(seen.name, None)
         if isinstance(seen.found, str):
@@ -129,7 +129,7 @@ class PodsWithClaims:
         return self._judge_again(list(self._waiting), now_ns)
 
     def on_claim(self, seen: DeviceClaimSeen, now_ns: int) -> list[News]:
-        """Take in a claim, and check the pods again that name it."""
+        """Apply a change of a claim, and check the pods again that name it."""
         known = self._claims.pop(seen.name, None)
         if seen.claim is not None:
             self._claims[seen.name] = seen.claim
@@ -160,7 +160,7 @@ class PodsWithClaims:
         return news
 
     def _is_settled_elsewhere(self, known: _Pod) -> bool:
-        """Return whether a claim that a pod asks for was allocated by another, or has gone."""
+        """Whether a claim that a pod's ask counts was allocated by others, or deleted."""
         for key in known.asks:
             claim = self._claims.get(key)
             if claim is None or claim.is_allocated:
@@ -170,7 +170,7 @@ class PodsWithClaims:
     # --- nodes ----------------------------------------------------------------------------------
 
     def on_node(self, record: NodeRecord) -> None:
-        """Add to what a node has what there is of devices; it is what the API server says now."""
+        """Add the devices of a node to its capacity, which the API server reports without them."""
         self._allocatable[record.name] = record.capacity
         self.devices.pools.see_node(record.name, record.labels)
         self.tied.devices_changed()
@@ -179,12 +179,12 @@ class PodsWithClaims:
             record.capacity = {**record.capacity, **extra}
 
     def node_gone(self, name: str) -> None:
-        """Take in that a node has gone."""
+        """Remove a node."""
         self._allocatable.pop(name, None)
         self.devices.pools.see_node(name, None)
 
     def renewed(self) -> list[NodeRecord]:
-        """Return the nodes that have other numbers of devices than was said."""
+        """Return the nodes whose number of devices has changed."""
         changed, self.devices.pools.changed = self.devices.pools.changed, {}
         found: list[NodeRecord] = []
         for name in self._allocatable if EVERYWHERE in changed else changed:
@@ -200,7 +200,7 @@ class PodsWithClaims:
     # --- pods -----------------------------------------------------------------------------------
 
     def spec_of(self, view: PodView, spec: PodSpec) -> tuple[PodSpec, Why]:
-        """Return a pod's spec with what its claims ask for, and what it waits for ("": nothing)."""
+        """Return a pod's spec with the resources of its claims, and why it must wait."""
         wanted = view.device_claims
         if wanted == NO_CLAIMS or (view.node and not (wanted.claims or wanted.made)):
             return spec, NOTHING
@@ -219,7 +219,7 @@ class PodsWithClaims:
         return self._asking(known, spec), NOTHING
 
     def _note(self, view: PodView) -> _Pod:
-        """Know a pod with what it names now: the claims of its group are the group's."""
+        """Record a pod with the claims that it names now, including its group's."""
         group = None
         if view.group is not None and view.device_claims.claims:
             group = self._group_claims(view.group)
@@ -263,7 +263,7 @@ class PodsWithClaims:
         return NOTHING
 
     def _wrong(self, key: Key, claim: Claim | None, known: _Pod) -> Why:
-        """Return why a claim cannot be had by a pod as it stands."""
+        """Return why a pod cannot use a claim as it is."""
         name = f"ResourceClaim {key[1]}"
         if claim is None:
             return _waits(f"{name} is not there")
@@ -278,7 +278,7 @@ class PodsWithClaims:
         return _refused(f"{name}: {claim.wrong}") if claim.wrong else self._uncounted(name, claim)
 
     def _uncounted(self, name: str, claim: Claim) -> Why:
-        """Return why what a claim asks for cannot be counted; else it is counted from now on."""
+        """Return why a claim's requests cannot be counted; otherwise count them from now on."""
         for request in claim.requests:
             if request.device_class not in self.devices.classes.by_name:
                 wrong = self._wrong_classes.get(request.device_class)
@@ -293,7 +293,7 @@ class PodsWithClaims:
         return _waits(f"{name}: {incomplete}") if incomplete else NOTHING
 
     def _asking(self, known: _Pod, spec: PodSpec) -> PodSpec:
-        """Return a pod with the devices that it asks for, or on the node where its claims are."""
+        """Return a pod's spec with its devices, restricted to the nodes of allocated claims."""
         uid = known.view.uid
         asks: list[Key] = []
         for key in known.keys:
@@ -308,7 +308,7 @@ class PodsWithClaims:
         return spec
 
     def _preferring(self, spec: PodSpec, claim: Claim) -> PodSpec:
-        """Return a pod that goes where the better alternatives of its claim are, if it can."""
+        """Return a pod's spec that prefers nodes with the better alternatives of its claim."""
         ranked = self.devices.ranked(claim)
         terms = tuple(
             NodeTerm(fields=(Requirement("metadata.name", "In", tuple(nodes)),), weight=weight)
@@ -322,9 +322,9 @@ class PodsWithClaims:
         return replace(spec, constraints=replace(constraints, preferred_nodes=preferred))
 
     def _on_its_node(self, known: _Pod, spec: PodSpec) -> PodSpec:
-        """Return a pod that is on its node with the devices that it was counted for.
+        """Return a bound pod's spec with the devices that are counted for it.
 
-        After a restart those are of the pod that a claim was reserved for first.
+        After a restart they count for the first pod for which a claim is reserved.
         """
         asks: list[Key] = []
         for key in known.keys:
@@ -358,7 +358,7 @@ class PodsWithClaims:
         return frozenset(self.devices.types_of(claim))
 
     def asked(self, uid: str, resource: Mapping[str, int]) -> dict[str, int]:
-        """Return what a pod's containers ask for with what its claims ask for."""
+        """Return a pod's resource with those of its claims."""
         known = self._pods.get(uid)
         found = dict(resource)
         for key in () if known is None else known.asks:
@@ -370,14 +370,14 @@ class PodsWithClaims:
     # --- binding --------------------------------------------------------------------------------
 
     def has_claims(self, pod: PodRecord) -> bool:
-        """Return whether something is to be written for a pod before it is bound."""
+        """Whether claims must be written before a pod is bound."""
         return pod.uid in self._pods
 
     def choose(self, pods: list[PodRecord]) -> dict[str, tuple[ClaimToWrite, ...] | str]:
-        """Return what is written before pods are bound, their devices taken; or why one is not.
+        """Return what to write before pods are bound, with devices reserved; or why one is refused.
 
-        Those that go to one node together are given their devices together: one takes none that
-        leaves another without, if there is another choice.
+        Devices are chosen for all pods of a node together, so that no pod's choice leaves another
+        without devices unnecessarily.
         """
         by_node: dict[str, list[PodRecord]] = {}
         for pod in pods:
@@ -391,9 +391,9 @@ class PodsWithClaims:
         return found
 
     def _chosen(self, node: str, pods: list[PodRecord]) -> dict[Key, Results] | None:
-        """Return the devices of all that pods on a node ask for together; None: there are none.
+        """Return devices for all claims of the pods on a node; None if there are none.
 
-        With those of their gangs' pods that are still to come there, if there are enough for all.
+        If possible, those of their gangs' pods still to come there are included.
         """
         wanted: dict[Key, Claim] = {}
         for pod in pods:
@@ -408,7 +408,7 @@ class PodsWithClaims:
         return None
 
     def _wanted_later(self, node: str, pods: list[PodRecord]) -> dict[Key, Claim]:
-        """Return the claims without devices of those that come to a node after pods."""
+        """Return the unallocated claims of pods that will be bound to a node later."""
         wanted: dict[Key, Claim] = {}
         for pod in self._to_come.to(node, pods):
             known = self._pods.get(pod.uid)
@@ -417,7 +417,7 @@ class PodsWithClaims:
         return wanted
 
     def _all_wanted(self, known: _Pod, pod: PodRecord) -> list[tuple[Key, Claim]] | str:
-        """Return the claims of a pod without devices, that for its extended resources as well."""
+        """Return a pod's unallocated claims, including that for its extended resources."""
         wanted, extended = self._wanted(known, pod), self._extended_claim(known, pod)
         if extended is not None and not isinstance(wanted, str):
             choices = tuple((request,) for request in extended[1])
@@ -427,9 +427,9 @@ class PodsWithClaims:
     def to_write(
         self, pod: PodRecord, together: Mapping[Key, Results] | None = None
     ) -> tuple[ClaimToWrite, ...] | str:
-        """Return what is written before a pod is bound, its devices taken; or why it is not.
+        """Return what to write before a pod is bound, with devices reserved; or why it is refused.
 
-        ``together`` are devices that were found for it and others.
+        ``together`` are devices chosen for it and other pods.
         """
         known = self._pods.get(pod.uid)
         if known is None:
@@ -457,7 +457,7 @@ class PodsWithClaims:
         return tuple(writes)
 
     def _wanted(self, known: _Pod, pod: PodRecord) -> list[tuple[Key, Claim]] | str:
-        """Return the claims of a pod that have no devices yet; or why one is not there."""
+        """Return the unallocated claims of a pod; or why one is unavailable."""
         wanted: list[tuple[Key, Claim]] = []
         for key in known.keys:
             claim = self._claims.get(key)
@@ -500,9 +500,9 @@ class PodsWithClaims:
         )
 
     def _extended_claim(self, known: _Pod, pod: PodRecord) -> tuple[Key, list[Request]] | None:
-        """Return the claim to be made for a pod's extended resources; None: none is needed.
+        """Return the claim to create for a pod's extended resources, or None.
 
-        Where a device plugin offers a resource on the pod's node it is the plugin's.
+        A resource that a device plugin offers on the pod's node is the plugin's.
         """
         plugin = self._allocatable.get(pod.node, {})
         requests: list[Request] = []
@@ -551,13 +551,13 @@ class PodsWithClaims:
         )
 
     def bound(self, pod: PodRecord) -> None:
-        """Take in that a pod is on its node: one that has no claims is of no more interest."""
+        """Record that a pod is bound; forget it if it has no claims."""
         known = self._pods.get(pod.uid)
         if known is not None and not (known.keys or known.made):
             del self._pods[pod.uid]
 
     def not_bound(self, pod: PodRecord) -> None:
-        """Take in that a pod does not go where it was to go: what was chosen for it is free."""
+        """Free the devices chosen for a pod that could not be bound."""
         known = self._pods.get(pod.uid)
         if known is None:
             return
@@ -572,16 +572,16 @@ class PodsWithClaims:
         self._to_come.asked(pod.uid, pod.spec.application_id)
 
     def replaced(self, placeholder: PodRecord) -> None:
-        """Take in that a placeholder has gone: a pod with claims may come in its place."""
+        """Record that a placeholder is gone: a pod with claims may take its place."""
         self._to_come.replaced(placeholder)
 
     def advance(self, now_ns: int) -> list[News]:
-        """Check the pods again whose claims another led, and which is gone."""
+        """Check the pods again whose claims were led by a pod that is gone."""
         again, self._again = self._again, {}
         return self._judge_again(again, now_ns)
 
     def forget(self, uid: str) -> None:
-        """Hear no more of a pod's claims: it has ended, or gone. The next may lead them."""
+        """Forget a pod that has ended or is gone; the next one may lead its claims."""
         known = self._pods.pop(uid, None)
         self._waiting.pop(uid, None)
         self._to_come.forget(uid)
@@ -596,7 +596,7 @@ class PodsWithClaims:
         self._again |= dict.fromkeys(self._lead_no_more(uid, known.keys))
 
     def _lead_no_more(self, uid: str, keys: tuple[Key, ...] | None = None) -> list[str]:
-        """Have another pod lead the claims of one; return who waits for that."""
+        """Stop leading claims; return the other pods that name them."""
         known = self._pods.get(uid)
         led = keys if keys is not None else (() if known is None else known.keys)
         others: dict[str, None] = {}
@@ -618,7 +618,7 @@ def _refused(text: str) -> Why:
 
 
 def _extended_body(key: Key, pod: PodRecord, requests: list[Request]) -> dict[str, Any]:
-    """Return the claim that is made for a pod's extended resources, as kube-scheduler makes it."""
+    """Return the claim to create for a pod's extended resources, in kube-scheduler's form."""
     owner = {"apiVersion": "v1", "kind": "Pod", "name": pod.spec.name, "uid": pod.uid}
     listed = [
         {
@@ -645,7 +645,7 @@ def _extended_body(key: Key, pod: PodRecord, requests: list[Request]) -> dict[st
 
 
 def _only_on(spec: PodSpec, claim: Claim) -> PodSpec:
-    """Return a pod that goes only to the nodes that an allocated claim is for."""
+    """Return a pod's spec restricted to the nodes of an allocated claim."""
     terms = claim.terms
     if claim.node:
         terms = (NodeTerm(fields=(Requirement("metadata.name", "In", (claim.node,)),)),)

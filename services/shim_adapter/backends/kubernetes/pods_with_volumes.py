@@ -1,4 +1,4 @@
-"""Pods with volumes: where those may be that are not bound yet, and what is attached to nodes."""
+"""Pods with volumes: where unbound ones may be placed, and what is attached to nodes."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -23,7 +23,7 @@ from shared.messages.constraints import Constraints, Toleration
 
 
 class PodsWithVolumes:
-    """``admit`` takes in a pod that waited for its volumes, and returns the news of it."""
+    """The pods. ``admit`` adds one that no longer waits, and returns the reports."""
 
     def __init__(self, world: World, admit: Callable[[PodView, int], list[News]]) -> None:
         self.volumes = Volumes()
@@ -35,7 +35,7 @@ class PodsWithVolumes:
         self.limits: dict[str, dict[str, int]] = {}  # of nodes, by driver
 
     def name(self, view: PodView) -> list[News]:
-        """Take in which claims a new pod names; return the news of those that share one now."""
+        """Record the claims of a new pod; return reports of pods that share one now."""
         spec = view.spec
         if spec is None or not spec.claims:
             return []
@@ -44,7 +44,7 @@ class PodsWithVolumes:
         return [news for uid in others for news in self.restated(uid)]
 
     def spec_of(self, view: PodView) -> tuple[PodSpec, str]:
-        """Return a new pod's spec within what its volumes allow, and what it waits for ("")."""
+        """Return a new pod's spec restricted by its volumes, and why it must wait, or ""."""
         spec = view.spec
         assert spec is not None
         if not spec.claims:
@@ -62,7 +62,7 @@ class PodsWithVolumes:
         return replace(spec, constraints=self._attaching(spec, allowed)), ""
 
     def tolerate(self, uid: str, tolerations: tuple[Toleration, ...]) -> None:
-        """Take in that a pod tolerates other taints than when it came."""
+        """Update a waiting pod's tolerations."""
         if uid in self._own:
             self._own[uid] = replace(self._own[uid], tolerations=tolerations)
 
@@ -73,7 +73,7 @@ class PodsWithVolumes:
         )  # fmt: skip
 
     def on_node(self, seen: CsiNodeSeen, _: int) -> list[News]:
-        """Take in how many volumes a node takes."""
+        """Apply a node's limits of volumes."""
         if seen.limits:
             self.limits[seen.name] = seen.limits
         else:
@@ -107,7 +107,7 @@ class PodsWithVolumes:
         return news
 
     def restated(self, uid: str) -> list[News]:
-        """Return the news of a pod that its volumes let be elsewhere now, or that shares one."""
+        """Return a report of a pod whose constraints by volumes have changed."""
         pod = self._world.pods.get(uid)
         if pod is None:
             return []
@@ -124,7 +124,7 @@ class PodsWithVolumes:
         return [PodChanged(pod)]
 
     def to_make(self, pod: PodRecord) -> tuple[ToMake, ...] | None:
-        """Return what is to be done on its node before a pod is bound; None: it is not there."""
+        """Return what to do for a pod's claims before it is bound; None if they are unavailable."""
         verdict = self.volumes.judge(pod.spec.namespace, pod.spec.claims)
         if not verdict.to_make and not verdict.waits:
             return ()
@@ -138,16 +138,16 @@ class PodsWithVolumes:
         return tuple(item for item in found if item is not None)
 
     def not_bound(self, pod: PodRecord) -> None:
-        """Take in that a pod does not go where it was to go: nothing is kept for it there."""
+        """Free the volumes reserved for a pod that could not be bound."""
         for claim in pod.spec.claims:
             self.volumes.release((pod.spec.namespace, claim))
 
     def bound(self, pod: PodRecord) -> None:
-        """Take in that where a pod may be is settled."""
+        """Forget a bound pod's own constraints."""
         self._own.pop(pod.uid, None)
 
     def forget(self, uid: str) -> None:
-        """Hear no more of a pod's volumes: it has ended, or gone."""
+        """Forget a pod that has ended or is gone."""
         self._waiting.pop(uid, None)
         self._own.pop(uid, None)
         self.volumes.forget(uid, *self._named.pop(uid, ("", ())))

@@ -1,9 +1,8 @@
-"""From the pods that are there to the applications they belong to, and how far each is.
+"""Rebuilds applications and their progress from existing pods, after a restart.
 
-The resource manager is the truth: nothing but pods survives a restart. An application is what its
-first pod says it is, real pods before placeholders. How far its gang is follows from its pods when
-the core has accepted it (``BoundPlaceholders.has_started``). Source:
-docs/rules/gangs.md#the-course.
+Only pods survive a restart. An application is defined by its first pod, real pods before
+placeholders. Once the core has accepted it, the progress of its gang follows from its pods
+(``BoundPlaceholders.has_started``). Source: docs/rules/gangs.md#the-course.
 """
 
 from services.shim_adapter.backends.kubernetes.configuration import Configuration
@@ -13,7 +12,7 @@ from shared.model.units import milliseconds
 
 
 def applications(world: World, configuration: Configuration, now_ns: int) -> None:
-    """Make an application for every pod of ours that has not ended and may be scheduled."""
+    """Create the application of every pod of ours that may be scheduled."""
     world.has_gangs = configuration.has_gangs
     pods = [pod for pod in world.all_pods() if not (pod.spec.foreign or pod.gates)]
     for pod in sorted(pods, key=_order):

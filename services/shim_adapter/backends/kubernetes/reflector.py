@@ -1,13 +1,12 @@
-"""A reflector: one kind of object, listed and then watched, for ever.
+"""A reflector: lists and then watches one kind of object, until cancelled.
 
 Rule 1: list in pages, watch from the list's version, resume from the last event or bookmark.
-Rule 2: on 410, as an answer or inside a watch, list again and report the differences: what is gone
-        is DELETED, what is there under another uid DELETED and ADDED.
-Rule 3: a watch that ends, or an API server that is away, is tried again after a growing, jittered
-        pause, or once the server answers another request; nothing is reported twice, and nothing
-        is lost, for the versions are remembered.
-
-Only name, uid and version of every object are kept here (``seen``), never the object.
+Rule 2: on 410, as an answer or inside a watch, list again and report the differences: missing
+        objects as DELETED, those with another uid as DELETED and ADDED.
+Rule 3: a watch that ends, or an API server that is down, is retried after a growing, jittered
+        pause, or once the server answers another request. Nothing is reported twice or lost,
+        because versions are remembered.
+Only name, uid and version of every object are stored here (``seen``), never the object.
 """
 
 import asyncio
@@ -30,7 +29,7 @@ ADDED, MODIFIED, DELETED = "ADDED", "MODIFIED", "DELETED"
 _WATCH_SECONDS = (300, 600)
 _PAUSE_SECONDS = (0.02, 5.0)
 _IN_ONE_BREATH = 20
-_LONG_ENOUGH_SECONDS = 0.5  # a watch that lasted so long was a good one
+_LONG_ENOUGH_SECONDS = 0.5  # a watch that lasted so long was successful
 _LISTS = Counter("muster_kubernetes_lists", "Times that objects were listed again", ["kind"])
 _BREAKS = Counter("muster_kubernetes_watch_breaks", "Watches that broke off", ["kind"])
 log = structlog.get_logger("muster.kubernetes")
@@ -41,19 +40,19 @@ Emit = Callable[[str, dict[str, Any]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What is watched: its name for users, where it is, and which of it."""
+    """What to watch: its name for users, its API path, and a selector."""
 
     kind: str
     path: str
     field_selector: str = ""
 
     def query(self) -> dict[str, str]:
-        """Return the query of every request for it."""
+        """Return the query parameters of every request for it."""
         return {"fieldSelector": self.field_selector} if self.field_selector else {}
 
 
 class Reflector:
-    """Reports what happens to the objects of a source. ``emit`` may wait: then we wait as well."""
+    """Reports changes of a source's objects. ``emit`` may wait, and delays the reflector."""
 
     def __init__(self, client: ApiClient, source: Source, emit: Emit) -> None:
         self.source = source
@@ -90,7 +89,7 @@ class Reflector:
                 pause = min(2 * pause, _PAUSE_SECONDS[1])
 
     def _log_failure(self, error: ApiServerError) -> None:
-        """Log that a watch broke off: it does; but for what only users can mend, loudly."""
+        """Log a broken watch; as an error if only users can fix the cause."""
         if error.code in _NOT_ALLOWED:
             log.error(
                 "the API server does not allow the watch: see deploy/kubernetes/rbac.yaml",
@@ -111,13 +110,13 @@ class Reflector:
             log.info("watching again", kind=self.source.kind, error=str(error))
 
     async def _breathe(self) -> None:
-        """Let others have their turn: what has been read already would be taken in without one."""
+        """Yield to other tasks now and then, because reading buffered events never waits."""
         self._reported += 1
         if self._reported % _IN_ONE_BREATH == 0:
             await asyncio.sleep(0)
 
     async def _list(self) -> None:
-        """List everything in pages, and report what differs from what was seen before."""
+        """List everything in pages, and report differences to what was seen before."""
         _LISTS.labels(self.source.kind).inc()
         found: dict[Key, None] = {}
         query = {**self.source.query(), "limit": str(PAGE)}

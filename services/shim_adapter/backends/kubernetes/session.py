@@ -1,9 +1,9 @@
-"""A session: one machine's time with the API server, from the first list to the end of its turn.
+"""A session: one machine's connection to the API server, from the first list to its end.
 
-A session lists and watches from its start; the first one of a process does so at once, so that a
-standby is warm, a later one (after the bus was away) once its machine is the active one. It then
-takes the turn: a number in a Lease that only grows, from which the epochs of this turn are made, so
-that the instance which had the turn before is refused. Source: architecture section 4.
+The first session of a process lists and watches at once, so that a standby is warm; a later one
+(after an outage of the bus) once its machine is active. It then takes the turn: a growing number in
+a Lease, from which its epochs are derived, so that the previous instance is refused. Source:
+architecture section 4.
 """
 
 import asyncio
@@ -75,7 +75,7 @@ log = structlog.get_logger("muster.kubernetes")
 
 
 class Session:
-    """One session over a client. ``instance`` is who takes the turn."""
+    """One session over a client. ``instance`` is the holder of the turn."""
 
     def __init__(
         self, client: ApiClient, *, instance: str, is_warm: bool, clock: Clock | None = None
@@ -173,7 +173,7 @@ class Session:
             await self._propose(host)
 
     async def _absorb(self) -> None:
-        """Take in what is seen while nothing may be said yet."""
+        """Apply observations while nothing may be reported yet."""
         self.cluster.advance(self._clock.now_ns())
         if self.cluster.is_quiet:
             await asyncio.sleep(0.01)
@@ -181,7 +181,7 @@ class Session:
             await asyncio.sleep(0)
 
     async def _propose(self, host: Host) -> None:
-        """Propose the queues that have changed; new scheduler settings begin with a recovery."""
+        """Propose changed queues; changed scheduler settings start a recovery."""
         configuration, world = self.cluster.configuration, self.cluster.world
         ignored = configuration.take_ignored()
         if ignored:
@@ -207,7 +207,7 @@ class Session:
     # --- the turn -------------------------------------------------------------------------------
 
     async def _take_turn(self) -> None:
-        """Take the next turn, however long it takes."""
+        """Take the next turn, retrying until it succeeds."""
         while True:
             try:
                 return await self.turn.take()
@@ -216,7 +216,7 @@ class Session:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     async def _save_last_good(self) -> None:
-        """Keep the last good queue configuration, however long it takes."""
+        """Store the last good queue configuration whenever it changes, with retries."""
         while True:
             await self._has_good.wait()
             self._has_good.clear()
@@ -228,7 +228,7 @@ class Session:
                 self._has_good.set()
 
     async def _save_usage(self) -> None:
-        """Keep usage over time whenever a core has reported it, however long it takes."""
+        """Store usage over time whenever a core has reported it, with retries."""
         while True:
             await self._has_usage.wait()
             self._has_usage.clear()
@@ -240,7 +240,7 @@ class Session:
                 self._has_usage.set()
 
     def note_saved(self, world: World) -> None:
-        """Take in that a batch was handled: a configuration may have been found to be good."""
+        """Record that a batch was handled: a configuration may have been accepted."""
         if world.is_meta_changed and world.good_config:
             self._has_good.set()
         if world.usage.changed:
@@ -318,5 +318,5 @@ class Session:
 
 
 def _own(settings: Mapping[str, str]) -> dict[str, str]:
-    """Return the settings that the core obeys: another value of one begins with a recovery."""
+    """Return the settings that the core uses; a change of one starts a recovery."""
     return {name: text for name, text in settings.items() if not is_handed_on(name)}

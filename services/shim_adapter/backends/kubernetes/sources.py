@@ -1,4 +1,4 @@
-"""What several programs watch of an API server, and how it is kept: each said once."""
+"""The API objects watched by several programs, and their conversions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -80,9 +80,9 @@ _JOBS = {JOB: job_gangs, JOBSET: job_set_gangs}
 
 
 def gangs_of(kind: str, item: dict[str, Any]) -> Mapping[str, Gang] | str | None:
-    """Return the gangs of a PodGroup or a Workload by part, or what of it does not hold.
+    """Return the gangs of a PodGroup or a Workload by part, or an error text.
 
-    None: it is a job that is no gang.
+    None: it is a job without a gang.
     """
     name = item["metadata"]["name"]
     try:
@@ -98,7 +98,7 @@ def gangs_of(kind: str, item: dict[str, Any]) -> Mapping[str, Gang] | str | None
 
 
 def device_seen(kind: str, item: dict[str, Any], *, is_gone: bool) -> Observed:
-    """Return what an object of dynamic resource allocation says; a text is what does not hold."""
+    """Convert an object of dynamic resource allocation; an invalid one has an error text."""
     name = item["metadata"]["name"]
     if kind == "resourceclaims":
         where = item["metadata"].get("namespace") or "default"
@@ -129,7 +129,7 @@ def config_map(namespace: str, name: str) -> Source:
 
 
 def note_class(classes: dict[str, PriorityClass], change: str, item: dict[str, Any]) -> None:
-    """Take a priority class in, or out; one without a whole number is left as it was."""
+    """Add, update or remove a priority class; ignore one without a whole number."""
     name = item["metadata"]["name"]
     if change == DELETED:
         classes.pop(name, None)

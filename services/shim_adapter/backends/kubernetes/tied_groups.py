@@ -1,4 +1,4 @@
-"""PodGroups whose claims tie their pods together: to one node, or to nodes that reach one device.
+"""PodGroups whose claims restrict their pods to one node, or to nodes that reach one device.
 
 Source: docs/kubernetes.md#devices. No I/O.
 """
@@ -19,28 +19,28 @@ MAX_TIED = 100  # different claims of groups on devices of several nodes; others
 
 
 class TiedGroups:
-    """The labels of nodes by which groups with claims are placed; only we see those of devices.
+    """The node labels by which such groups are placed; those for devices only Muster sees.
 
-    ``has_other_domains`` from when a node may have another value until ``domains`` is asked.
+    ``has_other_domains``: the labels may have changed since the last call of ``domains``.
     """
 
     def __init__(
         self, devices: Devices, claims: Mapping[Key, Claim], results: Mapping[Key, Results]
     ) -> None:
-        """``results`` are those that were chosen and that the claims do not show yet."""
+        """``results`` are the chosen devices that the claims do not show yet."""
         self._devices, self._claims, self._results = devices, claims, results
         self._tied: dict[str, Claim] = {}  # by label; claims of groups on devices of several nodes
         self.has_other_domains = False
 
     def devices_changed(self) -> None:
-        """Take in that there may be other devices, or other nodes that reach them."""
+        """Record that devices, or the nodes that reach them, may have changed."""
         self.has_other_domains = self.has_other_domains or bool(self._tied)
 
     def tie_of(self, namespace: str, group: GroupClaims) -> str:
-        """Return the label of nodes of which a group's pods need one value, for its devices.
+        """Return the node label of which all pods of a group need one value, for its devices.
 
-        "": every node reaches them. A label of devices that several nodes reach has their names as
-        values, and only we see it (``domains``).
+        "": every node reaches them. The label for devices of several nodes has device names as
+        values, and only Muster sees it (``domains``).
         """
         found = ""
         for _, name in group.claims.values():
@@ -63,7 +63,7 @@ class TiedGroups:
         return self._label_of(claim) or HOST_NAME
 
     def _label_of(self, claim: Claim) -> str:
-        """Return the label of the devices of several nodes that a claim may have; "": none are."""
+        """Return the label for a claim on devices of several nodes; "" if there are none."""
         label = next(iter(self._devices.types_of(claim)), "")
         if label in self._tied or len(self._tied) >= MAX_TIED:
             return label if label in self._tied else ""
@@ -74,7 +74,7 @@ class TiedGroups:
         return label
 
     def domains(self) -> dict[str, dict[str, str]]:
-        """Return by node the labels that groups with claims are placed by."""
+        """Return by node the labels by which groups with claims are placed."""
         self.has_other_domains = False
         found: dict[str, dict[str, str]] = {}
         for label, claim in self._tied.items():
@@ -83,5 +83,5 @@ class TiedGroups:
         return found
 
     def is_own_label(self, label: str) -> bool:
-        """Return whether a label of nodes is one of ``domains``."""
+        """Whether a node label is one of ``domains``."""
         return label in self._tied

@@ -1,12 +1,12 @@
-"""The trees of the cluster that others define: Kueue's and KAI's Topology, Volcano's HyperNodes.
+"""Topologies defined by other projects: Kueue's and KAI's Topology, Volcano's HyperNodes.
 
-Rule 1: a Topology is a list of labels of nodes, the widest first. What names one, or a level of
+Rule 1: a Topology is a list of node labels, the widest first. A gang that names one, or a level of
         one, is placed by its labels.
-Rule 2: HyperNodes are no labels. A node gets one for each tier that it is in, which only Muster
-        sees: `topology.volcano.sh/tier-N` with the name of its HyperNode.
-Rule 3: where the setting `topologyLevels` is not set, the first Topology of Kueue by name is the
-        tree of the cluster, else the first of KAI, else the tiers.
-Rule 4: who names a Topology or a tier that is not there waits until it is, and says so.
+Rule 2: HyperNodes are no labels. A node gets a label, which only Muster sees, for each tier:
+        `topology.volcano.sh/tier-N` with the name of its HyperNode.
+Rule 3: if the setting `topologyLevels` is not set, the cluster's levels are those of the first
+        Topology of Kueue by name, else the first of KAI, else the tiers.
+Rule 4: a gang that names a missing Topology or tier waits until it exists, with that reason.
 Sources: kueue.x-k8s.io/v1beta2, kai.scheduler/v1alpha1, topology.volcano.sh/v1alpha1. Pure.
 """
 
@@ -41,7 +41,7 @@ _NO_LABELS: Mapping[str, str] = {}
 
 @dataclass(frozen=True, slots=True)
 class Members:
-    """Which nodes, or HyperNodes, are in a HyperNode: by name, by pattern, or by labels."""
+    """The nodes or HyperNodes in a HyperNode: by name, by pattern, or by labels."""
 
     of_nodes: bool
     name: str = ""
@@ -51,7 +51,7 @@ class Members:
 
 @dataclass(frozen=True, slots=True)
 class HyperNode:
-    """A domain of the network: its tier (1 is the nearest), and what is in it."""
+    """A domain of the network: its tier (1 is the smallest), and its members."""
 
     tier: int
     tier_name: str = ""
@@ -78,7 +78,7 @@ def topology_of(body: Mapping[str, Any]) -> Levels:
 
 
 def hyper_node_of(body: Mapping[str, Any]) -> HyperNode:
-    """Return a HyperNode. Raises ManifestError with the field."""
+    """Convert a HyperNode. Raises ManifestError with the field."""
     spec = mapping(body.get("spec"), "spec")
     tier = spec.get("tier")
     if type(tier) is not int or tier < 1:
@@ -119,9 +119,9 @@ def _is_in(members: Members, name: str, labels: Mapping[str, str]) -> bool:
 
 @dataclass(slots=True)
 class Topologies:
-    """What there is of each kind, by name; of one that does not hold, what is wrong with it.
+    """The objects of each kind by name; an invalid one has an error text.
 
-    ``is_set`` is whether the user has named the levels of the cluster.
+    ``is_set``: the user has set the levels of the cluster.
     """
 
     kueue: dict[str, Levels | str] = field(default_factory=dict)
@@ -130,7 +130,7 @@ class Topologies:
     is_set: bool = False
 
     def see(self, kind: str, name: str, body: Mapping[str, Any] | None) -> bool:
-        """Take one in, or that it has gone (None); return whether that changes anything."""
+        """Add, update or remove (None) an object; return whether that changes anything."""
         found: Any = None
         if body is not None:
             try:
@@ -151,7 +151,7 @@ class Topologies:
 
     @property
     def levels(self) -> str:
-        """Return the levels of the cluster as the setting has them, "" for none."""
+        """The levels of the cluster in the format of the setting, "" for none."""
         for kind in (self.kueue, self.kai):
             for name in sorted(kind):
                 labels = kind[name]
@@ -174,7 +174,7 @@ class Topologies:
     # --- the nodes of HyperNodes ----------------------------------------------------------------
 
     def tiers_of(self, nodes: Mapping[str, Mapping[str, str]]) -> dict[str, dict[str, str]]:
-        """Return the labels of tiers of each node, by its name and its labels.
+        """Return the tier labels of each node, from all nodes' names and labels.
 
         Of several HyperNodes of one tier a node is in the first by name.
         """
@@ -197,7 +197,7 @@ class Topologies:
         nodes: Mapping[str, Mapping[str, str]],
         above: tuple[str, ...],
     ) -> Iterator[str]:
-        """Yield the nodes in a HyperNode and in those below it; a circle ends where it begins."""
+        """Yield the nodes in a HyperNode and in those below it; cycles are cut."""
         node = hyper[name]
         for members in node.members:
             if members.of_nodes:
@@ -210,7 +210,7 @@ class Topologies:
     # --- what gangs name ------------------------------------------------------------------------
 
     def resolved(self, gang: Gang) -> Gang | str:
-        """Return a gang with the trees that it names, or what of them is not there."""
+        """Return a gang with its named topologies replaced by labels, or an error text."""
         if gang.policies:
             return self._of_policies(gang)
         if gang.network is not None:
@@ -226,7 +226,7 @@ class Topologies:
         return replace(gang, topology=wish)
 
     def _of_policies(self, gang: Gang) -> Gang | str:
-        """Return a gang of Volcano's with the tiers that it, and each of its policies, names."""
+        """Return a Volcano gang with the tiers of the gang and of each policy."""
         policies = []
         for policy in gang.policies:
             own = Gang(policy.name, 0, topology=policy.topology, network=policy.network)
@@ -270,7 +270,7 @@ class Topologies:
         return wish
 
     def _with_tier(self, gang: Gang, network: Network) -> Gang | str:
-        """Return a gang that is in a HyperNode of a tier, and of the nearest that holds it."""
+        """Return a gang restricted to a HyperNode of a tier, preferring the smallest."""
         tiers = self._tiers()
         where = "spec.networkTopology"
         if network.tier is None:
@@ -293,7 +293,7 @@ class Topologies:
 
 
 def _chosen(members: Members, among: Mapping[str, Mapping[str, str]]) -> Iterable[str]:
-    """Yield the names that are meant, in their order."""
+    """Yield the selected names, in their order."""
     if members.name:
         return (members.name,) if members.name in among else ()
     return (name for name, labels in among.items() if _is_in(members, name, labels))

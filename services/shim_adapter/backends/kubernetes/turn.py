@@ -1,12 +1,10 @@
-"""The turn: a number in a Lease that only grows; beside it the last good queues, and usage.
+"""The turn: a growing number in a Lease, with the last good queues and usage in annotations.
 
-The ConfigMap has whatever users last wrote, good or bad. What the core accepted last is kept in
-an annotation of the Lease, compressed, so that a restart with a bad ConfigMap has something to
-fall back to, and no right is needed for it that the turn does not need. So is usage over time, as
-cores report it. Source: architecture section 4.
-
-Limit: MAX_KEPT characters; a larger configuration is not kept, which is said. MAX_KEPT_USAGE of
-usage; of more, users go first, then the queues whose usage is the oldest.
+The ConfigMap contains the users' last version, valid or not. The last accepted one is stored in an
+annotation of the Lease, compressed, so that a restart with an invalid ConfigMap can fall back to
+it; this needs no further rights. The same holds for usage over time, as reported by cores.
+Limit: MAX_KEPT characters; a larger configuration is not stored, which is logged. MAX_KEPT_USAGE of
+usage; beyond it users are dropped first, then the queues with the oldest usage.
 """
 
 import json
@@ -32,7 +30,7 @@ log = structlog.get_logger("muster.kubernetes")
 
 
 class Turn:
-    """The right to speak, of one session. ``instance`` is who holds it."""
+    """The turn of one session. ``instance`` is its holder."""
 
     def __init__(self, client: ApiClient, instance: str) -> None:
         self.number = 0
@@ -44,7 +42,7 @@ class Turn:
         self._leases = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
     async def take(self) -> None:
-        """Take the next turn with a compare-and-swap. Raises ApiServerError: not yet."""
+        """Take the next turn with a compare-and-swap. Raises ApiServerError to retry."""
         now = now_text()
         spec = {"holderIdentity": self._instance, "acquireTime": now, "renewTime": now}
         try:
@@ -69,11 +67,11 @@ class Turn:
         self.usage = _saved_usage(_annotations(lease).get(USAGE, ""))
 
     async def save_usage(self, usage: Sequence[ReportedUsage]) -> None:
-        """Keep usage over time, the newest last. Raises ApiServerError: not yet."""
+        """Store usage over time, the newest last. Raises ApiServerError to retry."""
         await self._store(USAGE, _packed_usage(usage))
 
     async def save(self, text: str) -> None:
-        """Keep a queue configuration as the last good one. Raises ApiServerError: not yet."""
+        """Store a queue configuration as the last good one. Raises ApiServerError to retry."""
         if text == self.last_good:
             return
         kept = packed(text)
@@ -89,7 +87,7 @@ class Turn:
         self.last_good = text
 
     async def _store(self, name: str, value: str) -> None:
-        """Keep a text in the Lease. A turn that is over keeps nothing: the next one does."""
+        """Store a text in the Lease, unless this turn is over."""
         lease = await self._client.request("GET", f"{self._leases}/{LEASE}")
         if int(lease.get("spec", {}).get("leaseTransitions") or 0) == self.number:
             lease["metadata"]["annotations"] = {**_annotations(lease), name: value}
@@ -97,7 +95,7 @@ class Turn:
 
 
 def now_text() -> str:
-    """Return the time as Kubernetes writes it, to the microsecond."""
+    """Return the current time in Kubernetes' format, in microseconds."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
@@ -106,7 +104,7 @@ def _annotations(lease: dict[str, Any]) -> dict[str, str]:
 
 
 def _packed_usage(usage: Sequence[ReportedUsage]) -> str:
-    """Return usage as an annotation holds it: as much of it as there is room for."""
+    """Pack usage into an annotation, as much as fits."""
     newest = tuple(reversed(usage))
     kept = [each for each in newest if not each.record.user]
     kept += [each for each in newest if each.record.user]
@@ -119,7 +117,7 @@ def _packed_usage(usage: Sequence[ReportedUsage]) -> str:
 
 
 def _saved_usage(value: str) -> tuple[ReportedUsage, ...]:
-    """Return kept usage, the newest last; what cannot be read is as if there were none."""
+    """Unpack stored usage, the newest last; () if it is invalid."""
     text = unpacked(value) if value else "[]"
     try:
         return tuple(
@@ -131,7 +129,7 @@ def _saved_usage(value: str) -> tuple[ReportedUsage, ...]:
 
 
 def _saved(value: str) -> str:
-    """Return a kept configuration; one that cannot be read is as if there were none."""
+    """Unpack a stored configuration; "" if it is invalid."""
     text = unpacked(value) if value else ""
     if text is None:
         log.warning("the last good queue configuration cannot be read", characters=len(value))

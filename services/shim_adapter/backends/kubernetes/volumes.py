@@ -1,18 +1,19 @@
-"""Volumes of claims: where they let a pod be, and which must be made where the pod goes.
+"""Volumes of claims: where they allow a pod, and which are created after it is placed.
 
-Rule 1: a claim that is bound lets its pods be where its volume may be reached from.
-Rule 2: a claim whose class waits for the first consumer lets them be where the class allows. It is
-        made once a node is decided: the claim then names it, and the pod is bound when it is there.
-        Where nothing makes volumes (``no-provisioner``), its pods may be where a free volume is
-        that it would take; once a node is decided, the smallest of them there is kept for it.
-Rule 3: any other claim that is not bound, not there, or being deleted has its pods wait for it.
-Rule 4: what is attached to a node is sent to the core, which knows how many volumes of a driver a
-        node takes (CSINode), and lets one pod at a time have a ReadWriteOncePod claim. A claim is
-        named as soon as two pods name it: those that have claims of their own stay alike.
+Rule 1: a bound claim restricts its pods to nodes that reach its volume.
+Rule 2: a claim whose class waits for the first consumer restricts them to the nodes of the class.
+        Its volume is created once a node is decided: the node is written at the claim, and the pod
+        is bound when the volume exists. Without a provisioner (``no-provisioner``), its pods may be
+        where a suitable free volume is; once a node is decided, the smallest of them there is
+        reserved.
+Rule 3: pods of any other claim that is unbound, missing or being deleted wait.
+Rule 4: volumes attached to a node are sent to the core, which respects the node's limits by driver
+        (CSINode), and admits one pod at a time for a ReadWriteOncePod claim. A claim's name is sent
+        only if two pods share it, so that pods with claims of their own stay equal.
 Pure. Source: the Kubernetes documentation of volume binding modes, of node-specific volume limits,
 and of access modes. Other access modes are left to the kubelet.
-Limits: MAX_TERMS alternatives of nodes a pod, and MAX_REQUIREMENTS conditions in each; where its
-volumes come to more it waits, and says so.
+Limits: MAX_TERMS alternatives of nodes per pod, with MAX_REQUIREMENTS conditions each; beyond that
+the pod waits, with this reason.
 """
 
 from collections.abc import Iterable, Mapping
@@ -58,7 +59,7 @@ Name = tuple[str, str]  # namespace and name
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """What is known of a claim; ``volume`` "": it is not bound. The rest is what it asks for."""
+    """A PersistentVolumeClaim; ``volume`` "": it is not bound. The others are its requirements."""
 
     volume: str
     storage_class: str
@@ -70,7 +71,7 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume: from where it can be reached (no terms: from all nodes), and who may have it."""
+    """A volume: the nodes that reach it (no terms: all), its claim, and its properties."""
 
     terms: tuple[NodeTerm, ...] = ()
     storage_class: str = ""
@@ -81,7 +82,7 @@ class Volume:
     driver: str = ""  # that attaches it; "": none that counts
 
     def suits(self, name: Name, claim: Claim) -> bool:
-        """Return whether a claim would take it."""
+        """Whether a claim can be bound to it."""
         return (
             self.claim in (None, name)
             and self.storage_class == claim.storage_class
@@ -93,9 +94,9 @@ class Volume:
 
 @dataclass(frozen=True, slots=True)
 class StorageClass:
-    """A storage class: whether it waits for a node, and on which nodes it can make volumes.
+    """A storage class: whether it waits for a node, and on which nodes it can create volumes.
 
-    One that is ``static`` makes none: there are those that users made.
+    A ``static`` one creates none: users do.
     """
 
     waits: bool
@@ -106,7 +107,7 @@ class StorageClass:
 
 @dataclass(frozen=True, slots=True)
 class ToMake:
-    """A claim at which its node is to be written; or a volume that is to be kept for it."""
+    """A claim at which to write the node, or a volume to reserve for it."""
 
     claim: str
     volume: str = ""
@@ -114,7 +115,7 @@ class ToMake:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What a pod's claims come to: ``waits`` is why it cannot be scheduled yet ("": it can)."""
+    """The result for a pod's claims: ``waits`` is why it cannot be scheduled yet, or ""."""
 
     waits: str = ""
     terms: tuple[NodeTerm, ...] = ()
@@ -122,7 +123,7 @@ class Verdict:
 
 
 class Volumes:
-    """Every claim, volume and storage class, and which pods name a claim: bound ones, too."""
+    """Every claim, volume and storage class, and the pods of each claim."""
 
     def __init__(self) -> None:
         self.claims: dict[Name, Claim] = {}
@@ -136,7 +137,7 @@ class Volumes:
         self._unbound: dict[str, dict[Name, None]] = {}  # claims, by class
 
     def see_claim(self, name: Name, claim: Claim | None) -> list[str]:
-        """Take a claim in, or that it has gone; return the pods that it concerns."""
+        """Add, update or remove (None) a claim; return the affected pods."""
         before = self.claims.pop(name, None)
         if before is not None:
             self._index(before, name, is_in=False)
@@ -157,14 +158,14 @@ class Volumes:
             del by[key]
 
     def see_class(self, name: str, made_by: StorageClass | None) -> list[str]:
-        """Take a storage class in, or that it has gone; return the pods that it concerns."""
+        """Add, update or remove (None) a storage class; return the affected pods."""
         before = self.classes.pop(name, None)
         if made_by is not None:
             self.classes[name] = made_by
         return [] if made_by == before else self._waiting_for(name)
 
     def see_volume(self, name: str, volume: Volume | None) -> list[str]:
-        """Take a volume in, or that it has gone; return the pods that it concerns."""
+        """Add, update or remove (None) a volume; return the affected pods."""
         before = self.volumes.pop(name, None)
         if before is not None and before.claim is None:
             of_class = self._of_class[before.storage_class]
@@ -186,7 +187,7 @@ class Volumes:
         return found + self._waiting_for_static(volume.storage_class)
 
     def _waiting_for_static(self, storage_class: str) -> list[str]:
-        """Return the pods whose claims wait for a volume that users make."""
+        """Return the pods whose claims wait for a volume created by users."""
         made_by = self.classes.get(storage_class)
         return self._waiting_for(storage_class) if made_by is not None and made_by.static else []
 
@@ -195,7 +196,7 @@ class Volumes:
         return [uid for name in claims for uid in self.claimants.get(name, ())]
 
     def _free(self, name: Name, claim: Claim) -> list[tuple[int, str]]:
-        """Return the volumes that a claim would take, the smallest first."""
+        """Return the free volumes that suit a claim, the smallest first."""
         return sorted(
             (self.volumes[volume].size, volume)
             for volume in self._of_class.get(claim.storage_class, ())
@@ -203,7 +204,7 @@ class Volumes:
         )
 
     def reserve(self, namespace: str, claim_name: str, node: NodeRecord) -> ToMake | None:
-        """Return what a claim needs once its node is decided; None: it cannot be had there."""
+        """Return what a claim needs on the decided node; None if no volume is available there."""
         name = (namespace, claim_name)
         claim = self.claims.get(name)
         made_by = self.classes.get(claim.storage_class) if claim is not None else None
@@ -216,12 +217,12 @@ class Volumes:
         return None
 
     def release(self, name: Name) -> None:
-        """Take in that a claim does not get the volume that was kept for it."""
+        """Free the volumes reserved for a claim."""
         for volume in [volume for volume, kept in self._kept.items() if kept == name]:
             del self._kept[volume]
 
     def name(self, uid: str, namespace: str, claims: tuple[str, ...]) -> list[str]:
-        """Note that a pod names claims, so that it hears of them; return who shares them now."""
+        """Record a pod's claims; return the other pods of claims that are shared from now on."""
         found: list[str] = []
         for claim in claims:
             name = (namespace, claim)
@@ -233,7 +234,7 @@ class Volumes:
         return found
 
     def forget(self, uid: str, namespace: str, claims: tuple[str, ...]) -> None:
-        """Note that a pod has ended, or gone."""
+        """Remove a pod that has ended or is gone."""
         for claim in claims:
             named = self.claimants.get((namespace, claim), {})
             named.pop(uid, None)
@@ -242,7 +243,7 @@ class Volumes:
                 self._shared.pop((namespace, claim), None)
 
     def attached(self, namespace: str, claims: tuple[str, ...]) -> tuple[AttachedVolume, ...]:
-        """Return what a pod's claims attach to its node; the same for pods that are alike."""
+        """Return the volumes that a pod's claims attach to its node, equal for equal pods."""
         found: list[AttachedVolume] = []
         for name in claims:
             claim = self.claims.get((namespace, name))
@@ -257,7 +258,7 @@ class Volumes:
         return tuple(sorted(found, key=lambda item: (item.driver, item.claim)))
 
     def _driver_of(self, claim: Claim) -> str:
-        """Return the driver of a claim's volume, which is there or is to be made; "": none."""
+        """Return the driver of a claim's existing or future volume, or ""."""
         if claim.volume:
             volume = self.volumes.get(claim.volume)
             return volume.driver if volume is not None else ""
@@ -267,7 +268,7 @@ class Volumes:
         return _MIGRATED.get(made_by.provisioner, made_by.provisioner)
 
     def judge(self, namespace: str, claims: tuple[str, ...]) -> Verdict:
-        """Return what a pod's claims come to."""
+        """Return where a pod's claims allow it, or why it must wait."""
         terms: tuple[NodeTerm, ...] = ()
         to_make: list[str] = []
         for name in claims:
@@ -289,7 +290,7 @@ class Volumes:
         return Verdict("", terms, tuple(to_make))
 
     def _judge(self, namespace: str, name: str) -> Verdict:
-        """Return what one of a pod's claims comes to."""
+        """Return the result for one claim."""
         claim = self.claims.get((namespace, name))
         if claim is None:
             return Verdict(f'persistentvolumeclaim "{name}" not found')
@@ -338,7 +339,7 @@ def _all(left: tuple[Requirement, ...], right: tuple[Requirement, ...]) -> tuple
 
 
 def merged(terms: Iterable[NodeTerm]) -> tuple[NodeTerm, ...]:
-    """Return terms that say the same; those that want one of some values of one label are one."""
+    """Merge terms that require one of several values of the same label."""
     values: dict[str, dict[str, None]] = {}
     others: dict[NodeTerm, None] = {}
     for term in terms:
@@ -352,7 +353,7 @@ def merged(terms: Iterable[NodeTerm]) -> tuple[NodeTerm, ...]:
 
 
 def within(constraints: Constraints, terms: tuple[NodeTerm, ...]) -> Constraints:
-    """Return a pod's constraints with those of its volumes."""
+    """Return a pod's constraints restricted by its volumes."""
     if not terms:
         return constraints
     return replace(constraints, node_terms=both(constraints.node_terms, terms))
@@ -362,7 +363,7 @@ def within(constraints: Constraints, terms: tuple[NodeTerm, ...]) -> Constraints
 
 
 def claim_names(spec: Mapping[str, Any], pod: str) -> tuple[str, ...]:
-    """Return the claims that a pod names; an ephemeral volume's is named after pod and volume."""
+    """Return a pod's claims; an ephemeral volume's is named after pod and volume."""
     found: list[str] = []
     for volume in spec.get("volumes") or ():
         if volume.get("persistentVolumeClaim"):
@@ -373,7 +374,7 @@ def claim_names(spec: Mapping[str, Any], pod: str) -> tuple[str, ...]:
 
 
 def claim_of(raw: Mapping[str, Any]) -> Claim:
-    """Return a PersistentVolumeClaim."""
+    """Convert a PersistentVolumeClaim."""
     spec, status = raw.get("spec") or {}, raw.get("status") or {}
     is_bound = status.get("phase") == _BOUND
     try:
@@ -398,13 +399,13 @@ def _bytes(amounts: Mapping[str, Any] | None) -> int:
 
 
 def _modes(spec: Mapping[str, Any]) -> tuple[str, ...]:
-    """Return access modes, and whether it is a file system or a block device, as one more."""
+    """Return access modes, followed by the volume mode."""
     modes = tuple(map(str, spec.get("accessModes") or ()))
     return (*modes, str(spec.get("volumeMode") or "Filesystem"))
 
 
 def volume_of(raw: Mapping[str, Any]) -> Volume:
-    """Return a PersistentVolume; one that was released is for no claim."""
+    """Convert a PersistentVolume; a released one is not free."""
     metadata, spec = raw["metadata"], raw.get("spec") or {}
     owner, phase = spec.get("claimRef") or {}, (raw.get("status") or {}).get("phase")
     is_free = not owner and phase in (None, "Available", "Pending")
@@ -426,7 +427,7 @@ def _driver(spec: Mapping[str, Any]) -> str:
 
 
 def volume_limits(raw: Mapping[str, Any]) -> dict[str, int]:
-    """Return how many volumes of a driver a CSINode takes; of those that do not say any number."""
+    """Return a CSINode's limits by driver; drivers without one are unlimited."""
     found: dict[str, int] = {}
     for driver in (raw.get("spec") or {}).get("drivers") or ():
         count = (driver.get("allocatable") or {}).get("count")
@@ -436,9 +437,9 @@ def volume_limits(raw: Mapping[str, Any]) -> dict[str, int]:
 
 
 def volume_node_selector(raw: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
-    """Return from which nodes a PersistentVolume can be reached; none: from all.
+    """Return the nodes that reach a PersistentVolume; () for all.
 
-    Labels of zones say it as well as an affinity does, of nodes that have such labels.
+    Zone labels restrict them like an affinity does.
     """
     labels = (raw.get("metadata") or {}).get("labels") or {}
     return both(_zone_requirements(labels), _affinity_requirements(raw))
@@ -467,7 +468,7 @@ def _affinity_requirements(raw: Mapping[str, Any]) -> tuple[NodeTerm, ...]:
 
 
 def storage_class(raw: Mapping[str, Any]) -> StorageClass:
-    """Return a StorageClass."""
+    """Convert a StorageClass."""
     terms = tuple(
         NodeTerm(
             tuple(

@@ -1,4 +1,4 @@
-"""A cluster in memory: nodes, pods and a kubelet that keeps time; its state may live in a file."""
+"""A simulated cluster in memory, optionally with its state in a file."""
 
 from services.shim_adapter.backends.simulated.cluster import SimulatedCluster
 

@@ -1,10 +1,9 @@
 """The simulated cluster: what an API server and its kubelets would do, and when.
 
-A pod that is bound starts after ``start_delay_ns`` and ends ``run_ns`` later (0: never by itself).
-A pod that is deleted is gone after ``confirm_delay_ns``; deletions that the core decided wait
-longer while confirmations are held. Time comes in with every call; nothing here reads a clock.
-
-Limits: MAX_ENDED_PODS ended pods (a setting) and MAX_REMEMBERED gone ones are kept; the oldest go.
+A bound pod starts after ``start_delay_ns`` and ends ``run_ns`` later (0: never by itself). A
+deleted pod is gone after ``confirm_delay_ns``; deletions decided by the core wait longer while
+confirmations are held. Callers pass the time; no clock is read here. Limits: MAX_ENDED_PODS ended
+pods (a setting) and MAX_REMEMBERED deleted ones are remembered; the oldest are dropped.
 """
 
 from collections import deque
@@ -48,7 +47,7 @@ _NODE_ACTIONS = ("add", "update", "drain", "undrain", "remove")
 
 @dataclass(frozen=True, slots=True)
 class GonePod:
-    """What is remembered of a pod that is no more."""
+    """A record of a deleted pod."""
 
     name: str
     namespace: str
@@ -87,11 +86,11 @@ class SimulatedCluster:
 
     @property
     def is_ready(self) -> bool:
-        """Return True: it is all here."""
+        """Always True."""
         return True
 
     def activate(self) -> None:
-        """Do nothing: it is always at work."""
+        """Do nothing: it is always ready."""
 
     def create_pods(self, pods: tuple[PodSpec, ...], cause: str, now_ns: int) -> list[News]:
         """Create pods; names must be new, or those of pods that have ended."""
@@ -146,7 +145,7 @@ class SimulatedCluster:
         return None
 
     def delete_pods(self, names: tuple[PodName, ...], now_ns: int) -> list[News]:
-        """Delete pods by name. Raises CommandRefusedError when one of them does not exist."""
+        """Delete pods by name. Raises CommandRefusedError if one of them does not exist."""
         pods: list[PodRecord] = []
         for name in names:
             pod = self.world.pod_named(name.namespace, name.name)
@@ -158,7 +157,7 @@ class SimulatedCluster:
     def change_nodes(self, specs: tuple[NodeSpec, ...], now_ns: int) -> list[News]:
         """Add, update, drain, undrain or remove nodes, in order.
 
-        Raises CommandRefusedError when one of the changes cannot be made; then none is.
+        Raises CommandRefusedError, having changed nothing, if one of the changes is impossible.
         """
         there: dict[str, bool] = {}  # what the changes before make of the nodes that they name
         for spec in specs:
@@ -191,7 +190,7 @@ class SimulatedCluster:
         return [NodeNews(node, spec.action)]
 
     def hold_confirmations(self, *, held: bool, now_ns: int) -> list[News]:
-        """Stop confirming what the core released, or let what was held go."""
+        """Stop confirming releases, or confirm the held ones."""
         self.world.hold_confirmations(held=held)
         if not held:
             for uid in self._held:
@@ -202,7 +201,7 @@ class SimulatedCluster:
     # --- what the mirror asks -------------------------------------------------------------------
 
     def carry_out(self, call: Call, now_ns: int) -> list[News]:
-        """Do what the mirror asks; unknown pods and repeats change nothing."""
+        """Carry out a call of the mirror; unknown pods and repetitions change nothing."""
         match call:
             case CreatePod():
                 is_there = call.uid in self.world.pods
@@ -242,11 +241,11 @@ class SimulatedCluster:
     # --- what happens by itself -----------------------------------------------------------------
 
     def next_due_ns(self) -> int | None:
-        """Return when the next thing happens by itself, or None."""
+        """Return when the next pod starts, ends or disappears, or None."""
         return self._due[0][0] if self._due else None
 
     def advance(self, now_ns: int) -> list[News]:
-        """Start, end and remove the pods whose time has come."""
+        """Start, end and remove the pods that are due."""
         news: list[News] = []
         while self._due and self._due[0][0] <= now_ns:
             due_ns, _, what, uid = heappop(self._due)
@@ -286,7 +285,7 @@ class SimulatedCluster:
         self._schedule_end(pod)
 
     def _schedule_end(self, pod: PodRecord) -> None:
-        """Let a running pod end by itself, or fail at its deadline if that comes first."""
+        """Schedule the end of a running pod, or its deadline if that is earlier."""
         run_ns, stated_ns = pod.spec.run_ns, pod.spec.stated_run_ns
         if stated_ns and not 0 < run_ns <= stated_ns:
             self._schedule(pod.started_ns + stated_ns, "deadline", pod.uid)
@@ -346,7 +345,7 @@ class SimulatedCluster:
         return [news for pod in lost for news in self._gone(pod)]
 
     def _resume(self, pod: PodRecord) -> None:
-        """Take up a pod that was read from a file where it stood."""
+        """Continue a pod that was read from a file."""
         if pod.has_ended:
             self._ended.append(pod.uid)
         elif pod.deletion_ns and pod.release and self.world.are_confirmations_held:
@@ -364,6 +363,6 @@ class SimulatedCluster:
 
 
 def _check_name(spec: PodSpec) -> None:
-    """Refuse what an API server would not call a pod so. Raises CommandRefusedError."""
+    """Raise CommandRefusedError for a name that an API server would refuse."""
     if not is_dns_subdomain(spec.name):
         raise CommandRefusedError(f"a pod's name {DNS_SUBDOMAIN_ERROR}, found {spec.name!r}")

@@ -1,10 +1,8 @@
-"""The simulated cluster's state in an SQLite file, so that a restart loses no pod.
+"""Stores the simulated cluster's state in an SQLite file, so that a restart loses no pod.
 
-A batch of changes is one transaction, committed before anything that follows from it is said.
-Records are kept as msgpack maps with the wire's own names.
-
-One that cannot be read, or written, is left out by itself: it stays in the file as it is, and the
-log says which and why. A number that is larger than is taken today is brought to what is.
+A batch of changes is one transaction, committed before any resulting message is sent. Records are
+msgpack maps with the wire names. A record that cannot be read or written is skipped and logged, and
+stays in the file as it is. A number beyond int64 is limited to it.
 """
 
 import fcntl
@@ -47,18 +45,18 @@ CREATE TABLE IF NOT EXISTS meta (id TEXT PRIMARY KEY, record BLOB NOT NULL);
 
 
 class FolderInUseError(OSError):
-    """Another shim adapter keeps its state there; the message says where, and what to do."""
+    """Another shim adapter uses the state directory; the message says where, and what to do."""
 
 
 class StaleWorldError(RuntimeError):
-    """The file is of a later epoch than the world that was to be written into it."""
+    """The file has a later epoch than the world to be written."""
 
 
 class FolderLock:
-    """A folder that is ours until this is closed, or the process ends."""
+    """An exclusive lock of a directory, until it is closed or the process ends."""
 
     def __init__(self, folder: Path) -> None:
-        """Take the folder, made where there is none. Raises FolderInUseError, OSError."""
+        """Lock the directory; create it if needed. Raises FolderInUseError, OSError."""
         folder.mkdir(parents=True, exist_ok=True)
         self._file = (folder / LOCK_FILE).open("a")
         try:
@@ -69,12 +67,12 @@ class FolderLock:
             raise FolderInUseError(f"{said}: stop it first, or name another folder") from error
 
     def close(self) -> None:
-        """Leave the folder to others."""
+        """Unlock the directory."""
         self._file.close()
 
 
 class ClusterStore:
-    """The file. Who uses it has its folder's lock (``FolderLock``)."""
+    """The file. Its user must hold the directory's lock (``FolderLock``)."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -86,7 +84,7 @@ class ClusterStore:
         self._meta: dict[str, bytes] = {}  # as it was written last
 
     def load(self) -> World:
-        """Return the world as it was last saved; an empty file is an empty world."""
+        """Return the world as last saved; an empty file is an empty world."""
         world = World()
         meta = dict(self._rows("meta"))
         world.epoch = int(meta.get("epoch", 0))
@@ -126,8 +124,8 @@ class ClusterStore:
     def save(self, world: World) -> None:
         """Write what has changed since the last save, in one transaction.
 
-        Raises NotNowError where the disk is full, busy or failing: nothing of it was written, and
-        all of it is still to be. Raises StaleWorldError.
+        Raises NotNowError, having written nothing, if the disk is full, busy or failing; the
+        changes stay pending. Raises StaleWorldError.
         """
         if not (
             world.changed_nodes
@@ -178,7 +176,7 @@ class ClusterStore:
         return packed
 
     def _check_epoch(self, world: World) -> None:
-        """Raise StaleWorldError where another instance has begun a later epoch."""
+        """Raise StaleWorldError if another instance has begun a later epoch."""
         found = self._db.execute("SELECT record FROM meta WHERE id = 'epoch'").fetchone()
         epoch = int(msgpack.unpackb(found[0])) if found else 0
         if epoch > world.epoch:
@@ -189,7 +187,7 @@ class ClusterStore:
         self._db.close()
 
     def _rows(self, table: str) -> Iterator[tuple[str, Any]]:
-        """Yield a table's rows: one at a time, for all of them take more room than the records."""
+        """Yield a table's rows one at a time, to save memory."""
         rows = self._db.execute(f"SELECT id, record FROM {table} ORDER BY rowid")  # noqa: S608
         for name, blob in rows:
             yield name, _unpacked(blob)
@@ -219,7 +217,7 @@ class ClusterStore:
 
 
 def _unpacked(blob: bytes) -> Any:
-    """Return what a record holds, in the numbers that are taken today."""
+    """Decode a record, with numbers limited to int64."""
     value = msgpack.unpackb(blob)
     return _bounded(value) if _BEYOND_INT64.search(blob) else value
 
