@@ -1,1 +1,1 @@
-"""The API service: answers users, from a read model that the core keeps up to date."""
+"""The API service: answers users from a read model that follows the core's state events."""

@@ -18,7 +18,7 @@ from shared.runtime.settings import Settings, SettingsError
 
 
 class _Http:
-    """Where ``prepare`` listens, and who may, before anything else of the process starts."""
+    """The socket, access rules and certificate that ``prepare`` makes before the process starts."""
 
     listening: socket.socket | None = None
     access = Access()
@@ -36,9 +36,9 @@ def certificate_of(settings: Settings) -> Certificate | None:
 
 
 def prepare(settings: Settings, instance: str) -> tuple[Address, Callable[[], Machine]]:
-    """Return the replica's own inbox and what makes its machine.
+    """Return the replica's own inbox and a function that makes its machine.
 
-    Raises SettingsError, and OSError: a taken port, a file that is not there.
+    Raises SettingsError, and OSError for a port in use or a missing file.
     """
     _Http.certificate = certificate_of(settings)
     _Http.access = access_of(settings)
@@ -62,7 +62,7 @@ async def serve_http(host: Host, settings: Settings) -> None:
 
 
 def is_serving(_: Host) -> bool:
-    """Return whether there is a state to show, however old: clients are sent here for it."""
+    """Whether there is a state to show, however old: clients are then sent to this replica."""
     return _Http.replica is not None and _Http.replica.is_serving
 
 

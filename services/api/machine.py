@@ -1,4 +1,4 @@
-"""The API's machine: the projections, and the way from a request to the service that answers it."""
+"""The API's machine: the projections, and requests to other services with their answers."""
 
 import asyncio
 from itertools import count
@@ -30,15 +30,15 @@ _STAYS = "the request stays on the bus and is carried out when the shim adapter 
 
 
 class NoAnswerError(TimeoutError):
-    """The service asked did not answer in time; what was asked may still be done."""
+    """The other service did not answer in time; the request may still be carried out."""
 
 
 class UnsendableError(ValueError):
-    """A request contains something that no message can carry; the error names it."""
+    """A request contains something that cannot be sent; the error names it."""
 
 
 class TooManyRequestsError(RuntimeError):
-    """More requests wait for an answer than this replica takes."""
+    """Too many requests wait for an answer on this replica."""
 
 
 class ApiMachine:
@@ -53,7 +53,7 @@ class ApiMachine:
         self._numbers = count(1)
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take an event or an answer in, or pass a command or a question on to who answers it."""
+        """Apply an event, deliver an answer to its request, or send a request to its service."""
         message = envelope.message
         if isinstance(message, _ANSWERS):
             waiting = self._waiting.pop(envelope.reply_to, None)
@@ -76,7 +76,7 @@ class ApiMachine:
     def on_unsendable(
         self, envelope: Envelope, item: object, reason: str, _: int
     ) -> list[Outgoing]:
-        """Answer a request that could not be sent on."""
+        """Fail a request that could not be sent."""
         waiting = self._waiting.pop(envelope.reply_to, None) if item is None else None
         if waiting is not None and not waiting.done():
             waiting.set_exception(UnsendableError(reason))
@@ -84,11 +84,11 @@ class ApiMachine:
 
     @property
     def is_ready(self) -> bool:
-        """Return whether the read model of every partition follows its core."""
+        """Whether the read model of every partition follows its core."""
         return not self.partitions.waiting
 
     def figures(self) -> dict[str, int | dict[str, int]]:
-        """Return what is measured of a replica."""
+        """Return the replica's figures for metrics."""
         return {
             "epoch": {item.partition: item.epoch for item in self.partitions},
             "is_synced": int(self.is_ready),
@@ -97,7 +97,7 @@ class ApiMachine:
         }
 
     def next_due_ns(self) -> int | None:
-        """Return when a projection has something to do by itself, or None."""
+        """Return when a projection has timed work, or None."""
         return self.partitions.next_due_ns()
 
     async def ask(
@@ -107,7 +107,7 @@ class ApiMachine:
         traceparent: str = "",
         partition: str = DEFAULT_PARTITION,
     ) -> object:
-        """Send a command, or a question about a partition, and wait for its answer.
+        """Send a command, or a request about a partition, and wait for its answer.
 
         Raises NoAnswerError when none arrives within ANSWER_TIMEOUT_SECONDS, TooManyRequestsError
         when too many already wait, UnsendableError when it cannot be sent.

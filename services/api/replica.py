@@ -1,4 +1,4 @@
-"""What the routes share: the replica that answers, and reading a body."""
+"""Shared by all routes: the replica that answers, and reading request bodies."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -43,9 +43,9 @@ class Away:
 
 
 class Replica:
-    """The API replica that answers: its machine and host, which may be renewed under it.
+    """The API replica that answers: its machine and host, which may be replaced.
 
-    ``beats``: instances report that they work; without it that is unknown.
+    ``beats``: instances report that they are at work; otherwise that is unknown.
     """
 
     def __init__(
@@ -61,9 +61,9 @@ class Replica:
         self._last: Projections | None = None  # that had a state
 
     def away(self) -> list[Away]:
-        """Return what does not work, the broker first; [] where all works.
+        """Return the parts that do not work, the broker first; [] if all work.
 
-        This is what readiness, the healthcheck, metrics, the page and commands go by.
+        Readiness, the healthcheck, metrics, the page and commands use it.
         """
         if not self._beats:
             return []
@@ -81,7 +81,7 @@ class Replica:
         return [Away(item.service, item.sentence(now_ns), item.since_ns) for item in silent]
 
     def works(self) -> dict[tuple[str, str], bool]:
-        """Return by service and partition whether it works; {} if that is unknown."""
+        """Return by service and partition whether it is at work; {} if that is unknown."""
         if not self._beats:
             return {}
         host, partitions = self.host, self.machine.partitions
@@ -91,18 +91,18 @@ class Replica:
         return {key: works and not host.away_since_ns for key, works in found.items()}
 
     def age_seconds(self, away: Sequence[Away]) -> int:
-        """Return how old the state may be that is shown while this is away: 0 while all works."""
+        """Return the maximum age of the shown state in seconds; 0 while all parts work."""
         now_ns = self.host.now_ns
         return (now_ns - min((item.since_ns for item in away), default=now_ns)) // NANOS_PER_SECOND
 
     @property
     def is_serving(self) -> bool:
-        """Return whether there is a state to show, be it the last known one."""
+        """Whether there is a state to show, even an old one."""
         return bool(self.partitions.models)
 
     @property
     def models(self) -> list[Model]:
-        """Return the read models that there are. Raises AnswerError 503 while there is none."""
+        """The read models with a state. Raises AnswerError 503 if there is none."""
         self._need_state()
         return self.partitions.models
 
@@ -121,13 +121,13 @@ class Replica:
         return projection.model
 
     def chosen(self, partition: str) -> list[Model]:
-        """Return the models that an answer is made of: a partition's, or with "" all of them."""
+        """Return the models for an answer: a partition's, or with "" all of them."""
         return [self.model(partition)] if partition else self.models
 
     def the_one(self, partition: str, name: str, standing: Callable[[Model], int]) -> Model | None:
-        """Return the model in which a name stands highest; None where none knows it (0).
+        """Return the model in which a name ranks highest; None if no model has it (0).
 
-        Raises AnswerError 400 where it stands alike in several.
+        Raises AnswerError 400 if it ranks equally in several.
         """
         found = [(standing(model), model) for model in self.chosen(partition)]
         highest = max(rank for rank, _ in found)
@@ -140,15 +140,15 @@ class Replica:
         return best[0]
 
     def of_application(self, application: str, partition: str) -> Model | None:
-        """Return the model of an application, as ``the_one`` does: a live one before ended ones."""
+        """Return the model of an application, as ``the_one`` does; live ones precede ended ones."""
         return self.the_one(partition, application, lambda model: model.standing(application))
 
     @property
     def partitions(self) -> Projections:
-        """Return the projections of all partitions, those of before while there are none yet.
+        """The projections of all partitions, or the previous ones until there are new ones.
 
-        A replica whose connection was lost starts again: of each partition, until its core has sent
-        a snapshot, what was known before is shown, with its age.
+        A replica whose connection was lost starts over. For each partition, the previous state is
+        shown, with its age, until its core has sent a snapshot.
         """
         partitions = self._machine_of().partitions
         if self._last is None or (partitions is not self._last and partitions.models):
@@ -158,17 +158,17 @@ class Replica:
         return self._last
 
     def follows(self, partition: str) -> bool:
-        """Return whether a partition follows its core now; what is shown may be of before."""
+        """Whether a partition follows its core now; the shown state may be a previous one."""
         return self.machine.partitions.follows(partition)
 
     @property
     def machine(self) -> ApiMachine:
-        """Return the machine."""
+        """The current machine."""
         return self._machine_of()
 
     @property
     def host(self) -> Host:
-        """Return the host."""
+        """The current host."""
         return self._host_of()
 
     async def ask(
@@ -192,7 +192,7 @@ class Replica:
 
 
 def _blocked(now_ns: int) -> list[Away]:
-    """Return that the broker accepts nothing, which is the cause of what else is away."""
+    """Return that the broker blocks publishing, which explains other silent parts."""
     seconds = blocked_seconds()
     if seconds is None:
         return []
@@ -210,7 +210,7 @@ def _no_state(partition: str) -> AnswerError:
 
 
 def whose_core(partition: str) -> str:
-    """Return the name of a partition's core in sentences."""
+    """Return how sentences call a partition's core."""
     return "the core" if partition == DEFAULT_PARTITION else f"the core of partition {partition}"
 
 

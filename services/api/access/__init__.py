@@ -1,5 +1,5 @@
-"""Authentication and roles: tokens, OIDC, the guard before every route, the audit log.
+"""Authentication and roles: tokens, OIDC, the check before every route, the audit log.
 
-What a route does and what a role means is defined in ``roles.py``; here a route is known only by
-its role. No secret is logged or shown, and none is stored that could be hashed.
+``roles.py`` defines the role of each route; this package knows a route only by its role. No secret
+is logged or shown, and none is stored that could be hashed.
 """

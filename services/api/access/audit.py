@@ -3,13 +3,13 @@
     {"logger": "muster.audit", "event": "request", "who": "ada", "role": "submit", "from": …,
      "method": "DELETE", "path": "/v1/applications/spark-pi", "status": 200, "what": …}
 
-Rule 1: it is written when the answer is there, or there will be none: status 0, the client left or
-        there was a bug.
-Rule 2: no level of the log silences it.
-Rule 3: what a route has to add stands in ``what`` (``note``): names of what was submitted, the
-        checksum of a configuration. No body, no token, no key.
-Limits: MAX_PATH characters, MAX_NAMES names, MAX_UNKNOWN lines a minute without a user;
-how many were left out is on the next line.
+Rule 1: the line is written after the answer, or with status 0 if there is none, because the client
+        left or there was a bug.
+Rule 2: no log level silences it.
+Rule 3: ``what`` has the route's details (``note``): names of submitted objects, the checksum of a
+        configuration. No body, no token, no key.
+Limits: MAX_PATH characters, MAX_NAMES names, MAX_UNKNOWN lines a minute without a user; the next
+line has the number of omitted ones.
 """
 
 import time
@@ -32,7 +32,7 @@ log = audit_log()
 
 
 def note(request: Request, verb: str, names: Sequence[str]) -> None:
-    """Add what a request was about to its line of the log."""
+    """Add the subject of a request to its line of the log."""
     more = [f"… and {len(names) - MAX_NAMES} more"] if len(names) > MAX_NAMES else []
     said = ", ".join([*names[:MAX_NAMES], *more])
     request.scope.setdefault("state", {})[_WHAT] = f"{verb} {said}"
@@ -47,7 +47,7 @@ class Audit:
         self._unknown = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, and write what became of it."""
+        """Pass a request on, and log its result."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return

@@ -1,13 +1,13 @@
 """The check before every route: only requests that the user's role allows pass.
 
-Rule 1: the role that a request needs depends on its method and path alone (``roles.py``), before
-        anything of it is read.
-Rule 2: a token is sent in one ``Authorization: Bearer`` header of at most MAX_TOKEN_BYTES, and from
-        nowhere else: neither in an address, which is logged, nor in a cookie, which browsers send
-        unasked.
-Rule 3: without a user 401 with ``WWW-Authenticate``; with too small a role 403 (RFC 6750).
-Rule 4: an answer without an end ends when its token does, or has been taken back: that is checked
-        with what is sent, every AGAIN_SECONDS, and while nothing is, every QUIET_SECONDS.
+Rule 1: the required role depends on method and path only (``roles.py``), before anything else of
+        the request is read.
+Rule 2: a token is accepted only in one ``Authorization: Bearer`` header of at most MAX_TOKEN_BYTES:
+        not in an address, which is logged, nor in a cookie, which browsers send by themselves.
+Rule 3: a request without a user gets 401 with ``WWW-Authenticate``, one with too small a role 403
+        (RFC 6750).
+Rule 4: an endless answer ends when its token expires or is revoked: that is checked while sending,
+        every AGAIN_SECONDS, and while nothing is sent, every QUIET_SECONDS.
 """
 
 import asyncio
@@ -49,7 +49,7 @@ class Access:
     metrics: Role = Role.READ
 
     def role_of(self, method: str, path: str) -> Role:
-        """Return the role that a request needs."""
+        """Return the role that a request requires."""
         return self.metrics if f"{method} {path}" in METRICS else role_of(method, path)
 
     async def identify(self, headers: Headers) -> Identity | None:
@@ -71,7 +71,7 @@ class Access:
 
 
 class Guard:
-    """Lets allowed requests through, with their user in ``scope["user"]``."""
+    """Passes allowed requests on, with their user in ``scope["user"]``."""
 
     def __init__(self, app: ASGIApp, access: Access) -> None:
         self._app = app
@@ -122,7 +122,7 @@ def _refused(scope: Scope, status: int, said: str, more: str = "") -> Response:
 
 
 class _Watched:
-    """Sends an answer for as long as its reader's token holds."""
+    """Sends an answer while its reader's token is valid."""
 
     def __init__(self, access: Access, scope: Scope, send: Send, needed: Role) -> None:
         self._access = access
@@ -134,7 +134,7 @@ class _Watched:
         self._watching: asyncio.Task[None] | None = None
 
     async def run(self, app: ASGIApp, receive: Receive) -> None:
-        """Have an application answer, until the token is no longer valid."""
+        """Run the application until its answer ends, or the token is no longer valid."""
         try:
             async with self._life:
                 await app(self._scope, receive, self)
@@ -161,7 +161,7 @@ class _Watched:
         await self._send(message)
 
     async def _watch(self) -> None:
-        """End an answer of which nothing is sent, too; the checks on what is sent go on."""
+        """End an answer whose token became invalid while nothing was sent."""
         while True:
             await asyncio.sleep(QUIET_SECONDS)
             may = await self._still_may()

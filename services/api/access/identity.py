@@ -1,4 +1,4 @@
-"""The user of a request, and why a token has none."""
+"""The user of a request, and errors of tokens."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -7,11 +7,11 @@ from services.api.access.roles import Role
 
 
 class TokenError(Exception):
-    """A token without a user here; the message has the reason, and never the token."""
+    """A token without a user; the message has the reason, and never the token."""
 
 
 class KeysError(Exception):
-    """A token cannot be judged now: the issuer's keys are not to be had."""
+    """A token cannot be checked now, because the issuer's keys are unavailable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,4 +30,4 @@ class Authenticator(Protocol):
     """An issuer of tokens."""
 
     async def identify(self, token: str) -> Identity | None:
-        """Return whose token it is; None: none of mine. Raises TokenError, KeysError."""
+        """Return a token's user, None for another issuer's token. Raises TokenError, KeysError."""

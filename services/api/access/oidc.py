@@ -43,7 +43,7 @@ log = structlog.get_logger("muster.api")
 
 @dataclass(frozen=True, slots=True)
 class Issuer:
-    """Whose tokens are taken. ``keys``: a file, an address, or "" for what discovery names."""
+    """An accepted issuer. ``keys``: a file, an address, or "" for discovery."""
 
     issuer: str
     audience: str
@@ -55,7 +55,7 @@ class Issuer:
 
 
 class OidcTokens:
-    """The tokens of one issuer. Raises OSError or ValueError where a file of keys does not hold."""
+    """The tokens of one issuer. Raises OSError or ValueError for an invalid file of keys."""
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
@@ -69,7 +69,7 @@ class OidcTokens:
         )
 
     async def identify(self, token: str) -> Identity | None:
-        """Return whose token it is; None for what is no JSON Web Token."""
+        """Return a token's user; None if it is no JSON Web Token."""
         if len(token.split(".")) != _PARTS:
             return None
         claims = await self._checked(token)
@@ -82,7 +82,7 @@ class OidcTokens:
         return Identity(name[:200], max(roles, default=Role.OPEN), int(claims["exp"]))
 
     async def _checked(self, token: str) -> dict[str, Any]:
-        """Return the claims of a token that holds. Raises TokenError, KeysError."""
+        """Return the claims of a valid token. Raises TokenError, KeysError."""
         algorithms = self._issuer.algorithms
         try:
             try:
@@ -96,12 +96,12 @@ class OidcTokens:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what is wrong; of what a library did not foresee, its kind alone."""
+    """Return an error's text, or only its type if it is no JOSE error."""
     return str(error)[:200] if isinstance(error, JoseError) else type(error).__name__
 
 
 def _claim(claims: dict[str, Any], path: str) -> Any:
-    """Return a claim; of a name with dots that is none itself, the one inside."""
+    """Return a claim; a name with dots may be that of a nested claim."""
     if path in claims:
         return claims[path]
     value: Any = claims
@@ -135,7 +135,7 @@ class _KeysFile:
 
 
 class _KeysAt:
-    """Keys at an address."""
+    """Keys at an address, cached."""
 
     def __init__(self, issuer: Issuer) -> None:
         self._issuer = issuer
@@ -146,9 +146,9 @@ class _KeysAt:
         self._lock = asyncio.Lock()
 
     async def known(self) -> KeySet:
-        """Return the keys; renew them in time. Raises KeysError while there are none.
+        """Return the keys, and renew them when they are old. Raises KeysError if there are none.
 
-        While one request renews them, the others go by the last.
+        While one request renews them, the others use the old ones.
         """
         is_old = time.monotonic() - self._answered > REFRESH_SECONDS
         if self._keys is None or (is_old and not self._lock.locked()):
@@ -156,7 +156,7 @@ class _KeysAt:
         return self._keys
 
     async def renewed(self) -> KeySet:
-        """Return the keys, asked for again unless that was a moment ago. Raises KeysError."""
+        """Return the keys, fetched again unless that was done recently. Raises KeysError."""
         async with self._lock:
             if self._keys is None or time.monotonic() - self._asked > RETRY_SECONDS:
                 await self._renew()
@@ -190,7 +190,7 @@ class _KeysAt:
 
 
 async def _fetched(client: httpx.AsyncClient, address: str) -> bytes:
-    """Return a body of at most MAX_KEYS_BYTES, in at most _FETCH_SECONDS."""
+    """Fetch a body of at most MAX_KEYS_BYTES within _FETCH_SECONDS."""
     body = b""
     async with asyncio.timeout(_FETCH_SECONDS), client.stream("GET", address) as response:
         response.raise_for_status()
@@ -202,7 +202,7 @@ async def _fetched(client: httpx.AsyncClient, address: str) -> bytes:
 
 
 def is_safe_address(address: str) -> bool:
-    """Return whether an address cannot be tampered with on the way."""
+    """Whether requests to an address are protected against tampering."""
     try:
         url = httpx.URL(address)
     except httpx.InvalidURL:

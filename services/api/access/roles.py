@@ -13,7 +13,7 @@ from services.api.web.unrouted import pattern_of
 
 
 class Role(IntEnum):
-    """What a user may do; larger ones include smaller ones."""
+    """The rights of a user; larger roles include smaller ones."""
 
     OPEN = 0  # no authentication
     READ = 1  # see what there is
@@ -22,7 +22,7 @@ class Role(IntEnum):
 
     @property
     def label(self) -> str:
-        """Return the role as users write it."""
+        """The role's name in settings and files."""
         return self.name.lower()
 
 
@@ -114,7 +114,7 @@ _READS = ("GET", "HEAD")
 
 
 def role_of(method: str, path: str) -> Role:
-    """Return the role that a request needs."""
+    """Return the role that a request requires."""
     if method == "OPTIONS":
         return Role.OPEN
     named = "GET" if method == "HEAD" else method
@@ -127,7 +127,7 @@ def role_of(method: str, path: str) -> Role:
 
 @lru_cache
 def _patterns(method: str) -> list[tuple[re.Pattern[str], Role]]:
-    """Return the paths of a method that have parameters. Methods that no route has: none."""
+    """Return the patterns of a method's paths with parameters, with their roles."""
     return [
         (pattern_of(line.partition(" ")[2], 0), role)
         for line, role in OF_ROUTES.items()

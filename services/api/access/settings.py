@@ -1,8 +1,8 @@
-"""Authentication from the environment: from settings to the guard of the routes.
+"""Authentication settings, from the environment.
 
-Rule 1: where a file of tokens or an issuer is named, every request needs a token.
-Rule 2: where neither is, there is no authentication, on this machine's own addresses alone:
-        elsewhere the API does not start, unless MUSTER_AUTHENTICATION=off says that a proxy asks.
+Rule 1: with a file of tokens or an issuer, every request needs a token.
+Rule 2: without either there is no authentication, and the API only starts on loopback addresses,
+        unless MUSTER_AUTHENTICATION=off states that a proxy authenticates.
 """
 
 from ipaddress import ip_address
@@ -32,7 +32,7 @@ log = structlog.get_logger("muster.api")
 
 
 def access_of(settings: Settings) -> Access:
-    """Return who may do what. Raises SettingsError, OSError."""
+    """Return the access rules. Raises SettingsError, OSError."""
     authenticators: list[Authenticator] = []
     try:
         if settings.tokens_file is not None:
@@ -67,7 +67,7 @@ def access_of(settings: Settings) -> Access:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether only this machine reaches an address. A name is none, but for localhost."""
+    """Whether only this machine reaches an address. Of names, only localhost is recognised."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -98,7 +98,7 @@ def _issuer(settings: Settings) -> Issuer:
 
 
 def _roles(text: str) -> dict[str, Role]:
-    """Return which value of the claim stands for which role."""
+    """Return the role of each value of the role claim."""
     found: dict[str, Role] = {}
     for item in text.split(","):
         role, _, value = item.strip().partition("=")

@@ -34,13 +34,13 @@ class _Line:
 
 
 class TokensFile:
-    """The tokens of a file. Raises OSError or ValueError where it does not hold at first."""
+    """The tokens of a file. Raises OSError or ValueError if it is invalid at first."""
 
     def __init__(self, path: Path) -> None:
         self._file = WatchedFile(path, read_tokens, MAX_FILE_BYTES)
 
     async def identify(self, token: str) -> Identity | None:
-        """Return the token's user. All are compared, in constant time."""
+        """Return the token's user. All tokens are compared, in constant time."""
         digest = sha256(token.encode()).digest()
         found = None
         for line in self._file.value:
@@ -50,7 +50,7 @@ class TokensFile:
 
 
 def read_tokens(text: bytes) -> list[_Line]:
-    """Return the tokens of a file. Raises ValueError with the line, but without the hash."""
+    """Parse a file of tokens. Raises ValueError with the line, but without the hash."""
     lines: list[_Line] = []
     for number, line in enumerate(text.decode().splitlines(), 1):
         words = line.partition("#")[0].split()
@@ -66,7 +66,7 @@ def read_tokens(text: bytes) -> list[_Line]:
 
 
 def new_token(name: str, role: str) -> tuple[str, str]:
-    """Return an unguessable token, and its line. Raises ValueError: a name, a role."""
+    """Return a random token, and its line. Raises ValueError for an invalid name or role."""
     token = PREFIX + secrets.token_urlsafe(_RANDOM_BYTES)
     words = [name, role, sha256(token.encode()).hexdigest()]
     _read_line(1, words)

@@ -1,9 +1,8 @@
-"""Applications that have ended: the core forgets them, users do not.
+"""Ended applications: the core forgets them, the API shows them longer.
 
-Rule: they expire after RETENTION_NS, and go with the next sweep, at every whole SWEEP_NS of Unix
-      time. One that is rejected under an id takes the place of the one that was before.
-
-Limits: MAX_ENDED ended applications; the oldest go first.
+Rule: they expire after RETENTION_NS, and are removed at the next sweep, at every whole SWEEP_NS of
+Unix time. A rejected application replaces an earlier rejected one of the same id.
+Limits: MAX_ENDED ended applications; the oldest are dropped first.
 """
 
 from collections.abc import Mapping
@@ -23,7 +22,7 @@ Key = tuple[str, str]  # application id and submission
 
 
 class EndedApplications:
-    """When each of a model's ended applications expires, and is swept out."""
+    """When each of a model's ended applications expires and is removed."""
 
     def __init__(self) -> None:
         self._expiring: dict[Key, int] = {}  # when each of ``model.ended`` expires, in this order
@@ -31,7 +30,7 @@ class EndedApplications:
         self._rejected: dict[str, Key] = {}  # of ``model.ended`` those that were, by application
 
     def add(self, model: Model, name: Key, view: ApplicationView) -> None:
-        """Keep an application that has ended; one that is known already is counted once."""
+        """Add an ended application; a known one is counted once."""
         ended, summary = model.ended, view.summary
         is_known = name in ended  # by a snapshot, say, that has its end once more
         ended[name] = view
@@ -47,7 +46,7 @@ class EndedApplications:
             self._forget(model, next(iter(ended)))
 
     def _supersede_rejected(self, model: Model, name: Key) -> None:
-        """Keep of one application that was rejected again the last time alone."""
+        """Remove an earlier rejection of the same application."""
         application_id, _ = name
         earlier = self._rejected.get(application_id)
         if earlier is not None:
@@ -55,19 +54,19 @@ class EndedApplications:
         self._rejected[application_id] = name
 
     def _forget(self, model: Model, name: Key) -> None:
-        """Forget an application that has ended."""
+        """Remove an ended application."""
         for line in (model.ended, self._expired, self._expiring):
             line.pop(name, None)
         if self._rejected.get(name[0]) == name:
             del self._rejected[name[0]]
 
     def next_due_ns(self) -> int | None:
-        """Return when the next application expires or is swept out, or None."""
+        """Return when the next application expires or is removed, or None."""
         lines = (self._expiring, self._expired)
         return min((next(iter(line.values())) for line in lines if line), default=None)
 
     def expire(self, model: Model, now_ns: int) -> None:
-        """Let applications that ended long ago expire, and forget those that did before."""
+        """Expire applications that ended long ago, and remove those that expired before."""
         for name in _due(self._expiring, now_ns):
             del self._expiring[name]
             self._expire_one(model, model.ended[name], now_ns)
@@ -87,5 +86,5 @@ class EndedApplications:
 
 
 def _due(line: Mapping[Key, int], now_ns: int) -> list[Key]:
-    """Return those at the head of a line whose time has come."""
+    """Return the due entries at the head of a line."""
     return [name for name, _ in takewhile(lambda item: item[1] <= now_ns, line.items())]

@@ -1,9 +1,7 @@
-"""The keys ``event.*`` of the ConfigMap, as far as the API uses them.
+"""The ConfigMap keys ``event.*`` that the API uses.
 
-An invalid value is ignored. ``event.requestCapacity`` is not among them:
-how many events a pod gets is bounded where they are sent.
-
-Source: docs/rules/configuration.md#service-keys.
+An invalid value is ignored. ``event.requestCapacity`` is not used: the number of events per pod is
+limited where they are sent. Source: docs/rules/configuration.md#service-keys.
 """
 
 from collections.abc import Mapping
@@ -22,7 +20,7 @@ MAX_STREAMS_PER_HOST = 15
 
 @dataclass(frozen=True, slots=True)
 class EventSettings:
-    """Whether there are events, how many are held, in one answer, and for how many readers."""
+    """Whether events are recorded, and the limits of the ring, of an answer, and of streams."""
 
     is_tracking: bool = True
     capacity: int = MAX_EVENTS
@@ -32,7 +30,7 @@ class EventSettings:
 
 
 def event_settings(configured: Mapping[str, str]) -> EventSettings:
-    """Return what is configured."""
+    """Return the configured settings."""
 
     def number(key: str, default: int, least: int) -> int:
         value = parse_uint64(configured.get(EVENT_SETTING + key, ""))

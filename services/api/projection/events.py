@@ -1,10 +1,9 @@
-"""The newest events, numbered from 0 on; the oldest go when there are more than the ring holds.
+"""A ring of the newest events, numbered from 0; the oldest are dropped.
 
-A replica of several partitions has a ring of all, and one of each with the latest MAX_BESIDE, in
-numbers of its own.
-
-Events that are made of the state (``projection.news``) are held as what they are made of, and
-written out when they are read: a burst of a thousand pods costs one entry an application.
+A replica with several partitions has a ring of all events, and for each partition one of the latest
+MAX_BESIDE with separate numbers. Events derived from the state (``projection.news``) are stored as
+their source, and written out when they are read: a burst of a thousand pods costs one entry per
+application.
 """
 
 from collections import deque
@@ -19,14 +18,14 @@ MAX_BESIDE = 2_000  # events of each of several partitions; the oldest are dropp
 
 
 class DeferredEvents(Protocol):
-    """Several events that are written out when they are read; always the same ones."""
+    """Several events that are written out when they are read, always the same ones."""
 
     @property
     def count(self) -> int:
-        """Return how many they are."""
+        """Their number."""
 
     def events(self) -> Iterator[EventState]:
-        """Yield them in their order."""
+        """Yield them in order."""
 
 
 class EventRing:
@@ -42,16 +41,16 @@ class EventRing:
         self.read_total = 0  # how many were read, by all readers
 
     def add(self, event: EventState) -> None:
-        """Take an event in."""
+        """Append an event."""
         self._put(event, 1)
 
     def add_all(self, told: DeferredEvents) -> None:
-        """Take several events in."""
+        """Append several events."""
         if told.count:
             self._put(told, told.count)
 
     def hold(self, capacity: int) -> None:
-        """Keep at most so many events from now on; forgotten ones do not return."""
+        """Limit the number of events from now on; dropped ones do not return."""
         if self._whole is not None:
             self._whole.hold(capacity)
             capacity = min(capacity, MAX_BESIDE)
@@ -65,7 +64,7 @@ class EventRing:
         self._whole = whole
 
     def copy(self) -> "EventRing":
-        """Return a ring of its own with the same events under the same numbers."""
+        """Return a separate ring with the same events and numbers."""
         ring = EventRing(self._capacity)
         ring._entries, ring.read_total = self._entries.copy(), self.read_total
         ring._next, ring._first = self._next, self._first
@@ -86,26 +85,26 @@ class EventRing:
 
     @property
     def next_id(self) -> int:
-        """Return the number that the next event gets."""
+        """The number of the next event."""
         return self._next
 
     @property
     def lowest(self) -> int:
-        """Return the number of the oldest event that is held; 0 while there is none."""
+        """The number of the oldest stored event; 0 if there is none."""
         return max(self._first, self._next - self._capacity)
 
     @property
     def next(self) -> int:
-        """Return the number of the next event."""
+        """The number of the next event."""
         return self._next
 
     @property
     def highest(self) -> int:
-        """Return the number of the newest event; 0 while there is none."""
+        """The number of the newest event; 0 if there is none."""
         return max(0, self._next - 1)
 
     def read(self, start: int, count: int) -> list[EventState]:
-        """Return at most ``count`` events from a number on; none where it is not held."""
+        """Return at most ``count`` events from a number on; none if that is not stored."""
         if not self.lowest <= start < self._next:
             return []
         found = list(islice(self._from(start), count))
@@ -113,7 +112,7 @@ class EventRing:
         return found
 
     def newest(self, start: int) -> list[EventState]:
-        """Return the events from a number on; it costs what is returned, not what is held."""
+        """Return the events from a number on; the cost depends on the returned events only."""
         found: list[list[EventState]] = []
         for first, entry in reversed(self._entries):
             if isinstance(entry, EventState):

@@ -18,7 +18,7 @@ EVERY_NS = seconds(60)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """The applications that ran, and the allocations that were held, at one moment."""
+    """The number of running applications and of allocations at one moment."""
 
     time_ns: int
     applications: int
@@ -32,13 +32,13 @@ class History:
     samples: deque[Sample] = field(default_factory=lambda: deque(maxlen=MAX_SAMPLES))
 
     def is_due(self, now_ns: int) -> bool:
-        """Return whether a sample may be due."""
+        """Whether a sample may be due."""
         return not self.samples or self.samples[-1].time_ns + EVERY_NS <= now_ns
 
     def pass_time(self, models: Sequence[Model], now_ns: int) -> None:
-        """Take the samples that are due at a moment, of all partitions together.
+        """Take the samples due at a moment, over all partitions.
 
-        The first is taken as soon as there is a model of one.
+        The first one is taken as soon as one partition has a model.
         """
         if not self.is_due(now_ns) or all(model.partition is None for model in models):
             return

@@ -53,7 +53,7 @@ class Hour:
     _evicted_in: Counter[str] = field(default_factory=Counter)  # by the name of the group
 
     def note_eviction(self, path: str, user: str, group: str) -> None:
-        """Count an eviction for the victim's user, group and queue, and the queues above that."""
+        """Count an eviction for the victim's user, group, queue and parent queues."""
         for each in _with_those_above(path):
             if each in self._evicted or len(self._evicted) < MAX_QUEUES:
                 self._evicted[each] += 1
@@ -63,7 +63,7 @@ class Hour:
             self._evicted_in[group] += 1
 
     def take(self, model: Model, time_ns: int) -> None:
-        """Add a point. Times grow: one that is not later than the last changes nothing."""
+        """Add a point. A time that is not later than the last one is ignored."""
         if self.points and time_ns <= self.points[-1][0]:
             return
         waiting = _waiting(model)
@@ -89,7 +89,7 @@ class Hour:
             counts.clear()
 
     def go_on_from(self, before: "Hour") -> None:
-        """Put the points that another had before in front of one's own."""
+        """Prepend the points of a previous projection."""
         first_ns = self.points[0][0] if self.points else None
 
         def joined(older: deque[Point], own: deque[Point]) -> deque[Point]:

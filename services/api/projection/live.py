@@ -1,18 +1,17 @@
-"""What the live page is shown: the read model as rows; first all, then those that change.
+"""The read model as rows for the live page: first a snapshot, then changes.
 
-Rule 1: what changed is noted by name only while a page follows; a row is made when it is asked
-        for, so that a thousand changes of one row in between are one.
-Rule 2: frames are numbered from 1 on, a snapshot has the number of the frame that it stands for.
-        A client with a snapshot and every later frame, in order, has the whole read model.
-Rule 3: a new read model (a new epoch, a gap) is no difference: every client needs a snapshot.
-
+Rule 1: changes are recorded by name, only while a page follows; a row is made when a frame is due,
+        so that a thousand changes of a row are one.
+Rule 2: frames are numbered from 1; a snapshot has the number of the frame it replaces. A client
+        with a snapshot and every later frame, in order, has the whole read model.
+Rule 3: after a replacement of the read model (a new epoch, a gap) every client needs a snapshot.
 An application row has the reason why its first ask waits: its own, or by ``shape`` that of its
-queue, which changes independently. Amounts are lists along ``types``; times are milliseconds of
-Unix time, 0 for none.
-
-Limits: MAX_ROWS changed rows of a kind in a frame (the others are in the next), MAX_LIVE and
-MAX_ENDED applications, MAX_EVENTS events a frame (the others are counted), MAX_TYPES types of
-resource, MAX_TEXT characters of a reason, MAX_WAITS refusals and MAX_PROPERTIES properties a queue.
+queue, which changes independently. Amounts are lists in the order of ``types``; times are
+milliseconds of Unix time, 0 for none.
+Limits: MAX_ROWS changed rows of a kind per frame (the others are in the next), MAX_LIVE and
+MAX_ENDED applications, MAX_EVENTS events per frame (the others are counted), MAX_TYPES types of
+resource, MAX_TEXT characters of a reason, MAX_WAITS refusals and MAX_PROPERTIES properties of a
+queue.
 """
 
 from collections.abc import Iterable, Mapping
@@ -61,7 +60,7 @@ EVENT_COLUMNS = (
 
 @dataclass(slots=True)
 class Changes:
-    """What has changed since it was last taken, by name; nothing while no page follows."""
+    """Names of what has changed since the last frame; none while no page follows."""
 
     is_followed: bool = False
     is_whole: bool = True  # no part of a change is still to come
@@ -73,23 +72,23 @@ class Changes:
     applications: dict[str, ApplicationView] = field(default_factory=dict)
 
     def start_over(self) -> None:
-        """Note that the read model is another one."""
+        """Record that the read model was replaced."""
         self.needs_snapshot = True
         for noted in (self.queues, self.nodes, self.applications):
             noted.clear()
 
     def note_queue(self, path: str) -> None:
-        """Note a queue."""
+        """Record a changed queue."""
         if self.is_followed:
             self.queues[path] = None
 
     def note_node(self, name: str) -> None:
-        """Note a node."""
+        """Record a changed node."""
         if self.is_followed:
             self.nodes[name] = None
 
     def note_application(self, view: ApplicationView) -> None:
-        """Note an application, live or ended."""
+        """Record a changed application, live or ended."""
         if self.is_followed:
             self.applications[view.summary.application_id] = view
 
@@ -135,7 +134,7 @@ class Feed:
         return frame
 
     def needs_snapshot(self, model: Model) -> bool:
-        """Return whether every client needs a snapshot now; follow the model from here on."""
+        """Return whether every client needs a snapshot now, and follow the model from here on."""
         if not self._changes.needs_snapshot:
             return False
         self._changes.needs_snapshot = False
@@ -175,7 +174,7 @@ class Feed:
     # --- rows -----------------------------------------------------------------------------------
 
     def _amounts(self, resource: Mapping[str, int] | None) -> list[int] | None:
-        """Return amounts along the types; a type that is new is put at their end."""
+        """Return amounts in the order of the types; a new type is appended to them."""
         if resource is None:
             return None
         for name in resource:
@@ -311,7 +310,7 @@ def _first(noted: dict[str, None]) -> Iterable[str]:
 
 
 def _put(frame: Frame, kind: str, name: str, row: Any) -> None:
-    """Put a row, or that there is none of this name any more, into a frame."""
+    """Put a row, or the name of a removed one (None), into a frame."""
     if row is None:
         frame.setdefault(f"{kind}Gone", []).append(name)
     else:

@@ -1,4 +1,4 @@
-"""The read model: what the API knows of a partition."""
+"""The read model of a partition."""
 
 from collections import deque
 from collections.abc import Mapping
@@ -41,7 +41,7 @@ class ApplicationView:
 
     @property
     def has_ended(self) -> bool:
-        """Return whether the application has left its queue."""
+        """Whether the application has ended."""
         return self.summary.state in ENDED
 
 
@@ -57,7 +57,7 @@ class NodeView:
 
 @dataclass(slots=True)
 class UserView:
-    """A user or a group, with what it uses by queue."""
+    """A user or a group, with usage by queue."""
 
     name: str
     usage: dict[str, UsageState] = field(default_factory=dict)
@@ -71,7 +71,7 @@ class Refusals:
     version: int = 0
 
     def set(self, asks: str, why: Waiting | None) -> None:
-        """Note why asks are not allocated; None: nothing refuses them."""
+        """Set why asks are not allocated; None if nothing refuses them."""
         self.version += 1
         if why is None:
             self.by_asks.pop(asks, None)
@@ -108,12 +108,12 @@ class Model:
 
     @property
     def name(self) -> str:
-        """Return the partition's name."""
+        """The partition's name."""
         return self.partition.name if self.partition is not None else DEFAULT_PARTITION
 
     @property
     def mark(self) -> dict[str, str]:
-        """Return the partition field of Muster's own rows; rows of ``default`` have none."""
+        """The partition field of Muster's own rows; rows of ``default`` have none."""
         return {} if self.name == DEFAULT_PARTITION else {"partition": self.name}
 
     def standing(self, application_id: str) -> int:
@@ -123,7 +123,7 @@ class Model:
         return int(self.application(application_id) is not None)
 
     def application(self, application_id: str) -> ApplicationView | None:
-        """Return an application, live or by its latest submission that has ended, or None."""
+        """Return a live application, else the latest ended submission, else None."""
         live = self.applications.get(application_id)
         if live is not None:
             return live
@@ -154,14 +154,13 @@ class Model:
         ]
 
     def children(self, path: str) -> list[QueueState]:
-        """Return a queue's children in the order of their names."""
+        """Return a queue's children, ordered by name."""
         return sorted((q for q in self.queues.values() if q.parent == path), key=lambda q: q.path)
 
     def why(self, application: ApplicationView, ask: AskState) -> Waiting | None:
-        """Return why an ask is not allocated, or None when it was not refused yet.
+        """Return why an ask is not allocated, or None if it was not refused yet.
 
-        The application's own reason comes first, then that of its queue or the nodes for its
-        shape.
+        The application's own reason precedes that of its queue or the nodes for its shape.
         """
         own = self.own_why(application, ask)
         if own is not None:
@@ -171,7 +170,7 @@ class Model:
 
     @staticmethod
     def own_why(application: ApplicationView, ask: AskState) -> Waiting | None:
-        """Return what the application itself holds an ask back for, or None."""
+        """Return the application's own reason to hold an ask back, or None."""
         own = {waiting.asks: waiting for waiting in application.summary.waiting}
         names = ("placeholder",) if ask.placeholder else (ask.task_group_name, "real")
         return next((own[name] for name in (*names, ask.shape) if name in own), None)

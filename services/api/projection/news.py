@@ -61,7 +61,7 @@ _PARTS_BEFORE: dict[str, tuple[int, ...]] = {  # a state; before others all of t
 def queue_events(
     before: QueueState | None, after: QueueState, time_ns: int
 ) -> Iterator[EventState]:
-    """Yield what has happened to a queue."""
+    """Yield the events of a queue's change."""
 
     def event(
         change: ChangeType, detail: ChangeDetail, message: str = "", amount: object = None
@@ -92,7 +92,7 @@ def _queue_changes(
 
 
 def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Iterator[EventState]:
-    """Yield what has happened to a node, except to its allocations."""
+    """Yield the events of a node's change, except those of its allocations."""
     if before is not None and not after.removed and _differs_on_nodes_only(before, after):
         return
 
@@ -120,7 +120,7 @@ def node_events(before: NodeState | None, after: NodeState, time_ns: int) -> Ite
 
 
 def _differs_on_nodes_only(before: NodeState, after: NodeState) -> bool:
-    """Return whether nothing changed but what is on a node, as in nearly all updates."""
+    """Whether only a node's allocations changed, as in nearly all updates."""
     return (
         before.schedulable is after.schedulable
         and before.reservations == after.reservations
@@ -167,7 +167,7 @@ def _on_node(item: Item, time_ns: int, message: str = "", *, change: ChangeType)
 
 @dataclass(slots=True)
 class ApplicationNews:
-    """What has happened to one application within one change of the state.
+    """The changes of one application within one change of the state.
 
     ``said`` are the core's own events about it. It is complete when it is put into the ring.
     """
@@ -186,32 +186,32 @@ class ApplicationNews:
     said: list[EventState] = field(default_factory=list)
 
     def ask_added(self, key: str, resource: Mapping[str, int]) -> None:
-        """Note an ask that is new."""
+        """Record a new ask."""
         self.asked.append((key, "", resource, ""))
 
     def ask_ended(self, key: str, resource: Mapping[str, int], why: str) -> None:
-        """Note an ask that ended without an allocation."""
+        """Record an ask that ended without an allocation."""
         self.dropped.append((key, "", resource, why))
 
     def allocation_returned(self, allocation: AllocationState) -> None:
-        """Note an allocation that is an ask again, because it could not be bound."""
+        """Record an allocation that became an ask again, because it could not be bound."""
         self.returned.append(_item(allocation))
 
     def allocation_added(self, allocation: AllocationState) -> None:
-        """Note an allocation that is new."""
+        """Record a new allocation."""
         self.added.append(_item(allocation))
 
     def allocation_ended(self, allocation: AllocationState) -> None:
-        """Note an allocation that has gone."""
+        """Record an allocation that has ended."""
         self.removed.append(_item(allocation))
 
     def resized(self, before: AllocationState, after: AllocationState) -> None:
-        """Note an allocation that has another size: of its events only the usage is known."""
+        """Record an allocation with a new size; only events of usage result."""
         for change, resource in ((_ADD, after.resource), (_REMOVE, before.resource)):
             self.said += _usage(self.summary, self.time_ns, resource, change=change)
 
     def regrouped(self, before: ApplicationSummary) -> None:
-        """Note that what it had before counts for another group from now on, if that is so."""
+        """Record that its existing usage counts for another group from now on, if so."""
         held = dict(before.allocated)
         add_into(held, before.allocated_placeholder)
         if self.summary.group == before.group or not held:
@@ -222,7 +222,7 @@ class ApplicationNews:
 
     @property
     def count(self) -> int:
-        """Return how many events they are."""
+        """The number of its events."""
         allocations = len(self.returned) + len(self.added) + len(self.removed)
         each = 2 + bool(self.summary.user) + bool(self.summary.group)
         ends = self.is_new + self.is_in_queue * (self.is_new + 2 * self.has_left)
@@ -232,19 +232,19 @@ class ApplicationNews:
 
     @property
     def _linked_to(self) -> str:
-        """Return the group whose limits count for it from now on, "" for none."""
+        """The group whose limits apply from now on, "" for none."""
         group = "" if self.has_left else self.summary.group
         return group if group != self.group_before else ""
 
     @property
     def _unlinked_from(self) -> str:
-        """Return the group whose limits count for it no more, "" for none."""
+        """The group whose limits no longer apply, "" for none."""
         is_kept = self.group_before == self.summary.group and not self.has_left
         return "" if is_kept else self.group_before
 
     @property
     def is_in_queue(self) -> bool:
-        """Return whether it was taken into a queue; one that was rejected was not."""
+        """Whether it was added to a queue, not rejected."""
         return not self.summary.rejected_message
 
     def events(self) -> Iterator[EventState]:
@@ -262,7 +262,7 @@ class ApplicationNews:
             yield self._link(self._linked_to, _SET)
 
     def _life(self) -> Iterator[EventState]:
-        """Yield the states, before each of them what it follows from."""
+        """Yield its states, each after the events that led to it."""
         parts = dict(zip(_ALL, self._parts(), strict=True))
         for state in self.states:
             for part in self._parts_before(state):
@@ -272,7 +272,7 @@ class ApplicationNews:
             yield from left
 
     def _parts(self) -> tuple[Iterator[EventState], ...]:
-        """Return what happened beside the states, by what it is, in the order of ``_ALL``."""
+        """Return the other events, by kind, in the order of ``_ALL``."""
         added = {item[0] for item in self.added}
         gone = [item for item in self.removed if item[0] not in added]
         gone_again = [item for item in self.removed if item[0] in added]
@@ -285,13 +285,13 @@ class ApplicationNews:
         )
 
     def _parts_before(self, state: StateChange) -> tuple[int, ...]:
-        """Return the parts of an application that are reported before a state."""
+        """Return the kinds of events that precede a state."""
         if state.state == ApplicationState.ACCEPTED and self._resumed_before(state):
             return (_ASKS, _GONE)
         return _PARTS_BEFORE.get(state.state, _ALL)
 
     def _resumed_before(self, state: StateChange) -> bool:
-        """Return whether an application was Resuming before a state."""
+        """Whether an application was Resuming before a state."""
         log = self.summary.state_log
         at = next((at for at, known in enumerate(log) if known is state), 0)
         return at > 0 and log[at - 1].state == ApplicationState.RESUMING

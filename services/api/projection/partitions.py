@@ -1,14 +1,13 @@
-"""The read models of a replica: one of each partition, by name; and what spans them.
+"""The read models of a replica, one for each partition by name, and what spans them.
 
-Rule 1: ``default`` is always there. The message ``Partitions`` names the others; messages about
-        a partition that was not named are ignored, and one that is no longer named is forgotten.
-Rule 2: each partition follows its own core, and is asked for its own snapshot: no partition waits
-        for another.
-Rule 3: a change costs the same with one partition as with a thousand; heartbeats and
-        ticks reach them all.
-Rule 4: history, events and stories are of the replica: a sample sums over the partitions, events
-        have one row of numbers, a story is known by the application's name. While there is one
-        partition, its events are all there are.
+Rule 1: ``default`` always exists. The message ``Partitions`` names the others; messages about other
+        partitions are ignored, and one that is no longer named is forgotten.
+Rule 2: each partition follows its own core, and requests its own snapshot: no partition waits for
+        another.
+Rule 3: the cost of a change does not depend on the number of partitions; heartbeats and ticks reach
+        all of them.
+Rule 4: history, events and traces belong to the replica: a sample sums over the partitions, events
+        are numbered together, a trace is known by the application's name.
 """
 
 from collections.abc import Iterable, Iterator
@@ -49,16 +48,16 @@ class Projections:
         return len(self._of)
 
     def get(self, name: str) -> Projection | None:
-        """Return a partition's projection, or None of an unknown name, in any case.
+        """Return a partition's projection, ignoring case, or None for an unknown name.
 
-        While it has no state yet, that of before is shown (``stand_in``).
+        Until it has a state, the previous one is shown (``stand_in``).
         """
         found = self._of.get(name.lower())
         has_state = found is not None and found.model.partition is not None
         return found if has_state else self._before.get(name.lower(), found)
 
     def stand_in(self, before: "Projections") -> None:
-        """Show what was known before of each partition, until its core has published its state."""
+        """Show the previous state of each partition until its core has published a new one."""
         known = {**before._before, **before._of}
         self._before = {
             key: item for key, item in known.items() if item.model.partition is not None
@@ -68,43 +67,43 @@ class Projections:
                 item.hour.go_on_from(known[key].hour)
 
     def follows(self, name: str) -> bool:
-        """Return whether a partition follows its core now; what is shown may be of before."""
+        """Whether a partition follows its core now; the shown state may be a previous one."""
         found = self._of.get(name.lower())
         return found is not None and found.is_ready
 
     @property
     def default(self) -> Projection:
-        """Return the projection of the partition that is always there."""
+        """The projection of the default partition."""
         return self._of[DEFAULT_PARTITION]
 
     @property
     def models(self) -> list[Model]:
-        """Return the read models: of partitions whose core has published its state."""
+        """The read models of partitions with a state."""
         shown = [self.get(key) for key in {**self._of, **self._before}]
         return [item.model for item in shown if item and item.model.partition is not None]
 
     @property
     def events(self) -> EventRing:
-        """Return the events of all partitions."""
+        """The events of all partitions."""
         return self._whole or self.default.model.events
 
     @property
     def event_settings(self) -> EventSettings:
-        """Return the settings of events, which every core publishes alike."""
+        """The settings of events, which are equal for all partitions."""
         return self.default.model.event_settings
 
     @property
     def waiting(self) -> list[str]:
-        """Return the partitions that do not follow their core."""
+        """The partitions that do not follow their core."""
         return [item.partition for item in self._of.values() if not item.is_ready]
 
     @property
     def names(self) -> list[str]:
-        """Return the names of the partitions."""
+        """The names of the partitions."""
         return [item.partition for item in self._of.values()]
 
     def name(self, names: Iterable[str]) -> None:
-        """Take in which partitions there are."""
+        """Set the partitions."""
         told = {name.lower(): name for name in names} | {DEFAULT_PARTITION: DEFAULT_PARTITION}
         if len(told) > 1 and self._whole is None:
             self._whole = self.default.model.events.copy()
@@ -123,7 +122,7 @@ class Projections:
         return projection
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take an event in; ask each core that is not followed for a snapshot."""
+        """Apply an event; request a snapshot from each core that is not followed."""
         if self.history.is_due(now_ns):
             self.history.pass_time([item.settled for item in self._of.values()], now_ns)
         if self._point_due_ns <= now_ns:
@@ -157,7 +156,7 @@ class Projections:
                 projection.hour.take(projection.settled, time_ns)
 
     def _asked_once(self) -> list[Outgoing]:
-        """Ask which partitions there are, the first time, unless that is known."""
+        """Request the list of partitions, once, unless it is known."""
         if self._is_told:
             return []
         self._is_told = True
@@ -165,6 +164,6 @@ class Projections:
         return [Outgoing(SHIM_ADAPTER, request, asked_by=self.instance)]
 
     def next_due_ns(self) -> int | None:
-        """Return when an application of some partition expires or is swept out, or None."""
+        """Return when the next ended application expires or is removed, or None."""
         due = (projection.ended.next_due_ns() for projection in self._of.values())
         return min((at for at in due if at is not None), default=None)

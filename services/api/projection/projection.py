@@ -1,15 +1,15 @@
-"""From the state events of one partition's core to the read model of that partition.
+"""Applies the state events of one partition's core to the read model of that partition.
 
-Rule 1: events are applied in order of ``seq``; on a gap, or with nothing at all, a snapshot is
-        asked for, and until it comes the last good model stands. What was last is missed by the
-        number that the core gives beside its heartbeats. A change in several parts comes
-        whole or not at all; a snapshot makes it ready with its last part.
-Rule 2: events of a lower epoch, or of before, are refused; a higher epoch starts with a snapshot.
-        Who says them may be the core all the same, and the snapshot that was followed nobody's: so
-        one is asked for, and the next that comes is followed whatever its epoch is.
-Rule 3: ended applications outlive a snapshot: the core forgets them, users do not (``ended.py``).
-Rule 4: what a change of the state says by itself becomes events (``news``), once it is complete;
-        a snapshot says what is new since the last one, and at first everything.
+Rule 1: events are applied in order of ``seq``. After a gap, or without a state, a snapshot is
+        requested, and the last good model is shown until it arrives. A missing last event is
+        detected by the number that the core sends with its heartbeats. A change in several parts is
+        applied completely or not at all; a snapshot is complete with its last part.
+Rule 2: events of a lower epoch, or repeated ones, are refused; a higher epoch starts with a
+        snapshot. The sender may be the core all the same, and the followed snapshot wrong: so a
+        snapshot is requested, and the next one is followed whatever its epoch is.
+Rule 3: ended applications outlive a snapshot, because the core forgets them (``ended.py``).
+Rule 4: a complete change of the state becomes events (``news``); a snapshot yields what is new
+        since the last one, and at first everything.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -91,7 +91,7 @@ class Projection:
         self._stepped: dict[str, None] = {}  # applications of which something has changed
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take an event in; ask for a snapshot where one is needed."""
+        """Apply an event; request a snapshot if one is needed."""
         self.ended.expire(self.model, now_ns)
         if isinstance(envelope.message, StateDelta):
             self._on_delta(envelope, envelope.message)
@@ -101,9 +101,9 @@ class Projection:
         return self._ask(now_ns)
 
     def compare(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Ask for a snapshot if the last change that a core at work has published did not come.
+        """Request a snapshot if the last change that an active core published is missing.
 
-        A snapshot that is coming is as new as what the core had published when it began.
+        A snapshot in transit is as new as the core's last change when it began.
         """
         is_followed = self.is_ready or self._next[1] > 0
         missed = (self.epoch, self._next[0] + (self._next[1] > 0))
@@ -131,7 +131,7 @@ class Projection:
 
     @property
     def settled(self) -> Model:
-        """Return the model; while a snapshot is incomplete, the previous one."""
+        """The model, or the previous one while a snapshot is incomplete."""
         return self._last or self.model
 
     # --- state ----------------------------------------------------------------------------------
@@ -163,12 +163,12 @@ class Projection:
             self.is_ready = True
 
     def _is_known(self, seq: int, part: int) -> bool:
-        """Return whether a message is a repetition, or useless until a snapshot arrives."""
+        """Whether a message is a repetition, or useless until a snapshot arrives."""
         is_waiting = not (self.is_ready or self._next[1])
         return is_waiting or (seq, part) < self._next
 
     def _miss(self) -> None:
-        """Note that something was lost on the way: a snapshot is asked for."""
+        """Record that an event was lost: a snapshot will be requested."""
         self._complete()
         if self.is_ready or self._next[1]:
             self._asked_ns = 0
@@ -176,7 +176,7 @@ class Projection:
         self._next = (self.seq + 1, 0)
 
     def _start_over(self, envelope: Envelope) -> None:
-        """Begin a snapshot; its later parts have the same epoch and seq, and go on with it."""
+        """Begin a snapshot; its later parts have the same epoch and seq."""
         last = self.model
         self.model = Model(
             ended=last.ended,
@@ -231,7 +231,7 @@ class Projection:
         self._ended += [summary for summary in delta.applications if summary.state in ENDED]
 
     def _complete(self) -> None:
-        """Finish a complete change: its events, and ended applications."""
+        """Finish a complete change: append its events, and update ended applications."""
         for news in self._news.values():
             self.model.events.add_all(news)
         for event in (*self._said, *self._going):
@@ -293,7 +293,7 @@ class Projection:
         self._append_events(events, (EventType.QUEUE, queue.path), is_gone=queue.removed)
 
     def _see_types(self, queue: QueueState) -> None:
-        """Remember of which types a queue has had some: its gauges stay, at 0 if need be."""
+        """Remember the resource types of a queue: their gauges stay, at 0 if need be."""
         seen = self.model.types_seen.setdefault(queue.path, {})
         for what, amount in changing_amounts(queue):
             seen.setdefault(what, {}).update(dict.fromkeys(amount))
@@ -305,9 +305,9 @@ class Projection:
     def _append_events(
         self, events: Iterator[EventState], row: tuple[EventType, str], *, is_gone: bool
     ) -> None:
-        """Put events into the ring; removed rows follow after everything that was on them.
+        """Append events; those of a removed row follow after everything that was on it.
 
-        A new row of the same name follows after that.
+        Events of a new row of the same name follow after that.
         """
         if is_gone:
             self._gone[row] = None
@@ -383,7 +383,7 @@ class Projection:
         self._stepped[name] = None
 
     def _note(self, view: ApplicationView, before: ApplicationSummary | None, known: int) -> None:
-        """Note what is new in an application's own values; ``known`` entries of its log are not."""
+        """Record what is new in an application; ``known`` entries of its state log are not."""
         summary = view.summary
         states = summary.state_log[known:]
         group = before.group if before is not None else ""
@@ -429,7 +429,7 @@ class Projection:
         return view
 
     def _known(self, view: ApplicationView) -> ApplicationView:
-        """Return what was known of an application before the current snapshot, if anything."""
+        """Return an application as it was before the current snapshot, if it was known."""
         last = self._last.applications.get(view.summary.application_id) if self._last else None
         return last or view
 
@@ -456,7 +456,7 @@ class Projection:
             view.swapping[key] = None
 
     def _note_return(self, view: ApplicationView, key: str) -> None:
-        """Note that what was allocated waits again: it could not be bound."""
+        """Record that an allocation became an ask again, because it could not be bound."""
         allocation = view.allocations.pop(key, None)
         if allocation is not None:
             self._leave(allocation)
@@ -494,7 +494,7 @@ class Projection:
                 allocations[key] = allocation
 
     def _leave(self, allocation: AllocationState) -> None:
-        """Take an allocation from the node that it is on no more."""
+        """Remove an allocation from its node."""
         self.changes.note_node(allocation.node_id)
         node = self.model.nodes.get(allocation.node_id)
         if node is not None:
@@ -502,7 +502,7 @@ class Projection:
             node.allocations.pop(allocation.allocation_key, None)
 
     def _note_allocation(self, view: ApplicationView, allocation: AllocationState) -> None:
-        """Note what is new of an allocation of an application."""
+        """Record what is new of an application's allocation."""
         key = allocation.allocation_key
         before = self._known(view).allocations.get(key)
         view.swapping.pop(key, None)
@@ -520,14 +520,14 @@ class Projection:
             self._news_of(view).allocation_ended(allocation)
 
     def _count_attempt(self, view: ApplicationView, result: str) -> None:
-        """Count what became of an allocation, for all and for its queue."""
+        """Count the result of an allocation, in total and for its queue."""
         counts, key = self.model.attempts, (view.summary.queue_name, result)
         counts[result] = counts.get(result, 0) + 1
         own = self.model.queue_attempts
         own[key] = own.get(key, 0) + 1
 
     def _note_foreign(self, foreign: AllocationState) -> None:
-        """Report what is new of a pod of another scheduler."""
+        """Append the event of an added or removed pod of another scheduler."""
         key, name = foreign.allocation_key, foreign.node_id
         nodes = self._last.nodes if self._last is not None else self.model.nodes
         here = (nodes.get(name), self._nodes_gone.get(name))
@@ -542,7 +542,7 @@ _ToldAsk = tuple[AskState | None, str, str, Mapping[str, int], bool, str]
 
 
 def _asks_in(delta: StateDelta) -> Iterator[_ToldAsk]:
-    """Yield each ask, with what is always read of it; where all have gone, no record is made."""
+    """Yield each ask with its columns; if all were removed, no records are made."""
     asks = delta.asks
     kept = [None] * len(asks) if all(values_of(asks, "removed")) else asks
     names = ("allocation_key", "application_id", "resource", "removed", "why")
@@ -554,5 +554,5 @@ def _was(summary: ApplicationSummary, state: ApplicationState) -> bool:
 
 
 def _shelf(node: NodeView, allocation: AllocationState) -> dict[str, AllocationState]:
-    """Return the table of a node for an allocation: foreign ones have their own."""
+    """Return the table of a node for an allocation; foreign ones have a separate one."""
     return node.foreign if allocation.is_foreign else node.allocations

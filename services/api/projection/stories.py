@@ -1,11 +1,10 @@
-"""The stories of applications: the steps of each, as one tree.
+"""The traces of applications: the steps of each, as one tree.
 
 Rule 1: a step that was reported twice, as after a redelivery, is one.
-Rule 2: a step hangs below the first of its causes that is known here, else below the submission.
-Rule 3: steps are listed in the order of events, causes first: the clocks of two hosts may differ.
-
-Limits: MAX_STORY steps an application, MAX_STORIES applications, MAX_HELD steps of all of them;
-the oldest go first.
+Rule 2: a step is placed below the first of its known causes, else below the submission.
+Rule 3: steps are listed by time, causes first: the clocks of two hosts may differ.
+Limits: MAX_STORY steps per application, MAX_STORIES applications, MAX_HELD steps in total; the
+oldest are dropped first.
 """
 
 from collections.abc import Container, Iterable, Iterator, Mapping
@@ -21,7 +20,7 @@ _SCHEDULES = {"core", "timers"}  # the services that have a partition
 
 @dataclass(frozen=True, slots=True)
 class StoryStep:
-    """A step in the trace of an application: what it hangs below, how deep, what else led to it."""
+    """A step in an application's trace, with its parent, depth and further causes."""
 
     record: TraceRecord
     at: int  # the application's place in the record
@@ -31,14 +30,14 @@ class StoryStep:
 
 
 class Stories:
-    """The records of each application, by the identity of their step."""
+    """The records of each application, by step identity."""
 
     def __init__(self) -> None:
         self._stories: dict[str, dict[str, TraceRecord]] = {}
         self._held = 0
 
     def remember(self, record: TraceRecord) -> None:
-        """Add a record to the story of every application that it is about."""
+        """Add a record to the trace of every application that it concerns."""
         for name in record.applications:
             story = self._stories.pop(name, None)
             if story is None:
@@ -55,9 +54,9 @@ class Stories:
             self._held -= len(self._stories.pop(next(iter(self._stories))))
 
     def of(self, application_id: str, partition: str = "") -> list[StoryStep]:
-        """Return the steps of an application in order; [] where nothing is known of it.
+        """Return the steps of an application in order; [] if it is unknown.
 
-        With a partition those of its core and timers alone, and those of no partition.
+        With a partition, only those of its core and timers, and those of no partition.
         """
         story = self._stories.get(application_id, {})
         if partition:
@@ -70,7 +69,7 @@ def _is_of(record: TraceRecord, partition: str) -> bool:
 
 
 def _in_order(story: dict[str, TraceRecord], application_id: str) -> list[StoryStep]:
-    """Return the steps by time and then as they were reported, each after its parent."""
+    """Return the steps by time, each after its parent."""
     steps: dict[str, StoryStep] = {}
     for record in sorted(story.values(), key=_time_ns):
         way = list(_way_up(record.message_id, story, application_id, steps))
@@ -82,7 +81,7 @@ def _in_order(story: dict[str, TraceRecord], application_id: str) -> list[StoryS
 def _way_up(
     step_id: str, story: dict[str, TraceRecord], application_id: str, steps: Container[str]
 ) -> Iterator[str]:
-    """Yield a step and those above it, up to one that has its place."""
+    """Yield a step and its ancestors, up to one that is placed."""
     passed: set[str] = set()
     while step_id != ROOT_CAUSE and step_id not in steps and step_id not in passed:
         passed.add(step_id)
@@ -91,7 +90,7 @@ def _way_up(
 
 
 def _placed(record: TraceRecord, application_id: str, steps: Mapping[str, StoryStep]) -> StoryStep:
-    """Return a step below the first of its causes that has its place."""
+    """Return a step placed below the first of its placed causes."""
     causes = _causes(record, application_id)
     parent = _parent(causes, steps)
     links = tuple(cause for cause in causes if cause not in (parent, ROOT_CAUSE))

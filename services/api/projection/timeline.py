@@ -1,8 +1,7 @@
-"""How a gang came to run: how many of its members stood where, each time that changed.
+"""The timeline of a gang: the number of its members in each state, at each change.
 
 Steps are stored and dropped with the application. A gang has at most MAX_STEPS: beyond that every
-second one is dropped, except the first and the last, so that the picture becomes coarser but keeps
-its ends.
+second one is dropped, except the first and the last.
 """
 
 from typing import NamedTuple
@@ -14,7 +13,7 @@ MAX_STEPS = 32
 
 
 class Step(NamedTuple):
-    """How many members were where from a time on: placeholders by what became of them, then pods.
+    """The number of members in each state from a time on: placeholders by outcome, then pods.
 
     ``held`` placeholders have a place; ``ended`` pods include neither lost nor evicted ones.
     """
@@ -31,7 +30,7 @@ class Step(NamedTuple):
 
 
 def note_step(view: ApplicationView, time_ns: int) -> None:
-    """Add a step to a gang's if it stands otherwise than at the last one."""
+    """Add a step to a gang if its numbers have changed."""
     if not view.summary.placeholders:
         return
     step, steps = _step(view, time_ns), view.steps

@@ -1,4 +1,4 @@
-"""The cluster's levels by name, and where the pods of an application are."""
+"""The cluster's levels by name, and the domains of an application's pods."""
 
 from services.api.projection.model import ApplicationView, Model
 from shared.model.scheduler_settings import TOPOLOGY_LEVELS, topology_levels
@@ -11,7 +11,7 @@ def levels_of(model: Model) -> list[str]:
 
 
 def pods_by_level(model: Model, view: ApplicationView) -> list[tuple[str, dict[str, int]]]:
-    """Return how many pods of an application are in which domains, by level, the widest first."""
+    """Return the number of an application's pods in each domain, by level, the widest first."""
     found: list[tuple[str, dict[str, int]]] = [(name, {}) for name in levels_of(model)]
     for allocation in view.allocations.values():
         node = model.nodes.get(allocation.node_id)

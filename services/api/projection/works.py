@@ -1,10 +1,10 @@
-"""Which instances work, from what active instances send with each heartbeat.
+"""Which instances are at work, according to what active instances send with each heartbeat.
 
-Rule 1: an instance works if it has handled one of its own heartbeats, or decided something, within
-        the last ``silence_ns``: three heartbeats and their way.
+Rule 1: an instance is at work if it has handled one of its own heartbeats, or decided something,
+        within the last ``silence_ns``: three heartbeats and their transport.
 Rule 2: messages of a lower epoch than the latest are ignored: another core has taken over.
-Rule 3: no service is called silent before the replica has listened for so long itself.
-Source of readiness, the healthcheck, metrics, the page's header and what commands print.
+Rule 3: no service is reported silent before the replica itself has listened for that long.
+Used by readiness, the healthcheck, metrics, the page's header and commands.
 """
 
 from collections.abc import Iterable, Iterator
@@ -31,9 +31,9 @@ class Worker:
 
 @dataclass(frozen=True, slots=True)
 class Silence:
-    """A service, of a partition, that does not work: since when, and its last process ("": none).
+    """A service of a partition that is not at work: since when, and its last process ("": none).
 
-    ``is_recovering``: it works, and does not know everything yet.
+    ``is_recovering``: it is at work, and still recovering.
     """
 
     service: str
@@ -54,13 +54,13 @@ class Silence:
 
 
 class Works:
-    """What was heard of the services, by service and partition."""
+    """The last reports of the services, by service and partition."""
 
     def __init__(self) -> None:
         self._of: dict[tuple[str, str], Worker] = {}
 
     def hear(self, envelope: Envelope, now_ns: int) -> None:
-        """Note who works: of a message AtWork, or of what a core has decided."""
+        """Record an instance at work, by an AtWork message or a core's decision."""
         key = envelope.source, envelope.partition.lower()
         before = self._of.get(key)
         if before is not None and envelope.epoch < before.epoch:
@@ -76,7 +76,7 @@ class Works:
     def at_work(
         self, partitions: Iterable[str], now_ns: int, silence_ns: int
     ) -> dict[tuple[str, str], bool]:
-        """Return whether each service of each partition works, and knows everything."""
+        """Return whether each service of each partition is at work and has recovered."""
         return {
             (service, partition): worker is not None and not is_silent and not worker.unready_ns
             for service, partition, worker, is_silent in self._heard(partitions, now_ns, silence_ns)
@@ -85,7 +85,7 @@ class Works:
     def silent(
         self, partitions: Iterable[str], started_ns: int, now_ns: int, silence_ns: int
     ) -> list[Silence]:
-        """Return what does not work, the core first; ``started_ns``: since when was listened."""
+        """Return the services not at work, the core first; ``started_ns``: when listening began."""
         found: list[Silence] = []
         listened = now_ns - started_ns > silence_ns
         for service, partition, worker, is_silent in self._heard(partitions, now_ns, silence_ns):
@@ -102,7 +102,7 @@ class Works:
     def _heard(
         self, partitions: Iterable[str], now_ns: int, silence_ns: int
     ) -> Iterator[tuple[str, str, Worker | None, bool]]:
-        """Yield each service of each partition, who was heard of it last, and if it is silent."""
+        """Yield each service of each partition with its last instance, and whether it is silent."""
         names = list(partitions)
         for service in _NAMES:
             for partition in names if service in PARTITIONED else [DEFAULT_PARTITION]:

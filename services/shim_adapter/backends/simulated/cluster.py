@@ -69,7 +69,7 @@ class SimulatedCluster:
         confirm_delay_ns: int = 0,
         max_ended: int = 0,
     ) -> None:
-        """Begin with what the world has. ``max_ended``: of ended pods; 0: MAX_ENDED_PODS."""
+        """Continue with the world's pods. ``max_ended``: retained ended pods, 0 for the default."""
         self.world = world
         self.max_ended = max_ended or MAX_ENDED_PODS
         self.start_delay_ns = start_delay_ns
