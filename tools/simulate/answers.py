@@ -1,4 +1,4 @@
-"""What the API answers at rest: why, metrics and events agree with what there is."""
+"""Checks the API's answers at rest: why, metrics and events agree with the core's state."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
@@ -21,7 +21,7 @@ _STATE_OF = {int(detail): state for state, detail in DETAIL_OF_STATE.items()}
 
 
 def refusals_of(application: Application) -> list[Refusal]:
-    """Return what keeps an application waiting: all of it, asks of a shape, or some of those."""
+    """Return why an application waits: refusals of the whole, of shapes, and of single asks."""
     groups = application.groups.values()
     found = [application.refusal, *(group.bucket.refusal for group in groups)]
     found += [group.refused[0] for group in groups if group.refused is not None]
@@ -29,7 +29,7 @@ def refusals_of(application: Application) -> list[Refusal]:
 
 
 def of_partition(core: Scheduler, api: ApiMachine) -> Iterator[str]:
-    """Yield what is answered otherwise of a partition than it is."""
+    """Yield the API's answers about a partition that differ from its state."""
     followed = api.partitions.get(core.partition.name)
     if followed is None or not followed.is_ready:
         return  # which is a sentence of its own
@@ -40,7 +40,7 @@ def of_partition(core: Scheduler, api: ApiMachine) -> Iterator[str]:
 
 
 def _why(model: Model, name: str, application: Application) -> Iterator[str]:
-    """Compare why an application is where it is with what refused its asks."""
+    """Compare the answer of why with the refusals of the application's asks."""
     answer = why(model, name)
     if answer is None:
         yield f"why says nothing of {name}, which is {application.state}"
@@ -60,7 +60,7 @@ def _why(model: Model, name: str, application: Application) -> Iterator[str]:
 
 
 def _metrics(model: Model, core: Scheduler) -> Iterator[str]:
-    """Compare gauges with what there is."""
+    """Compare gauges with the core's state."""
     text = yunikorn_metrics([model], model.events).decode()
     samples = [sample for family in families_of(text) for sample in family.samples]
     shown = {
@@ -86,7 +86,7 @@ def _metrics(model: Model, core: Scheduler) -> Iterator[str]:
 
 
 def _events(model: Model, core: Scheduler) -> Iterator[str]:
-    """Compare the last state that events tell of each application with its state."""
+    """Compare the last state in each application's events with its state."""
     last: dict[str, str] = {}
     for event in model.events.newest(model.events.lowest):
         state = _STATE_OF.get(event.change_detail)
@@ -98,7 +98,7 @@ def _events(model: Model, core: Scheduler) -> Iterator[str]:
 
 
 def of_who_works(deployment: Deployment) -> Iterator[str]:
-    """See that of each part one instance says of itself that it works, and measures so."""
+    """Check that exactly one instance of each part reports that it is at work."""
     for service, names in _parts(deployment.partitions):
         for name in names:
             hosts = [i.hosts[name] for i in deployment.of(service) if name in i.hosts]

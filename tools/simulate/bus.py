@@ -1,9 +1,9 @@
-"""A broker that delays, repeats, loses and refuses as the faults of a run say.
+"""A broker that delays, repeats, loses and refuses messages according to a run's faults.
 
-What RabbitMQ keeps, this keeps: what one publisher sends to one inbox arrives in order, one by one
-where the inbox may refuse; what was confirmed is safe; what a lost reader had in hand goes, in its
-old order, to the next. Inboxes of different services, and different senders, are in no order.
-A publisher that lost its connection has another one with its next try; a reader has lost its place.
+It has RabbitMQ's guarantees: messages of one publisher to one inbox arrive in order, one by one if
+the inbox may refuse; confirmed messages are safe; a lost reader's messages go, in their old order,
+to the next. Inboxes of different services, and different senders, are not ordered. A publisher that
+lost its connection reconnects at its next attempt; a reader has lost its place.
 """
 
 import asyncio
@@ -40,18 +40,18 @@ class Station(Protocol):
     service: str
 
     def is_at_work(self, partition: str) -> bool:
-        """Return whether it handles its heartbeats for a partition."""
+        """Whether it handles its heartbeats for a partition."""
         ...
 
     async def stand_still(self) -> None:
-        """Wait while it is stopped."""
+        """Wait while it is paused."""
 
     async def die(self, down_ns: int) -> None:
-        """End it here and now, for so long; never returns."""
+        """Kill it now, for ``down_ns``; never returns."""
 
 
 class SimulatedBroker(MemoryBroker):
-    """The inboxes, how full they may be, and the digest of everything that came into one."""
+    """The inboxes, when they refuse, and the digest of all arrived messages."""
 
     def __init__(self, seed: int, loop: VirtualLoop, armed: Armed) -> None:
         super().__init__()
@@ -73,16 +73,16 @@ class SimulatedBroker(MemoryBroker):
         self._digest = blake2b(digest_size=16)
 
     def latency_ns(self) -> int:
-        """Return how long the next message takes: a pseudo-random number (Knuth's MMIX)."""
+        """Return the next message's latency, a pseudo-random number (Knuth's MMIX)."""
         self._state = (self._state * 6364136223846793005 + 1442695040888963407) % 2**64
         return LEAST_LATENCY_NS + (self._state >> 33) % MOST_LATENCY_NS
 
     def refuses(self, to: Address) -> bool:
-        """Return whether an inbox is full now."""
+        """Whether an inbox is full now."""
         return self.refusing.get(to.routing_key, 0) > self.loop.now_ns
 
     def arrive(self, written: _Written) -> None:
-        """Put a message where it goes; while the broker is down it is lost."""
+        """Deliver a message; while the broker is down it is lost."""
         if not self.is_up:
             return
         envelope, body = written
@@ -104,11 +104,11 @@ class SimulatedBroker(MemoryBroker):
         super()._put_into(inbox, envelope, body)
 
     def begun(self, who: int, envelopes: Sequence[Envelope]) -> None:
-        """Note which steps are being told: whoever says them may die before that is over."""
+        """Record the steps being published: their sender may die before that is complete."""
         self.cut.update({(who, envelope.cause_id): None for envelope in envelopes})
 
     def confirmed(self, who: int, envelopes: Sequence[Envelope]) -> None:
-        """Note which decisions, each of an application and a step, were confirmed with the rest."""
+        """Record the confirmed decisions, by application and step."""
         for envelope in envelopes:
             self.cut.pop((who, envelope.cause_id), None)
             if isinstance(envelope.message, UpdateResponse):
@@ -116,7 +116,7 @@ class SimulatedBroker(MemoryBroker):
                     self.decided[name, envelope.cause_id] = said
 
     def digest(self) -> str:
-        """Return the digest of every message so far, in order and with its moment."""
+        """Return the digest of every arrived message, in order and with its time."""
         return self._digest.hexdigest()
 
     def stop(self) -> None:
@@ -127,7 +127,7 @@ class SimulatedBroker(MemoryBroker):
 
 
 class SimulatedSubscription(MemorySubscription):
-    """A reader's place, which can be lost."""
+    """A reader that can lose its place."""
 
     def __init__(self, bus: "SimulatedBus", address: Address) -> None:
         super().__init__(bus.broker, bus.broker.inbox(address.routing_key))
@@ -135,13 +135,13 @@ class SimulatedSubscription(MemorySubscription):
         self._is_lost = False
 
     async def receive(self, max_items: int) -> list[Delivery]:
-        """Wait for messages; who stands still has them in hand and does nothing."""
+        """Wait for messages; a paused instance holds them without handling."""
         deliveries = await super().receive(max_items)
         await self._bus.station.stand_still()
         return deliveries
 
     async def ack(self, deliveries: Sequence[Delivery]) -> None:
-        """Forget the messages, unless something happens to the acknowledgement."""
+        """Acknowledge messages, unless a fault affects the acknowledgement."""
         station = self._bus.station
         await station.stand_still()
         broker = self._bus.broker
@@ -153,13 +153,13 @@ class SimulatedSubscription(MemorySubscription):
             await station.die(fault.amount_ns)
 
     def lose(self) -> None:
-        """Give back what is in hand: the broker has noticed that nobody is there."""
+        """Give back unacknowledged messages: the broker has detected the loss."""
         if not self._closed:
             self._is_lost = True
             self._leave()
 
     async def close(self) -> None:
-        """Leave by oneself."""
+        """Leave the inbox."""
         if not self._closed:
             self._leave()
 
@@ -226,7 +226,7 @@ class SimulatedBus(MemoryBus):
             self.broker.buses.remove(self)
 
     def lose(self) -> None:
-        """Lose the connections, and the places with them."""
+        """Lose the connections and all places."""
         self._is_lost = True
         self._losses += 1
         for place in self._places:
@@ -234,7 +234,7 @@ class SimulatedBus(MemoryBus):
         self._places.clear()
 
     async def subscribe(self, inbox: Address) -> SimulatedSubscription:
-        """Take a place at an inbox, behind those who already read it."""
+        """Start reading an inbox, after its earlier readers."""
         await self.connect()
         if inbox.service == API_TRACE.service:
             self.broker.replay_trace(self.broker.inbox(inbox.routing_key))
@@ -243,7 +243,7 @@ class SimulatedBus(MemoryBus):
         return place
 
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
-        """Publish in order and wait for the confirms, unless something happens to them."""
+        """Publish in order and wait for the confirms, unless a fault affects them."""
         await self.station.stand_still()
         for envelope in envelopes:
             check_properties(envelope)
@@ -313,9 +313,9 @@ class SimulatedBus(MemoryBus):
     # --- the wire -------------------------------------------------------------------------------
 
     async def _send(self, written: list[_Written], delay_ns: int = 0) -> None:
-        """Send each inbox its own, and return when all is confirmed.
+        """Send to each inbox in parallel, and return when all messages are confirmed.
 
-        Raises BusUnavailableError if the connection was lost meanwhile, whoever else noticed.
+        Raises BusUnavailableError if the connection was lost meanwhile.
         """
         losses = self._losses
         lanes: dict[str, list[_Written]] = {}
@@ -336,7 +336,7 @@ class SimulatedBus(MemoryBus):
             raise BusUnavailableError("publishing failed: the connection was closed meanwhile")
 
     def _fly(self, item: _Written, latency_ns: int) -> float:
-        """Have a message arrive, behind those of ours that are on their way there."""
+        """Schedule a message's arrival, after the sender's earlier ones to the same inbox."""
         key, loop = item[0].to.routing_key, self.broker.loop
         earliest = self._arrivals.get(key, 0.0) + _APART_SECONDS
         due = max(loop.time() + latency_ns / NANOS_PER_SECOND, earliest)
@@ -345,7 +345,7 @@ class SimulatedBus(MemoryBus):
         return due
 
     async def _insist(self, lane: list[_Written]) -> None:
-        """Send to a full inbox, one by one, until it takes them. Raises BusUnavailableError."""
+        """Send to a full inbox, one by one, until it accepts them. Raises BusUnavailableError."""
         until = self.broker.loop.time() + REFUSED_SECONDS
         for item in lane:
             while self.broker.refuses(item[0].to):

@@ -1,8 +1,8 @@
-"""`muster simulate`: seeds in, one line for each that does not hold, and a table at the end.
+"""`muster simulate`: runs seeds, prints a line for each failure, and a table at the end.
 
-The first seed that does not hold ends it: its faults are made as few as they can be, and the
-command that replays it is said. With more than one job every seed runs in one of as many processes
-of its own; what came of them is taken in the order of the seeds, so that the answer is the same.
+The first failing seed ends it: its faults are reduced to as few as possible, and the command that
+replays it is printed. With several jobs every seed runs in one of as many processes; results are
+taken in the order of the seeds, so that the output is the same.
 """
 
 import multiprocessing
@@ -36,9 +36,9 @@ _Outcomes = Generator[Outcome, None, None]
 
 @dataclass(frozen=True, slots=True)
 class Seeds:
-    """Which seeds are run: so many from the ``first`` on (None: no end), so many at a time.
+    """The seeds to run: ``runs`` from ``first`` on (None: no end), ``jobs`` at a time.
 
-    Each has so many ``partitions``, or as many as it draws.
+    Each has ``partitions`` partitions, or as many as it draws.
     """
 
     first: int
@@ -81,7 +81,7 @@ class Totals:
 def simulate_seeds(
     seeds: Seeds, minutes: float | None, only: set[int] | None, guard: str | None
 ) -> int:
-    """Run seeds until one does not hold, or all have run; return the exit status."""
+    """Run seeds until one fails, or all have run; return the exit status."""
     totals = Totals()
     outcomes = _with_a_bar(_outcomes(seeds, only, guard), seeds, minutes)
     with ExitStack() as taken_out, closing(outcomes):
@@ -99,13 +99,13 @@ def simulate_seeds(
 
 
 def _begin(guard: str | None, taken_out: ExitStack) -> None:
-    """Let nothing be logged, and take a guard out for as long as the stack stands."""
+    """Disable logging, and remove a guard for as long as the stack is open."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(_LEVEL))
     taken_out.enter_context(without_guard(guard))
 
 
 def _begin_job(guard: str | None) -> None:
-    """Begin a process of its own; Ctrl-C ends it by way of the one that started it."""
+    """Start a worker process, which Ctrl-C ends through its parent."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     _begin(guard, _FOR_GOOD)
 
@@ -131,7 +131,7 @@ def _outcomes(seeds: Seeds, only: set[int] | None, guard: str | None) -> _Outcom
 
 
 def _with_a_bar(outcomes: _Outcomes, seeds: Seeds, minutes: float | None) -> _Outcomes:
-    """Hand outcomes on while there is time, with a bar for users who watch."""
+    """Yield outcomes while there is time, with a progress bar."""
     until = time.monotonic() + minutes * _SECONDS_A_MINUTE if minutes is not None else None
     columns = (TextColumn("seed {task.fields[seed]}"), BarColumn(), MofNCompleteColumn())
     console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""The instances of every service in one run, what outlives them, and what befalls them by time."""
+"""The instances of every service in one run, their storage, and faults by time."""
 
 from collections.abc import Callable
 
@@ -75,24 +75,24 @@ class Deployment:
         ]
 
     def report(self, sentence: str) -> None:
-        """Note what must never happen, with its moment."""
+        """Record a violation with its time."""
         self.violations.append(f"{self.loop.now_ns / NANOS_PER_SECOND:.3f} s: {sentence}")
 
     def _stall(self, for_ns: int) -> None:
-        """Have the shim adapter stand still: it waits for its disk."""
+        """Pause the shim adapter, as if it waited for its disk."""
         instance = self.active("shim_adapter")
         if instance is not None:
             instance.pause(for_ns)
 
     def _api_machine(self, name: str) -> ApiMachine:
-        """Return an API whose requests are numbered by the run, and not by chance."""
+        """Return an API machine whose requests are numbered deterministically."""
         self._apis += 1
         machine = ApiMachine(name)
         machine.uuid = f"{name}-{self._apis}"
         return machine
 
     def _shim_machine(self) -> ShimMachine:
-        """Return a shim adapter over what is kept, as a new process reads it."""
+        """Return a shim adapter's machine over the stored world, as a new process would."""
         world = self.disk.load()
         if not world.epoch:
             world.set_config(self.work.config)
@@ -112,14 +112,11 @@ class Deployment:
         return [instance for instance in self.instances if instance.service == service]
 
     def active(self, service: str, partition: str = DEFAULT_PARTITION) -> Instance | None:
-        """Return the instance that has the inbox of its service, and of a partition."""
+        """Return the instance that is active for a service and partition."""
         return next((item for item in self.of(service) if item.is_active(partition)), None)
 
     def working(self, service: str, partition: str = DEFAULT_PARTITION) -> Instance | None:
-        """Return the active instance that goes on: one that stands still may have lost its place.
-
-        While all that are active stand still it is the first of them.
-        """
+        """Return the active instance that is not paused, else the first active one."""
         active = (item for item in self.of(service) if item.is_active(partition))
         return min(active, key=lambda item: not item.is_running, default=None)
 
@@ -129,7 +126,7 @@ class Deployment:
         return getattr(machine, "inner", machine)
 
     def core(self, partition: str) -> Scheduler | None:
-        """Return the machine of the core that decides for a partition."""
+        """Return the machine of the core that is active for a partition."""
         machine = self._inner("core", partition)
         return machine if isinstance(machine, Scheduler) else None
 
@@ -140,7 +137,7 @@ class Deployment:
         return machine if isinstance(machine, ShimMachine) else None
 
     def wheel(self, partition: str) -> TimerWheel | None:
-        """Return the timers that are at work for a partition."""
+        """Return the timers that are active for a partition."""
         machine = self._inner("timers", partition)
         return machine if isinstance(machine, TimerWheel) else None
 
@@ -151,7 +148,7 @@ class Deployment:
         return machine if isinstance(machine, ApiMachine) else None
 
     def is_quiet(self) -> bool:
-        """Return whether nothing is on its way, but heartbeats to who sleeps."""
+        """Whether no message is in transit, except heartbeats."""
         return all(instance.is_quiet for instance in self.instances) and not any(
             inbox.waiting or any(reader._held for reader in inbox.readers)
             for inbox in self.broker.inboxes.values()
@@ -160,7 +157,7 @@ class Deployment:
     # --- faults by time -------------------------------------------------------------------------
 
     def schedule_faults(self) -> None:
-        """Have the faults that befall a whole service happen at their moments."""
+        """Schedule the faults that affect a whole service."""
         for fault in self.armed.take_timed(kinds.TIMED):
             self.loop.call_later(fault.at_ns / NANOS_PER_SECOND, self._befall, fault)
 
@@ -190,7 +187,7 @@ class Deployment:
                 instance.kill(fault.amount_ns)
 
     def _target(self, fault: Fault) -> tuple[Instance, str]:
-        """Return which instance a fault befalls, more often one that is at work, and where."""
+        """Return the instance and partition that a fault affects, more often an active one."""
         instances, partition = self.of(fault.service), DEFAULT_PARTITION
         if fault.service in PARTITIONED:
             partition = self.partitions[fault.choice // 6 % len(self.partitions)]
@@ -200,14 +197,14 @@ class Deployment:
         return instance, partition
 
     def note_mishaps(self) -> None:
-        """Record the faults that users' acts carry."""
+        """Record the faults that users' actions cause."""
         for fault in self.armed.take_timed(kinds.BY_PEOPLE):
             self.loop.call_later(
                 fault.at_ns / NANOS_PER_SECOND, self.armed.note, fault, fault.at_ns
             )
 
     def calm(self) -> None:
-        """Let nothing fail any more, and everybody come back."""
+        """Stop all faults, and resume all instances."""
         self.armed.is_on = False
         self.broker.is_up = True
         self.broker.refusing.clear()
@@ -217,7 +214,7 @@ class Deployment:
 
 
 def _off(fault: Fault) -> int:
-    """Return by how much a fault takes a clock forward, or back."""
+    """Return the offset of a fault's clock, in either direction."""
     return fault.amount_ns * (1 if fault.choice % 2 else -1)
 
 

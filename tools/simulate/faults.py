@@ -1,7 +1,7 @@
-"""The faults of a run: drawn from its seed at the start, each with an index that stays.
+"""The faults of a run: drawn from its seed at the start, each with a fixed index.
 
-A fault is armed from ``at_ns`` of true time on, and happens at the next moment that fits: a
-publish of its service, an acknowledgement, a bind. One that finds none did not happen.
+A fault is armed from ``at_ns`` of true time on, and happens at the next opportunity: a publish of
+its service, an acknowledgement, a bind. A fault without an opportunity does not happen.
 """
 
 from collections.abc import Sequence
@@ -80,7 +80,7 @@ _SERVICES = ("core", "core", "shim_adapter", "shim_adapter", "timers", "api")
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """One fault. ``amount`` is its own, up to the largest of its kind; ``choice`` picks whom."""
+    """One fault. ``amount`` is limited by its kind; ``choice`` selects its target."""
 
     index: int
     kind: str
@@ -96,10 +96,10 @@ class Fault:
 
 
 def drawn(seed: int) -> list[Fault]:
-    """Return the faults of a seed, by index; some seeds have few, some have many.
+    """Return the faults of a seed, by index; their number varies.
 
-    The kinds that came LATER are drawn apart, with indices from MAX_FAULTS on, MAX_LATER for each
-    time: without those of them, a seed is the run that it was when it found what it has found.
+    The kinds added later (LATER) are drawn separately, with indices from MAX_FAULTS on, MAX_LATER
+    for each group: without them, a seed is the same run as before they were added.
     """
     rng = Random(f"faults/{seed}")  # noqa: S311 - repeatable is what it has to be
     later = [kind for kinds in LATER.values() for kind in kinds]
@@ -124,7 +124,7 @@ def _one(rng: Random, index: int, kinds: Sequence[str]) -> Fault:
 
 
 class Armed:
-    """The faults of a run that have not happened yet, and those that have, with their moment."""
+    """The faults that have not happened yet, and those that have, with their time."""
 
     def __init__(self, faults: list[Fault]) -> None:
         self._waiting = sorted(faults, key=lambda fault: (fault.at_ns, fault.index))
@@ -133,7 +133,7 @@ class Armed:
         self.is_on = True
 
     def take(self, kinds: dict[str, int], service: str, now_ns: int) -> Fault | None:
-        """Return the first armed fault of these kinds that befalls a service; it happens now."""
+        """Return the first armed fault of these kinds for a service; it happens now."""
         if not self.is_on:
             return None
         for at, fault in enumerate(self._waiting):
@@ -146,11 +146,11 @@ class Armed:
         return None
 
     def take_timed(self, kinds: dict[str, int]) -> list[Fault]:
-        """Return the faults of these kinds, by time: whoever takes them sees to it that they do."""
+        """Return the faults of these kinds, by time; the caller makes them happen."""
         return [fault for fault in self._waiting if fault.kind in kinds]
 
     def note(self, fault: Fault, now_ns: int) -> None:
-        """Take in that a fault that was taken by its time happens now."""
+        """Record that a timed fault happens now."""
         if fault in self._waiting:
             self._waiting.remove(fault)
             self.happened.append((now_ns, fault))

@@ -1,7 +1,7 @@
-"""The guards of the system, each of which can be taken out: the oracle is to find it missing.
+"""The guards of the system, each of which can be removed to test that the oracle notices.
 
-A guard is a rule that stands in one place in the code. Its entry says the rule and replaces the
-function that keeps it by one that does not, for as long as a simulation runs.
+A guard is a rule implemented by one function. Its entry states the rule, and replaces the function
+by one without it while a simulation runs.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ Function = Callable[..., Any]
 
 @dataclass(frozen=True, slots=True)
 class Guard:
-    """A rule, where the function is that keeps it, and what makes a function without it."""
+    """A rule, the function that implements it, and a factory of a function without it."""
 
     rule: str
     owner: object
@@ -283,7 +283,7 @@ GUARDS = {
 
 @contextmanager
 def without_guard(name: str | None) -> Iterator[None]:
-    """Take a guard out while this is open; None takes none."""
+    """Remove a guard while this is open; None removes none."""
     if name is None:
         yield
         return

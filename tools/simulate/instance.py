@@ -1,4 +1,4 @@
-"""One instance of a service: it runs, stands still, dies and comes again, on a clock of its own."""
+"""One instance of a service: it runs, pauses, dies and restarts, with a clock of its own."""
 
 import asyncio
 import traceback
@@ -23,7 +23,7 @@ MakeMachine = Callable[[str, str], Machine]  # of an instance, for a partition
 
 
 class PowerLostError(BaseException):
-    """An instance ends in the middle of what no message can interrupt: keeping its state."""
+    """An instance is killed in the middle of saving its state."""
 
     def __init__(self, down_ns: int) -> None:
         super().__init__("the power went")
@@ -31,7 +31,7 @@ class PowerLostError(BaseException):
 
 
 class SkewedClock(SystemClock):
-    """The clock of one process: its machine's is off, and runs too fast or too slow by a little."""
+    """The clock of one process: its machine's has an offset and a drift."""
 
     def __init__(self, loop: VirtualLoop, station: "Instance") -> None:
         drift_ppm = station.drift_ppm  # of this start's machine
@@ -45,13 +45,13 @@ class SkewedClock(SystemClock):
         self._station = station
 
     async def sleep_until(self, due_ns: int) -> None:
-        """Sleep; who stands still sleeps on."""
+        """Sleep; a paused instance sleeps on."""
         await super().sleep_until(due_ns)
         await self._station.stand_still()
 
 
 class StillMetrics(HostMetrics):
-    """Metrics that measure nothing: what a handling took is the machine's, and not the seed's."""
+    """Metrics without measured times, which would not be deterministic."""
 
     def __init__(self) -> None:
         super().__init__("simulated")
@@ -78,7 +78,7 @@ class StillMetrics(HostMetrics):
 
 
 class Instance:
-    """A service's place in the deployment; each start of it is a new process with a new name.
+    """A service's instance in the deployment; each start is a new process with a new name.
 
     It has a host at the inbox of its ``address``; without one, a host for every partition.
     """
@@ -113,7 +113,7 @@ class Instance:
     # --- what the run does with it --------------------------------------------------------------
 
     def start(self) -> None:
-        """Start a process: its machine knows nothing yet."""
+        """Start a process with a new machine."""
         if self._task is not None or self._is_ending:
             return
         self._starts += 1
@@ -157,11 +157,11 @@ class Instance:
             self._loop.call_later(again_in, self.start)
 
     def be_on(self, ahead_ns: int, drift_ppm: int) -> None:
-        """Be on a machine with such a clock, from the next start on."""
+        """Use a machine with such a clock, from the next start on."""
         self.ahead_ns, self.drift_ppm = ahead_ns, drift_ppm
 
     def kill(self, down_ns: int) -> None:
-        """End the process as ``kill -9`` does, and start another one after so long."""
+        """Kill the process like ``kill -9``, and start another one after ``down_ns``."""
         if self._task is not None:
             self._task.cancel()
             self._goes_on.set()
@@ -177,12 +177,12 @@ class Instance:
             self._loop.call_later(NOTICED_SECONDS, self._bus.lose)
 
     def resume(self) -> None:
-        """Have it go on."""
+        """Resume the process."""
         self.resumed_ns = self._loop.now_ns
         self._goes_on.set()
 
     async def end(self) -> None:
-        """End it for good."""
+        """End it permanently."""
         self._is_ending = True
         self._goes_on.set()
         if self._task is not None:
@@ -192,17 +192,17 @@ class Instance:
     # --- what its connections ask ---------------------------------------------------------------
 
     def is_at_work(self, partition: str) -> bool:
-        """Return whether it handles its heartbeats for a partition."""
+        """Whether it handles its heartbeats for a partition."""
         host = self.hosts.get(partition)
         return host is not None and host.is_at_work
 
     async def stand_still(self) -> None:
-        """Wait while it is stopped."""
+        """Wait while it is paused."""
         while not self._goes_on.is_set():
             await self._goes_on.wait()
 
     async def die(self, down_ns: int) -> None:
-        """End it here and now; never returns."""
+        """Kill it now; never returns."""
         self._loop.call_soon(self.kill, down_ns)
         await asyncio.Event().wait()
 
@@ -221,22 +221,22 @@ class Instance:
         return self.hosts.get(DEFAULT_PARTITION)
 
     def is_active(self, partition: str) -> bool:
-        """Return whether it runs and has the inbox of a partition."""
+        """Whether it runs and is the active reader of a partition's inbox."""
         host = self.hosts.get(partition)
         return host is not None and host.is_active and host.is_connected
 
     @property
     def is_running(self) -> bool:
-        """Return whether it runs, and is not stopped."""
+        """Whether it runs and is not paused."""
         return self._task is not None and self._goes_on.is_set()
 
     @property
     def starts(self) -> int:
-        """Return how many processes were started, also one that has ended."""
+        """The number of started processes, including ended ones."""
         return self._starts
 
     @property
     def is_quiet(self) -> bool:
-        """Return whether it waits for something to come."""
+        """Whether it waits for messages."""
         runner = self._runner
         return runner is not None and runner.is_waiting and runner.is_connected

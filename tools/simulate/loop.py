@@ -1,6 +1,6 @@
-"""An event loop in virtual time: it never waits, its clock moves when nothing else is left to do.
+"""An event loop in virtual time: it never waits; time advances when nothing else is left to do.
 
-Work for threads is done at once, on the loop's own thread: what follows is the same every time.
+Work for threads runs at once, on the loop's own thread, so that the order is deterministic.
 """
 
 import asyncio
@@ -13,11 +13,11 @@ from shared.model.units import NANOS_PER_SECOND
 
 
 class StalledError(RuntimeError):
-    """Everybody waits, and nothing is due: whoever is waited for will never come."""
+    """A deadlock: all tasks wait, and nothing is due."""
 
 
 class _Skipping(selectors.SelectSelector):
-    """A selector that hears of nothing and lets the time that was to be waited have passed."""
+    """A selector that reports nothing and advances the time instead of waiting."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -46,14 +46,14 @@ class VirtualLoop(asyncio.SelectorEventLoop):
 
     @property
     def now_ns(self) -> int:
-        """Return the same in nanoseconds."""
+        """The virtual time in nanoseconds since the start."""
         return round(self._seconds * NANOS_PER_SECOND)
 
     def observe(self, look: Callable[[], None] | None, every_seconds: float) -> None:
-        """Call ``look`` whenever so much time has passed, from now on; None: no more.
+        """Call ``look`` at every interval of virtual time from now on; None stops that.
 
-        It is called while the time passes and not by a timer, so that what the loop runs, and in
-        which order, is the same with it and without. It must only read.
+        It is called while the time advances and not by a timer, so that it does not change what the
+        loop runs, or in which order. It must only read.
         """
         self._look, self._every_seconds, self._next_seconds = look, every_seconds, self._seconds
 
@@ -71,7 +71,7 @@ class VirtualLoop(asyncio.SelectorEventLoop):
     def run_in_executor(  # type: ignore[override]
         self, executor: Executor | None, func: Callable[..., Any], *args: Any
     ) -> "asyncio.Future[Any]":
-        """Do it now."""
+        """Run the function now."""
         del executor
         future = self.create_future()
         try:

@@ -1,7 +1,7 @@
-"""What must hold when a run has come to rest, and when everything has been deleted.
+"""The invariants of a run at rest, and after everything has been deleted.
 
-What users submitted is ended, runs, or waits for a reason of the vocabulary; core, shim adapter,
-timers and API know the same; sums are exact; nothing is left of what has ended.
+Submitted applications have ended, run, or wait for a reason of the vocabulary; core, shim adapter,
+timers and API agree; sums are exact; nothing is left of ended applications.
 """
 
 from collections.abc import Iterator, Mapping
@@ -33,7 +33,7 @@ _STALE_WORLD = "StaleWorldError"
 
 
 def at_rest(deployment: Deployment, people: Users) -> list[str]:
-    """Return a sentence for everything that does not hold at rest."""
+    """Return a sentence for every violated invariant at rest."""
     found = list(_of_instances(deployment))
     shim, api = deployment.shim, deployment.api
     if shim is None or api is None:
@@ -67,7 +67,7 @@ def _partition_at_rest(
 
 
 def _shared(deployment: Deployment) -> Iterator[str]:
-    """See that each partition is one process's, and that no process has two more than another."""
+    """Check that each partition has one active process, and that they are shared evenly."""
     for service in PARTITIONED:
         held = {
             f"{service}-{instance.number}": [
@@ -81,7 +81,7 @@ def _shared(deployment: Deployment) -> Iterator[str]:
 
 
 def at_the_end(deployment: Deployment) -> list[str]:
-    """Return a sentence for everything that is left when everything has been deleted."""
+    """Return a sentence for everything left after all was deleted."""
     shim = deployment.shim
     if shim is None:
         return ["at the end the shim adapter has no active instance"]
@@ -122,7 +122,7 @@ def _left_in_cluster(shim: ShimMachine) -> Iterator[str]:
 
 
 def _of_instances(deployment: Deployment) -> Iterator[str]:
-    """See that no process crashed by itself, and nothing was dead-lettered."""
+    """Check that no process crashed by itself, and nothing was dead-lettered."""
     for instance in deployment.instances:
         for crash in instance.crashes:
             if _STALE_WORLD not in crash:  # the fence that it is to run into
@@ -134,7 +134,7 @@ def _of_instances(deployment: Deployment) -> Iterator[str]:
 
 
 def _core_and_cluster(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
-    """Compare nodes and allocations as the core has them with what there is."""
+    """Compare the core's nodes and allocations with the cluster's."""
     world, nodes = shim.world, core.partition.nodes.nodes
     there_are = {
         name: node for name, node in world.nodes.items() if node.partition == core.partition.name
@@ -163,7 +163,7 @@ def _named(shim: ShimMachine, key: str) -> str:
 
 
 def _asked(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
-    """Compare what is asked for with the pods that are to be."""
+    """Compare the core's asks with the waiting pods."""
     asked = {ask.key for a in core.partition.applications.values() for ask in a.asks()}
     swapped = {
         swap.ask.key
@@ -189,7 +189,7 @@ def _of_partition(shim: ShimMachine, core: Scheduler) -> dict[str, ApplicationRe
 
 
 def _pods(deployment: Deployment, shim: ShimMachine) -> Iterator[str]:
-    """See that every pod that has not ended is somebody's, and runs or waits for a reason."""
+    """Check that every live pod has an application, and runs or waits for a reason."""
     for pod in shim.world.all_pods():
         if not (pod.has_ended or pod.spec.foreign):
             application = shim.world.applications.get(pod.spec.application_id)
@@ -202,7 +202,7 @@ def _pods(deployment: Deployment, shim: ShimMachine) -> Iterator[str]:
 
 
 def _applications(core: Scheduler, shim: ShimMachine) -> Iterator[str]:
-    """See that every application ended, runs, or waits for a reason that can be told."""
+    """Check that every application ended, runs, or waits for a known reason."""
     known = core.partition.applications
     live = {name for name, item in _of_partition(shim, core).items() if item.is_live}
     for name in sorted(known.keys() ^ live):
@@ -226,7 +226,7 @@ def _pod(core: Scheduler, pod: PodRecord) -> Iterator[str]:
 
 
 def _explained(core: Scheduler, name: str, pod: str) -> Iterator[str]:
-    """See that an application with a pod that waits has a reason of the vocabulary."""
+    """Check that an application with a waiting pod has a reason of the vocabulary."""
     application = core.partition.applications[name]
     reasons = [refusal.reason for refusal in answers.refusals_of(application)]
     if core.partition.root.max_resource is None:  # without a node nothing is tried
@@ -245,7 +245,7 @@ def _timers(core: Scheduler, wheel: TimerWheel) -> Iterator[str]:
 
 
 def shown(core: Scheduler, api: ApiMachine) -> Iterator[str]:
-    """Compare what the API shows with what is."""
+    """Compare the API's read model with the core's state."""
     partition = core.partition
     followed = api.partitions.get(partition.name)
     if followed is None or not followed.is_ready:
@@ -292,7 +292,7 @@ def _same(what: str, there: Mapping[str, object], shown: Mapping[str, object]) -
 
 
 def _difference(there: object, shown: object) -> str:
-    """Return in which fields two records differ, or both where they are none."""
+    """Describe the fields in which two records differ, or both values."""
     if there is None or type(there) is not type(shown) or not is_dataclass(there):
         return f"{shown}, it is {there}"
     names = [field.name for field in fields(there)]
@@ -301,7 +301,7 @@ def _difference(there: object, shown: object) -> str:
 
 
 def _made(deployment: Deployment, people: Users) -> Iterator[str]:
-    """See that what was handed in was carried out, once, and answered the same each time."""
+    """Check that submissions were carried out once, and answered equally each time."""
     for name, count in deployment.disk.made.items():
         if count > people.submitted.get(name, 0):
             yield f"pod {name} was made {count} times, submitted {people.submitted.get(name)}"
@@ -316,7 +316,7 @@ def _made(deployment: Deployment, people: Users) -> Iterator[str]:
 
 
 def _answered_by_key(deployment: Deployment, people: Users) -> Iterator[str]:
-    """See that manifests with a key were carried out when they were answered, and alike."""
+    """Check that answered manifests with a key were carried out, and answered equally."""
     for key, came in people.answered.items():
         heard = [answer for answer in came if isinstance(answer, SubmitResult)]
         if any(answer != heard[0] for answer in heard):
@@ -328,9 +328,9 @@ def _answered_by_key(deployment: Deployment, people: Users) -> Iterator[str]:
 
 
 def _traced(deployment: Deployment, api: ApiMachine) -> Iterator[str]:
-    """See that what was decided of an application is in its trace, and hangs below its cause.
+    """Check that every decision is in the trace of its application, below its cause.
 
-    A cause whose service died before it had told all of it may not have been told at all.
+    A cause whose service died while publishing it may be missing.
     """
     names = dict.fromkeys(name for name, _ in deployment.broker.decided)
     stories = {name: api.partitions.stories.of(name) for name in names}

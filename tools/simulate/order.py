@@ -1,10 +1,10 @@
-"""Order: what a sender says arrives as it was said, and what is decided is what the core decides.
+"""Checks order: messages of a sender arrive in order, and decisions are those of the core.
 
-Rule 1: of what one sender publishes into one inbox a machine handles nothing behind what was
-        published later. What comes again is handled once, at its first place.
-Rule 2: without a fault nothing stands between the core and the cluster. What came to a core in a
-        run without faults, handed to a core alone, leads to what reached the shim adapter: the
-        same decisions, item by item, in the same order.
+Rule 1: of the messages of one sender to one inbox, a machine never handles one after a later one. A
+        repeated message is handled once, at its first place.
+Rule 2: without faults nothing alters decisions between core and cluster. The messages that a core
+        received in such a run, given to a core alone, lead to the decisions that reached the shim
+        adapter, item by item, in the same order.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +24,7 @@ Decisions = dict[tuple[str, str], list[object]]  # by partition and section of t
 
 @dataclass(slots=True)
 class Life:
-    """What one core has handled, batch by batch: a message, or None where a batch ended."""
+    """The messages that one core has handled; None where a batch ended."""
 
     instance: str
     partition: str
@@ -42,9 +42,10 @@ class Order:
         self._came: dict[str, None] = {}  # responses that reached the shim adapter
 
     def publish(self, connection: int, envelopes: Iterable[Envelope]) -> None:
-        """Note what is published, in order; what is published again has its place.
+        """Record published messages, in order; a repeated one keeps its place.
 
-        What a successor publishes under the same identity has a place of each: either may be first.
+        A successor's message with the same identity has a place of its own: either may arrive
+        first.
         """
         for envelope in envelopes:
             sender = connection, envelope.partition, envelope.to.routing_key
@@ -53,23 +54,23 @@ class Order:
                 places[sender] = self._next[sender] = self._next.get(sender, 0) + 1
 
     def places(self, message_id: str) -> dict[Sender, int]:
-        """Return of each sender of a message which of his it was; none of what has no order."""
+        """Return a message's position for each of its senders; {} for unordered kinds."""
         return self._places.get(message_id, {})
 
     def begin(self, instance: str, partition: str) -> Life:
-        """Return the life of a new core."""
+        """Start the record of a new core."""
         life = Life(instance, partition)
         self.lives.append(life)
         return life
 
     def arrive(self, envelope: Envelope, body: bytes) -> None:
-        """Note the decisions that have reached the shim adapter, once."""
+        """Record decisions that reached the shim adapter, once."""
         if envelope.kind == UpdateResponse.__name__ and envelope.message_id not in self._came:
             self._came[envelope.message_id] = None
             _add(self.decided, envelope.partition, _read(body))
 
     def violations(self) -> Iterator[str]:
-        """Yield what differs, in a run without faults, from what the cores alone decide."""
+        """Yield the differences, in a run without faults, to what the cores alone decide."""
         alone: Decisions = {}
         for life in self.lives:
             for response in _alone(life):
@@ -84,7 +85,7 @@ class Order:
 
 
 def _alone(life: Life) -> Iterator[UpdateResponse]:
-    """Yield what a core alone decides of what another one has handled."""
+    """Yield the decisions of a new core on the messages that another one has handled."""
     core = core_service.make_machine(life.instance, life.partition)
     for envelope, now_ns in life.heard:
         for item in core.flush(now_ns) if envelope is None else core.handle(envelope, now_ns):
@@ -93,14 +94,14 @@ def _alone(life: Life) -> Iterator[UpdateResponse]:
 
 
 def _read(body: bytes) -> UpdateResponse:
-    """Return a response as it is read on the other side."""
+    """Decode a response as its receiver does."""
     response = codec.decode(UpdateResponse.__name__, body)
     assert isinstance(response, UpdateResponse)
     return response
 
 
 def _add(decisions: Decisions, partition: str, response: UpdateResponse) -> None:
-    """Add the items of a response, each to its section: what is sent together keeps their order."""
+    """Add the items of a response to their sections; the order within a section is kept."""
     for section in fields(response):
         items = getattr(response, section.name)
         if items:

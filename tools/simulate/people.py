@@ -1,4 +1,4 @@
-"""Users at the API: they ask, wait for an answer, and ask again where that can do no harm."""
+"""Users of the API: they send requests, wait for answers, and retry where that is safe."""
 
 import asyncio
 import json
@@ -20,7 +20,7 @@ _MOST_TRIES = 30  # attempts to find an API, a second apart; then the user gives
 
 
 class Users:
-    """Who uses the system in a run."""
+    """The users in a run."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -30,7 +30,7 @@ class Users:
         self.deleted: dict[str, None] = {}  # applications and pods that they wanted gone, by name
 
     def begin(self, acts: Sequence[Act]) -> None:
-        """Have everybody do at their moments what they are to do."""
+        """Schedule the users' actions."""
         loop = self._deployment.loop
         self._tasks = [loop.create_task(self._do(act)) for act in acts]
 
@@ -42,7 +42,7 @@ class Users:
             await self.ask(act.message)
 
     async def ask(self, message: object) -> object:
-        """Ask an API that is there; return the answer, or None when none came."""
+        """Send a request to an API replica; return the answer, or None if none arrived."""
         if isinstance(message, SubmitPods):
             for pod in message.pods:
                 name = (pod.namespace, pod.name)

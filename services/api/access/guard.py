@@ -43,7 +43,7 @@ _HOW = "send `Authorization: Bearer TOKEN` (muster: --token, MUSTER_TOKEN)"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """The accepted issuers of tokens; without any all may do all. ``metrics``: their role."""
+    """The accepted issuers of tokens; without any, all requests pass. ``metrics``: their role."""
 
     authenticators: Sequence[Authenticator] = ()
     metrics: Role = Role.READ
@@ -149,7 +149,7 @@ class _Watched:
                 self._watching.cancel()
 
     async def __call__(self, message: Message) -> None:
-        """Send a part, or end the answer here. Raises OSError then: the reader has left."""
+        """Send a part, or end the answer. Raises OSError after its end, as for a lost reader."""
         now = time.monotonic()
         if message.get("more_body") and self._watching is None:
             self._watching = asyncio.create_task(self._watch(), name="token-watch")

@@ -420,7 +420,7 @@ class Projection:
     def _view_of(
         self, application_id: str, key: str, *, is_removed: bool
     ) -> ApplicationView | None:
-        """Return whose an ask or allocation is; of two submissions at once, the one that had it."""
+        """Return the application of an ask or allocation; of two submissions, its own."""
         view = self.model.applications.get(application_id)
         if is_removed and self._superseded:
             older = self._superseded.get(application_id)

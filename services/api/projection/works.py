@@ -21,7 +21,7 @@ _NAMES = {"core": "core", "shim_adapter": "shim adapter", "timers": "timer servi
 
 @dataclass(slots=True)
 class Worker:
-    """Who was heard of last, when, and of which epoch. ``unready_ns``: since when it recovers."""
+    """The last instance of a service, its last message and epoch; ``unready_ns``: recovering."""
 
     instance: str
     heard_ns: int

@@ -1,1 +1,1 @@
-"""The routes: from a request to its answer. What the answers have stands in the other rooms."""
+"""The routes: from a request to its answer. Other packages determine the content of answers."""

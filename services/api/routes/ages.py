@@ -1,7 +1,7 @@
-"""Headers with the services that do not work, and the age of the state shown.
+"""Headers with the services that do not work, and the age of the shown state.
 
-``Muster-Away``: sentences, as ``/health/ready`` has them. ``Muster-State-Age``: seconds since when
-nothing may have been heard. While all works there is neither.
+``Muster-Away``: sentences, as in ``/health/ready``. ``Muster-State-Age``: the maximum age of the
+state in seconds. Neither is set while all services work.
 """
 
 from starlette.datastructures import MutableHeaders

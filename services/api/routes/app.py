@@ -63,7 +63,7 @@ _KEY = Annotated[
 
 
 def make_app(replica: Replica, names: Iterable[str] = (), access: Access | None = None) -> FastAPI:
-    """Return the web application of a replica; ``names`` are further hosts that lead to it.
+    """Return the web application of a replica; ``names`` are further host names that reach it.
 
     Without ``access`` there is no authentication, and nothing is audited.
     """

@@ -104,7 +104,7 @@ def _nodes(router: APIRouter, replica: Replica) -> None:
 
 
 async def _change(replica: Replica, request: Request, node: str, action: str) -> Response:
-    """Have the resource manager, whose node it is, change it; the core then hears of it."""
+    """Let the resource manager change its node; the core is then informed."""
     if all(node not in model.nodes for model in replica.models):
         raise AnswerError(404, f"Node {node} not found")
     result = await replica.ask(ChangeNodes((NodeSpec(node, action),)), request)

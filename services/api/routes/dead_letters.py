@@ -1,11 +1,11 @@
 """The routes of dead letters: list, show, replay, drop.
 
-Rule 1: a letter is replayed by the service that dead-lettered it (``ReplayDeadLetters``):
-        the API may not send the messages of others, and need not, because the letter is in the
-        service's own queue.
+Rule 1: a letter is replayed by the service that dead-lettered it (``ReplayDeadLetters``): the API
+        may not send other services' messages, and need not, because the letter is in the service's
+        own queue.
 Rule 2: messages of an inbox that ended with its reader, such as a replica's, are not replayed: the
         next reader got a snapshot.
-Rule 3: of several letters with one identity, all are meant.
+Rule 3: a request for an identity selects all letters that have it.
 """
 
 from collections.abc import Iterator
@@ -109,7 +109,7 @@ async def _found(replica: Replica, wanted: Wanted, most: int) -> DeadLetters:
 
 
 async def _of(replica: Replica, wanted: Wanted) -> tuple[DeadLetter, ...]:
-    """Return the letters that are meant, at least one. Raises AnswerError 404."""
+    """Return the selected letters, at least one. Raises AnswerError 404."""
     found = await _found(replica, wanted, MAX_SEARCHED)
     if not found.letters:
         raise _not_there(wanted)
@@ -122,7 +122,7 @@ def _not_there(wanted: Wanted) -> AnswerError:
 
 
 def _requests(letters: tuple[DeadLetter, ...]) -> Iterator[tuple[str, list[str]]]:
-    """Yield what is asked of which inbox, each as much as one request takes; in their order."""
+    """Yield the letters to replay of each inbox, split to the limits of a request, in order."""
     by_inbox: dict[str, dict[str, int]] = {}
     for letter in letters:
         sizes = by_inbox.setdefault(letter.inbox, {})

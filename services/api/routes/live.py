@@ -1,11 +1,10 @@
-"""The stream behind the live page: one server-sent event for a snapshot, then one a difference.
+"""The stream of the live page: a server-sent event with a snapshot, then one per difference.
 
-Frames are made once for all clients, at most one each FRAME_SECONDS; while nothing changes a
-heartbeat shows that the stream lives, and whether the read model follows the core. A slow client
+Frames are made once for all clients, at most one per FRAME_SECONDS. While nothing changes, a
+heartbeat shows that the stream works, and whether the read model follows the core. A slow client
 gets no differences: after MAX_WAITING_FRAMES its waiting frames are dropped, and when it reads
-again, it gets a snapshot of that moment; after STUCK_SECONDS its stream ends.
-
-Limits: MAX_CLIENTS streams (503 beyond), MAX_WAITING_FRAMES frames for each.
+again, it gets a current snapshot; after STUCK_SECONDS its stream ends. Limits: MAX_CLIENTS streams
+(503 beyond), MAX_WAITING_FRAMES frames for each.
 """
 
 import asyncio
@@ -32,7 +31,7 @@ STUCK_SECONDS = 30.0
 
 @dataclass(slots=True, eq=False)
 class Client:
-    """One browser: what waits to be sent to it; None ends its stream."""
+    """One browser and its waiting frames; None ends its stream."""
 
     frames: "asyncio.Queue[bytes | None]" = field(
         default_factory=lambda: asyncio.Queue(MAX_WAITING_FRAMES)
@@ -41,7 +40,7 @@ class Client:
     stuck_since: float = 0.0
 
     def put(self, frame: bytes, now: float) -> None:
-        """Let a frame wait; when too many do, drop them all and ask for a snapshot instead."""
+        """Queue a frame; if too many wait, drop them all and send a snapshot later."""
         if self.frames.full():
             self.clear()
             self.needs_snapshot, self.stuck_since = True, self.stuck_since or now
@@ -49,7 +48,7 @@ class Client:
             self.frames.put_nowait(frame)
 
     def clear(self) -> None:
-        """Drop what waits."""
+        """Drop all waiting frames."""
         while not self.frames.empty():
             self.frames.get_nowait()
 
@@ -62,9 +61,9 @@ class LivePages:
         self._of: dict[str, LiveStreams] = {}
 
     def open(self, partition: str) -> AsyncIterator[bytes]:
-        """Return a new stream of a partition. Raises AnswerError 404, 503 when there are too many.
+        """Return a new stream of a partition. Raises AnswerError 404, 503 if there are too many.
 
-        While the partition is there, so are its streams: two would note the same changes.
+        A partition has one group of streams, because two would consume the same changes.
         """
         partitions, key = self._replica.partitions, partition.lower()
         if partitions.get(key) is None:
@@ -78,7 +77,7 @@ class LivePages:
 
 
 class LiveStreams:
-    """The streams of a partition, and the one task that makes their frames while there are any."""
+    """The streams of a partition, and the task that makes their frames while there are any."""
 
     def __init__(self, replica: Replica, partition: str = DEFAULT_PARTITION) -> None:
         self._replica = replica
@@ -91,7 +90,7 @@ class LiveStreams:
 
     @property
     def count(self) -> int:
-        """Return how many there are."""
+        """The number of streams."""
         return len(self._clients)
 
     def open(self) -> AsyncIterator[bytes]:
@@ -122,9 +121,9 @@ class LiveStreams:
             self._follow(None)
 
     def tick(self, now: float, now_ns: int) -> None:
-        """Send every client what is new: a difference, a snapshot, or a beat.
+        """Send every client what is new: a difference, a snapshot, or a heartbeat.
 
-        Where the partition is no more, all streams end.
+        If the partition was removed, all streams end.
         """
         projection = self._replica.partitions.get(self._partition)
         if projection is None:
@@ -148,7 +147,7 @@ class LiveStreams:
             self._end([c for c in self._clients if self._is_stuck(c, now)])
 
     def _beat(self, feed: Feed, projection: Projection, now_ns: int) -> Frame:
-        """Return what is sent while nothing changes: that the stream lives, and what does not."""
+        """Return the frame sent while nothing changes, with the parts that do not work."""
         away = self._replica.away()
         said = [item.sentence for item in away]
         return {
@@ -161,7 +160,7 @@ class LiveStreams:
         }
 
     def _others(self) -> Frame:
-        """Return which partitions there are to choose from; nothing while there is one."""
+        """Return the partitions to choose from; {} if there is only one."""
         names = [projection.partition for projection in self._replica.partitions]
         return {"partitions": names} if len(names) > 1 else {}
 
@@ -179,7 +178,7 @@ class LiveStreams:
                 client.put(body, now)
 
     def _send_snapshots(self, feed: Feed, projection: Projection, now_ns: int) -> None:
-        """Send those a snapshot who need one, and read."""
+        """Send a snapshot to the clients that need one and are reading."""
         ready = [c for c in self._clients if c.needs_snapshot and not c.stuck_since]
         if ready:
             frame = feed.snapshot(projection.model, now_ns)

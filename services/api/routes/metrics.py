@@ -1,4 +1,4 @@
-"""All metrics of a replica: those of its process, and those of the read model."""
+"""All metrics of a replica: those of its process, and of the read model."""
 
 import asyncio
 from contextlib import suppress
@@ -29,7 +29,7 @@ def note_works(replica: Replica) -> None:
 
 
 async def all_metrics(replica: Replica) -> bytes:
-    """Return the metrics as text; before there is a read model, those of the process alone."""
+    """Return the metrics as text; only those of the process until there is a read model."""
     with suppress(BusUnavailableError, BusClosedError, TimeoutError):
         async with asyncio.timeout(_LOOK_SECONDS):
             note_dead_letters((await replica.host.dead_letters(0)).total)

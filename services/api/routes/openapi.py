@@ -1,7 +1,7 @@
-"""The OpenAPI document: what FastAPI knows of the routes, and what it cannot know of them.
+"""The OpenAPI document: FastAPI's, completed with what it cannot derive.
 
-Routes that write their own answers have types of content, statuses, and rules for names that stand
-in no signature; they stand here, and schemathesis holds the routes to them.
+Content types and statuses of routes that write their own answers, and rules for names that are in
+no signature, are defined here; schemathesis tests the routes against them.
 """
 
 import re
@@ -80,7 +80,7 @@ _SCHEMAS: dict[str, Document] = {  # of a parameter, by its name, or by that and
 
 
 def documented(app: FastAPI, access: Access) -> Document:
-    """Return the document of an application; a token is required where there is authentication."""
+    """Return the document of an application; with authentication, operations require a token."""
     document = get_openapi(
         title=app.title, version=app.version, summary=app.summary, routes=app.routes
     )

@@ -1,6 +1,6 @@
-"""The live page at ``/``: its files, and the stream that it follows.
+"""The live page at ``/``: its files, and its stream.
 
-The files in the folder ``page`` are sent as they are: no build step, nothing from another host.
+The files in the folder ``page`` are sent unchanged: no build step, nothing from another host.
 Headers restrict the page to this origin.
 """
 
@@ -40,7 +40,7 @@ _HEADERS = {
 
 @dataclass(frozen=True, slots=True)
 class PageFile:
-    """A file of the page as it is sent."""
+    """A file of the page, ready to send."""
 
     body: bytes
     compressed: bytes

@@ -40,7 +40,7 @@ def cluster_info(model: Model) -> list[Answer]:
 
 
 def state_dump(machine: ApiMachine, models: Sequence[Model]) -> Answer:
-    """Return AggregatedStateInfo of all partitions, of which there is one at least."""
+    """Return AggregatedStateInfo of all partitions, at least one."""
     history = machine.partitions.history
     dump = {
         "timestamp": max(model.time_ns for model in models),

@@ -25,7 +25,7 @@ TURN_SECONDS = 10.0  # and for how long; with the time for an answer less than a
 
 
 class _Turns:
-    """The core answers one what-if at a time: those of one replica wait for each other."""
+    """Serialises the what-if requests of a replica, because the core answers one at a time."""
 
     def __init__(self) -> None:
         self._lock = asyncio.Lock()
@@ -83,7 +83,7 @@ def why_routes(replica: Replica) -> APIRouter:
 
 
 def _add_forecasts(router: APIRouter, replica: Replica) -> None:
-    """Add what the core is asked for."""
+    """Add the routes that the core answers."""
     turns = _Turns()
 
     @router.get(
@@ -123,16 +123,16 @@ def _add_forecasts(router: APIRouter, replica: Replica) -> None:
 
 
 def _at_the_broker(replica: Replica) -> str:
-    """Return why the broker blocks all pods, in brackets; "" if it does not."""
+    """Return that the broker blocks all decisions, in brackets; "" if it does not."""
     return "".join(f" ({item.sentence})" for item in replica.away() if item.part == BROKER)
 
 
 async def _asked_for(
     replica: Replica, request: Request, name: str, partition: str, known: Why | None
 ) -> Why | None:
-    """Return why a pod is where it is that only the resource manager knows; else what is known.
+    """Return the resource manager's answer about a held-back pod; else what is known.
 
-    Raises AnswerError 503 or 504 where nothing is known, and it has no answer.
+    Raises AnswerError 503 or 504 if nothing is known, and it does not answer.
     """
     models = replica.chosen(partition)
     if not any(model.partition is not None and model.partition.finds_pods for model in models):
@@ -154,9 +154,9 @@ async def _asked_for(
 
 
 def _asked_of(replica: Replica, question: WhatIf, partition: str) -> str:
-    """Return the partition of a question: the one given, else that of its node or application.
+    """Return the partition of a request: the given one, else that of its node or application.
 
-    Manifests name theirs, as when they are submitted.
+    Manifests name their partition, as when they are submitted.
     """
     if partition:
         return replica.model(partition).name

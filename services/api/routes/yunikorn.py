@@ -74,7 +74,7 @@ def yunikorn_routes(replica: Replica) -> APIRouter:
 
 
 def debug_routes(replica: Replica) -> APIRouter:
-    """Return the routes under /debug, and the redirects that stand where they once were."""
+    """Return the routes under /debug, and redirects from their old paths."""
     router = APIRouter(route_class=NamedRoute, tags=["YuniKorn"])
 
     @router.get("/debug/fullstatedump", summary="AggregatedStateInfo: everything")
@@ -161,7 +161,7 @@ def _usage_of_one(router: APIRouter, replica: Replica) -> None:
 
 
 def _known(replica: Replica, partition: str) -> Model:
-    """Return a partition's model; of a name that is none, the default one's: no error here."""
+    """Return a partition's model; for an unknown name the default partition's."""
     return replica.model(partition if replica.partitions.get(partition) else DEFAULT_PARTITION)
 
 
@@ -196,7 +196,7 @@ def _events(router: APIRouter, replica: Replica) -> None:
 
 
 def _tracking(replica: Replica) -> EventSettings:
-    """Return what is set of events. Raises AnswerError 500 where they are switched off."""
+    """Return the settings of events. Raises AnswerError 500 if events are disabled."""
     settings = replica.partitions.event_settings
     if not settings.is_tracking:
         raise AnswerError(500, "Event tracking is disabled")
@@ -309,7 +309,7 @@ def _applications_of_partition(router: APIRouter, replica: Replica) -> None:
 
 
 def _unescaped(name: str) -> str:
-    """Return a name as it is after YuniKorn's second unescaping: a ``/`` is written ``%252F``."""
+    """Unescape a name the second time, as YuniKorn does: a ``/`` is written ``%252F``."""
     bad = _BAD_ESCAPE.search(name)
     if bad is not None:
         raise AnswerError(400, f'invalid URL escape "{bad.group()}"')

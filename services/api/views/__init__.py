@@ -1,1 +1,1 @@
-"""What Muster's own ``/v1`` shows: applications, pods, queues, traces. No route."""
+"""The content of Muster's own ``/v1`` answers: applications, pods, queues, traces."""

@@ -1,7 +1,7 @@
-"""Usage over time as an answer: what a queue, or a user by queue, has used, beside what is held.
+"""Usage over time of a queue, or of a user by queue, together with current usage.
 
-Every share is a part of what the partition has of a type, from 0 to 1. The usage is decayed by the
-scheduler settings ``usageHalfLife`` and ``usageWindow``; without either nothing is counted, and
+Every share is a part of the partition's capacity of a type, from 0 to 1. The usage is decayed by
+the scheduler settings ``usageHalfLife`` and ``usageWindow``; without either nothing is counted, and
 there are no rows.
 """
 
@@ -14,7 +14,7 @@ from services.api.yunikorn.answers import by_name
 
 
 def queue_usage(model: Model, path: str) -> dict[str, Any]:
-    """Return the usage of one queue: a row, or none where it is not counted or not there."""
+    """Return the usage of one queue: a row, or none if it is not counted or unknown."""
     queue = model.queues.get(path)
     row = over_time(model, path) if queue is not None else {}
     if queue is None or not row:

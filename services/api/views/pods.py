@@ -1,4 +1,4 @@
-"""The pods that wait or have a place, as `muster pods` shows them: asks and allocations by name."""
+"""The pods that wait or have a place, for `muster pods`: asks and allocations by name."""
 
 from collections.abc import Iterable, Iterator
 from itertools import islice
@@ -20,7 +20,7 @@ def pods(
     node: str = "",
     most: int = MAX_PODS,
 ) -> dict[str, Any]:
-    """Return the pods of some applications, queue or node: the first of them, and their number."""
+    """Return the first pods of some applications, a queue or a node, and their number."""
     views = [
         (model, view)
         for model in models

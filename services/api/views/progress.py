@@ -1,4 +1,4 @@
-"""How far applications are: what `muster apps` and the live table show."""
+"""The progress of applications, for `muster apps` and the live table."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -14,7 +14,7 @@ _MOST_REASONS = 5
 
 
 def application_progress(model: Model, view: ApplicationView) -> dict[str, Any]:
-    """Return an application's progress in numbers, and what its asks wait for."""
+    """Return an application's progress in numbers, and why its asks wait."""
     summary = view.summary
     held = sum(item.placeholder for item in view.allocations.values())
     return {
@@ -41,7 +41,7 @@ def application_progress(model: Model, view: ApplicationView) -> dict[str, Any]:
 
 
 def _reasons(model: Model, *views: ApplicationView) -> list[dict[str, Any]]:
-    """Return what asks wait for, the commonest first: each reason with its numbers and how many."""
+    """Return why asks wait, the most frequent first: each reason with numbers and count."""
     counts: Counter[tuple[str, str]] = Counter()
     for view in views:
         for ask in view.asks.values():
@@ -87,7 +87,7 @@ def application_detail(model: Model, view: ApplicationView) -> dict[str, Any]:
 
 
 def configuration(model: Model) -> dict[str, Any]:
-    """Return which queue configuration holds, and what was wrong with the last that did not."""
+    """Return the queue configuration in use, and the error of the last refused one."""
     partition = model.partition
     assert partition is not None
     return {
@@ -102,7 +102,7 @@ def configuration(model: Model) -> dict[str, Any]:
 
 
 def outstanding(models: Iterable[Model]) -> list[dict[str, Any]]:
-    """Return the asks that more nodes would help, for an autoscaler: never those short of quota."""
+    """Return the asks that more nodes would help, for autoscalers; none short of quota."""
     return [
         {
             "allocationKey": ask.allocation_key,
@@ -117,7 +117,7 @@ def outstanding(models: Iterable[Model]) -> list[dict[str, Any]]:
 
 
 def over_time(model: Model, path: str) -> dict[str, Any]:
-    """Return what a queue, and of a leaf each user, has used over time, where that is counted."""
+    """Return the counted usage over time of a queue, and of a leaf's users."""
     queue = model.queues[path]
     found: dict[str, Any] = {}
     if queue.used_ppm:
@@ -134,12 +134,12 @@ def over_time(model: Model, path: str) -> dict[str, Any]:
 
 
 def shares_of(ppm: Mapping[str, int]) -> dict[str, float]:
-    """Return parts of a million by type as parts of one, in order of type."""
+    """Convert millionths by type to fractions, ordered by type."""
     return {name: value / 1_000_000 for name, value in sorted(ppm.items())}
 
 
 def queue_tree(model: Model) -> dict[str, Any]:
-    """Return the tree as YuniKorn's answer has it, with what holds each leaf back."""
+    """Return the tree in YuniKorn's format, with what blocks each leaf."""
     by_leaf: dict[str, list[ApplicationView]] = {}
     for view in model.applications.values():
         by_leaf.setdefault(view.summary.queue_name, []).append(view)

@@ -15,7 +15,7 @@ _STEP = (
 
 
 def timeline(model: Model, view: ApplicationView) -> dict[str, Any]:
-    """Return the timeline of an application; one that is no gang has no steps.
+    """Return the timeline of an application; only gangs have steps.
 
     ``knownSince`` is 0, or the time from which the replica knows an older application; there are no
     steps for its placeholders before that.
@@ -57,7 +57,7 @@ def _states(summary: ApplicationSummary, states: Collection[str]) -> Iterator[tu
 
 
 def _of_placeholders(steps: list[Step], wanted: int, *, is_late: bool) -> Iterator[tuple[int, str]]:
-    """Yield when the first and the last placeholder was reserved, replaced, and what went wrong."""
+    """Yield when the first and last placeholders were reserved and replaced, and failures."""
 
     def reserved(step: Step) -> int:
         return step.held + step.replaced

@@ -1,4 +1,4 @@
-"""The cluster's topology for users: its domains, with what is used and free in each."""
+"""The cluster's topology: its domains, with used and free amounts in each."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -23,7 +23,7 @@ class _Domain:
     below: dict[str, "_Domain"] = field(default_factory=dict)
 
     def count(self, node: NodeView) -> None:
-        """Count a node in."""
+        """Add a node."""
         state = node.state
         self.nodes += 1
         add_into(self.capacity, state.capacity)
@@ -35,7 +35,7 @@ class _Domain:
             add_into(self.free, left)
 
     def row(self, levels: list[str], at: int) -> dict[str, Any]:
-        """Return it with what is below it; ``at`` is the number of its level, -1 of all nodes."""
+        """Return it with its children; ``at`` is the index of its level, -1 for the root."""
         below = [self.below[name].row(levels, at + 1) for name in sorted(self.below)]
         return {
             "name": self.name,
@@ -51,7 +51,7 @@ class _Domain:
 
 
 def topology(model: Model) -> dict[str, Any]:
-    """Return the tree of domains; ``outside`` are the nodes that lack a label of it."""
+    """Return the tree of domains; ``outside`` are the nodes that lack one of its labels."""
     levels = levels_of(model)
     root = _Domain("")
     outside = []

@@ -10,7 +10,7 @@ SUBMISSION = "submission"
 
 
 def trace_entries(story: list[StoryStep], application_id: str) -> list[dict[str, Any]]:
-    """Return the trace: the root first, then its steps in the order in which things happened."""
+    """Return the trace: the root, then its steps in order."""
     first = story[0].record
     root = {
         "time": first.published_ns,

@@ -1,1 +1,1 @@
-"""HTTP itself: bodies, answers, paths, connections, certificates. Nothing of what is answered."""
+"""HTTP itself: bodies, answers, paths, connections, certificates; not the content of answers."""

@@ -28,7 +28,7 @@ JSON = "application/json; charset=UTF-8"
 
 
 def cors_headers(methods: Sequence[str] = READ) -> dict[str, str]:
-    """Return the headers of every answer; a route that is no GET names its methods."""
+    """Return the headers of every answer; a route with other methods than GET names them."""
     return {
         "Access-Control-Allow-Origin": "*",
         "Access-Control-Allow-Methods": ", ".join(methods),
@@ -37,7 +37,7 @@ def cors_headers(methods: Sequence[str] = READ) -> dict[str, str]:
 
 
 class AnswerError(Exception):
-    """A request that cannot be answered: a status and a sentence."""
+    """A request that cannot be answered: a status and a message."""
 
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
@@ -65,7 +65,7 @@ def written(
     methods: Sequence[str] = READ,
     media_type: str = JSON,
 ) -> Response:
-    """Return a body that is written already; a large one may be compressed."""
+    """Return an encoded body; a large one may be compressed."""
     headers = cors_headers(methods)
     if len(body) >= GZIP_FROM_BYTES and accepts_gzip(request.headers):
         body = gzip.compress(body, compresslevel=1)
@@ -79,7 +79,7 @@ def gzip_headers() -> dict[str, str]:
 
 
 def encoded(value: Any, *, indent: int | None = None) -> bytes:
-    """Return a value as Go's encoder writes it, but for the line's end."""
+    """Encode a value as Go's encoder does, without the final newline."""
     if indent is not None:
         text = json.dumps(value, separators=(",", ": "), ensure_ascii=False, indent=indent)
         body = text.encode(errors="backslashreplace")  # half a character as JSON writes it
@@ -96,9 +96,9 @@ def encoded(value: Any, *, indent: int | None = None) -> bytes:
 
 
 def accepts_gzip(headers: Headers) -> bool:
-    """Return whether an Accept-Encoding header lists gzip by its name, with a weight above 0.
+    """Whether an Accept-Encoding header lists gzip with a weight above 0.
 
-    A weight that is no number of HTTP's is none: the answer then stays as it is.
+    An invalid weight counts as 0: the answer is then not compressed.
     """
     for item in ",".join(headers.getlist("accept-encoding")).split(","):
         name, *parameters = (part.strip().lower() for part in item.split(";"))
@@ -109,6 +109,6 @@ def accepts_gzip(headers: Headers) -> bool:
 
 
 def error_answer(request: Request, status: int, message: str) -> Response:
-    """Return an error in YuniKorn's form."""
+    """Return an error in YuniKorn's format."""
     body = {"status_code": status, "message": message, "description": message}
     return answer(request, body, status)

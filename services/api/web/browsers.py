@@ -1,21 +1,17 @@
-"""Cross-site requests: a foreign page in a user's browser may neither read nor change anything.
+"""Protects against cross-site requests: foreign pages may neither read nor change anything.
 
 A browser sends requests to any address that a page names, from inside the user's network. So a
 request is accepted only if
-
 Rule 1: its ``Host`` is an address, a name without a dot, a cluster's (``.svc``), or one that the
-        operator names (MUSTER_HTTP_NAMES): any other may be a name of another site that leads here.
+        operator names (MUSTER_HTTP_NAMES): any other may be a foreign name that resolves to us.
 Rule 2: it is sent by no page, or by one of the same origin. Read requests may also be sent by pages
-        of a host that the operator names: YuniKorn's web client at its own address.
-
+        of a host that the operator names, such as YuniKorn's web client at its own address.
 and a request that changes something only if, in addition,
-
 Rule 3: by ``Sec-Fetch-Site``, too, it is sent by no page or by one of the same origin.
-Rule 4: the type of its body is none that browser forms can send.
-Rule 5: the answer lets no page of another origin read it.
-
-Health checks answer under any name: they have nothing to hide. YuniKorn's validation changes
-nothing; it and what reads keep the headers of YuniKorn's answers.
+Rule 4: its content type is none that browser forms can send.
+Rule 5: the answer does not allow a page of another origin to read it.
+Health checks answer under any name, because they are not confidential. YuniKorn's validation
+changes nothing; it and read requests keep the headers of YuniKorn's answers.
 """
 
 import re

@@ -153,7 +153,7 @@ class Reflector:
         await self._emit(DELETED, {"metadata": metadata})
 
     async def forget(self) -> None:
-        """Report all that was seen as deleted: its kind is no more. Not while it runs."""
+        """Report all known objects as deleted, because their kind was removed. Stop it first."""
         for key in list(self.seen):
             await self._lost(key)
 
