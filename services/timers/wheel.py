@@ -44,7 +44,7 @@ class TimerWheel:
         self._fired = 0
 
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
-        """Take orders in, ask for the armed timers at first, and return what is due."""
+        """Apply orders, request the armed timers at first, and return the due ones."""
         outgoing: list[Outgoing] = []
         if not self._is_synced and (not self._asked_ns or now_ns - self._asked_ns >= ASK_AGAIN_NS):
             self._asked_ns = max(now_ns, 1)
@@ -76,11 +76,11 @@ class TimerWheel:
         return None
 
     def armed(self) -> int:
-        """Return how many timers are armed."""
+        """Return the number of armed timers."""
         return len(self._timers)
 
     def figures(self) -> dict[str, int | dict[str, int]]:
-        """Return what is measured of a wheel."""
+        """Return the wheel's figures for metrics."""
         return {
             "epoch": {self._core.name: self._epoch},
             "timers_armed": len(self._timers),
@@ -107,7 +107,7 @@ class TimerWheel:
         self._compact()
 
     def _compact(self) -> None:
-        """Rebuild the heap when most of it is of timers that no longer stand."""
+        """Rebuild the heap when most of its entries are cancelled timers."""
         if len(self._due) > 2 * len(self._timers) + 64:
             self._due = [(t.due_ns, t.timer_id, t.generation) for t in self._timers.values()]
             heapify(self._due)

@@ -49,7 +49,7 @@ class Links:
         self._addresses = order_of(addresses_of(url), name)
         self.user = unquote(urlsplit(self._addresses[0]).username or "guest")
         self.connections: list[AbstractConnection] = []  # a new list for each connect
-        slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # of this machine
+        slower = max(heartbeat_seconds / HEARTBEAT_SECONDS, 1.0)  # for slow machines
         self.blocked = Blocked(name, slower)
         self.closing = Closing()
         self._heartbeat_seconds = heartbeat_seconds

@@ -168,7 +168,7 @@ class Instance:
             self._loop.call_later(max(0.001, down_ns / NANOS_PER_SECOND), self.start)
 
     def pause(self, for_ns: int) -> None:
-        """Have it stand still; the broker notices, and its place goes to the next."""
+        """Pause the process; the broker notices after a while and activates another reader."""
         if self._bus is None:
             return
         self._goes_on.clear()

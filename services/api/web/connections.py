@@ -37,14 +37,14 @@ class Connection(H11Protocol):
             transport.abort()
 
     def data_received(self, data: bytes) -> None:
-        """Note that data arrived."""
+        """Record that data arrived."""
         self._heard = self.loop.time()
         super().data_received(data)
         if self.cycle is not self._asked:
             self._asked, self._began = self.cycle, self._heard
 
     def on_response_complete(self) -> None:
-        """Note that the next request may arrive."""
+        """Record that the next request may arrive."""
         self._began = self.loop.time()
         super().on_response_complete()
         if self.cycle is not self._asked:  # it was there already
@@ -52,7 +52,7 @@ class Connection(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Return whether no request is being heard or answered, and nothing is left to be read."""
+        """Whether no request is being received or answered, and no data is left to send."""
         is_over = self.cycle is None or self.cycle.response_complete
         return is_over and not self.transport.get_write_buffer_size()
 
@@ -71,7 +71,7 @@ class Connection(H11Protocol):
         return False
 
     def end(self) -> None:
-        """Cut the connection; what is unread is gone."""
+        """Close the connection at once; unsent data is lost."""
         self.transport.abort()
 
     def _has_room(self) -> bool:
@@ -84,7 +84,7 @@ class Connection(H11Protocol):
 
 
 def _makes_room(there: Iterable[Connection], most: int, newest: Connection) -> bool:
-    """End the connection that has been idle for longest; return whether there is room."""
+    """End the connection that was idle for the longest time; return whether there is room."""
     counted = [item for item in there if not item.transport.is_closing()]
     if len(counted) <= most:
         return True
@@ -96,7 +96,7 @@ def _makes_room(there: Iterable[Connection], most: int, newest: Connection) -> b
 
 
 async def sweep(connections: set[Any]) -> None:
-    """End connections that are late, for ever."""
+    """End late connections, until cancelled."""
     loop = asyncio.get_running_loop()
     while True:
         await asyncio.sleep(SWEEP_SECONDS)

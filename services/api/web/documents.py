@@ -111,7 +111,7 @@ def _documents(text: str, source: str) -> list[ManifestDocument]:
 
 
 def value_of(node: yaml.Node, index: int = 1) -> Any:
-    """Return what a document holds, judged by its keys. Raises DocumentsError."""
+    """Convert a document to a value. Raises DocumentsError."""
     try:
         return _built(node, _Made(index))
     except DocumentsError:
@@ -142,14 +142,14 @@ def _document(node: yaml.Node, source: str, index: int) -> list[ManifestDocument
 
 @dataclass(slots=True)
 class _Made:
-    """What was built of a document so far, by its node: aliases stand for the same value."""
+    """The values built so far, by node: aliases share their value."""
 
     index: int
     of: dict[int, Any] = field(default_factory=dict)
 
 
 def _built(node: yaml.Node, made: _Made) -> Any:
-    """Return what a node holds, plain scalars as Go's yaml.v3 reads them. Raises ValueError."""
+    """Convert a node to a value, plain scalars as in Go's yaml.v3. Raises ValueError."""
     if isinstance(node, yaml.ScalarNode):
         return _scalar(node)
     if id(node) not in made.of:
@@ -186,7 +186,7 @@ def _map(node: yaml.MappingNode, made: _Made) -> dict[Any, Any]:
 
 
 def _merged(node: yaml.Node, made: _Made) -> dict[Any, Any]:
-    """Return what ``<<`` merges into a map."""
+    """Return the values that ``<<`` merges into a map."""
     value: dict[Any, Any] = {}
     for source in node.value if isinstance(node, yaml.SequenceNode) else [node]:
         merged = _built(source, made)

@@ -18,17 +18,17 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 
 def path_by_parts(raw: str) -> str:
-    """Return a path as it was sent with its parts decoded, and still apart from each other."""
+    """Decode the parts of a path, keeping them separate."""
     return "/".join(escaped(unquote(part)) for part in raw.split("/"))
 
 
 def escaped(part: str) -> str:
-    """Return a name as a part of such a path."""
+    """Escape a name as a part of such a path."""
     return part.replace("%", "%25").replace("/", "%2F")
 
 
 class Segments:
-    """Has everything behind it see the path part by part."""
+    """Passes every path on decoded part by part."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -43,10 +43,10 @@ class Segments:
 
 
 class NamedRoute(APIRoute):
-    """A route whose parameters are names: decoded when the route was found, not before."""
+    """A route whose parameters are decoded after the route was found."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Return the handler, with its parameters decoded."""
+        """Return a handler that decodes its parameters."""
         handle = super().get_route_handler()
 
         async def with_names(request: Request) -> Response:

@@ -1,4 +1,4 @@
-"""uvicorn as a task in another's loop: it leaves signals to the owner of the process."""
+"""Runs uvicorn as a task of another loop; signals are left to the process's owner."""
 
 import asyncio
 import contextlib
@@ -26,7 +26,7 @@ class ListenError(OSError):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """Return a socket that listens; port 0 takes a free one. Raises ListenError."""
+    """Return a listening socket; port 0 selects a free port. Raises ListenError."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         return socket.create_server((host, port), family=family, backlog=_BACKLOG)
@@ -37,7 +37,7 @@ def listen(host: str, port: int) -> socket.socket:
 
 
 def _end(server: uvicorn.Server) -> None:
-    """End what is still open: a stream would go on for as long as it is read."""
+    """End open connections: a stream would continue while it is read."""
     for listening in server.servers:
         listening.close()
     for connection in list(server.server_state.connections):
@@ -47,7 +47,7 @@ def _end(server: uvicorn.Server) -> None:
 async def serve(
     app: FastAPI, listening: socket.socket, certificate: Certificate | None = None
 ) -> None:
-    """Serve on a socket until cancelled, by HTTPS where there is a certificate."""
+    """Serve on a socket until cancelled, by HTTPS if there is a certificate."""
     config = uvicorn.Config(
         app,
         log_level="warning",

@@ -1,8 +1,8 @@
 """The API's certificate: from files, which are checked every LOOK_SECONDS and read again.
 
-Rule 1: certificate and key are tried together, apart from what is in use; what does not hold, be it
-        that only one of them has been replaced yet, changes nothing.
-Rule 2: connections that are open stay as they are; the next handshake has the new certificate.
+Rule 1: a new certificate and key are tested together before use; if they are invalid, for example
+        because only one file has been replaced yet, nothing changes.
+Rule 2: open connections stay as they are; the next handshake uses the new certificate.
 """
 
 import asyncio
@@ -21,7 +21,7 @@ class CertificateError(OSError):
 
 
 class Certificate:
-    """A certificate with its key, which may stand in the same file. Raises CertificateError."""
+    """A certificate with its key, which may be in the same file. Raises CertificateError."""
 
     def __init__(self, certificate: Path, key: Path | None) -> None:
         self._certificate, self._key = certificate, key or certificate
@@ -32,7 +32,7 @@ class Certificate:
             raise CertificateError(error)
 
     def reload_if_changed(self) -> None:
-        """Take what has changed in use, if it holds."""
+        """Use changed files, if they are valid."""
         seen = self._signatures()
         if seen == self._seen:
             return
@@ -47,7 +47,7 @@ class Certificate:
             log.info("a certificate has changed and is in use now", file=str(self._certificate))
 
     def _load(self) -> str:
-        """Load the files; return what is wrong, or ""."""
+        """Load the files; return the error, or ""."""
         try:
             for context in (_new_context(), self.context):
                 context.load_cert_chain(self._certificate, self._key, password=_no_password)
@@ -72,7 +72,7 @@ def _no_password() -> str:
 
 
 async def watch_certificates(certificate: Certificate) -> None:
-    """Check again and again whether a certificate has changed."""
+    """Check regularly whether a certificate has changed."""
     while True:
         await asyncio.sleep(LOOK_SECONDS)
         certificate.reload_if_changed()

@@ -28,14 +28,14 @@ Paths = dict[str, list[str]]  # the methods of every path, with its parameters i
 
 
 class Unrouted:
-    """Answers for the paths that have no answer. ``paths`` is asked once, at the first of them."""
+    """Answers requests without a route. ``paths`` is called once, on first use."""
 
     def __init__(self, paths: Callable[[], Paths]) -> None:
         self._paths = paths
         self._known: list[tuple[str, re.Pattern[str], list[str]]] | None = None
 
     def answer(self, request: Request) -> Response:
-        """Return what a request gets that no route takes."""
+        """Return the answer to a request without a route."""
         path, method = request.url.path, request.method
         path = request.scope.get("path", path)
         fixed = self._fixed(path, method)
@@ -59,7 +59,7 @@ class Unrouted:
         return self._known
 
     def _fixed(self, path: str, method: str) -> str | None:
-        """Return the path of a route of this method that a path was meant for, or None."""
+        """Return the path of a route of this method that was probably meant, or None."""
         if path == "/":
             return None
         clean = re.sub("^/+", "/", posixpath.normpath(path))
@@ -70,7 +70,7 @@ class Unrouted:
         return None
 
     def _allowed(self, path: str) -> list[str]:
-        """Return the methods of a path as it is written, OPTIONS among them; none of no path."""
+        """Return the methods of a path, including OPTIONS; none if it is unknown."""
         for _, pattern, methods in self._routes():
             found = pattern.fullmatch(path)
             if found is not None:
@@ -79,13 +79,13 @@ class Unrouted:
 
 
 def pattern_of(path: str, flags: int = re.IGNORECASE) -> re.Pattern[str]:
-    """Return what a path with parameters matches, a group for each of them."""
+    """Return a pattern that matches a path with parameters, with a group for each."""
     parts = [re.escape(part) for part in _PARAMETER.split(path)]
     return re.compile("([^/]+)".join(parts), flags | re.DOTALL)
 
 
 def _filled(route: str, values: tuple[str, ...]) -> str:
-    """Return a route's path with values in place of its parameters."""
+    """Return a route's path with its parameters replaced by values."""
     parts = _PARAMETER.split(route)
     return "".join(chain.from_iterable(zip_longest(parts, values, fillvalue="")))
 
@@ -100,7 +100,7 @@ def _redirect(request: Request, path: str) -> Response:
 
 
 def moved_permanently(where: str) -> Response:
-    """Return a redirect as Go writes it."""
+    """Return a redirect in Go's format."""
     body = f'<a href="{html.escape(where)}">Moved Permanently</a>.\n\n'
     media = "text/html; charset=utf-8"
     return Response(body, HTTPStatus.MOVED_PERMANENTLY, {"Location": where}, media_type=media)

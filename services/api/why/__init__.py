@@ -1,1 +1,1 @@
-"""Why something waits, and what if: from what the core recorded to a sentence with its evidence."""
+"""Why and what-if: answers with a sentence and its evidence, from what the core recorded."""

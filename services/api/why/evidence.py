@@ -1,4 +1,4 @@
-"""The evidence behind a reason: what limits and nodes have left, what it waits for."""
+"""The evidence for a reason: what limits and nodes have left, and what is waited for."""
 
 from operator import itemgetter
 
@@ -24,7 +24,7 @@ GANGS_WAIT = (Reason.GANG_HEADROOM, Reason.GANG_PLACES)
 def queue_rows(
     model: Model, view: ApplicationView, waiting: Waiting, need: Resource
 ) -> list[LimitRow]:
-    """Return what each queue on the path leaves of what is needed; the recorded one as it was."""
+    """Return what each queue on the path has left; the recorded limit as recorded."""
     rows: list[LimitRow] = []
     queue = model.queues.get(view.summary.queue_name)
     while queue is not None:
@@ -46,7 +46,7 @@ def queue_rows(
 def limit_rows(
     model: Model, view: ApplicationView, waiting: Waiting, need: Resource
 ) -> list[LimitRow]:
-    """Return what the limits of the user and the group leave of what is needed."""
+    """Return what the limits of the user and the group have left."""
     rows: list[LimitRow] = []
     summary, limit = view.summary, waiting.limit
     for owner, state in (
@@ -86,7 +86,7 @@ def _row(owner: str, path: str, name: str, numbers: tuple[int, int, int]) -> Lim
 
 
 def nodes(evidence: NodeEvidence, need: Resource) -> Nodes:
-    """Return what the nodes lack by class, the largest class first, and what would cure it."""
+    """Return what the nodes lack by class, the largest class first, and what would help."""
     fails: dict[str, dict[str, int]] = {name: {} for name in evidence.classes}
     for failure in evidence.failures:
         of_class = fails.setdefault(failure.node_class, {})
@@ -112,7 +112,7 @@ def nodes(evidence: NodeEvidence, need: Resource) -> Nodes:
 def waits_for(
     model: Model, view: ApplicationView, waiting: Waiting, ask: AskState | None
 ) -> list[WaitsFor]:
-    """Return what a reason makes it wait for; ``ask`` is the first that does."""
+    """Return what a reason makes asks wait for; ``ask`` is the first of them."""
     if waiting.limit is not None:
         kind, name = waiting.limit.kind, waiting.limit.name
         text = left_text(waiting.limit)
@@ -128,7 +128,7 @@ def waits_for(
 
 
 def _what(view: ApplicationView, reason: Reason, ask: AskState | None) -> tuple[str, str]:
-    """Return the kind and the name of what a reason is about."""
+    """Return the kind and name of the object of a reason."""
     match reason:
         case Reason.BACKOFF:
             return "time", str(view.summary.backoff_until_ns)
@@ -256,7 +256,7 @@ def _window_of(model: Model, own: ApplicationSummary, other: ApplicationView) ->
 
 
 def _holders(model: Model) -> list[WaitsFor]:
-    """Return who has a node reserved, and which."""
+    """Return the holders of a node's reservations."""
     held = [
         (view.summary.application_id, text.partition("/")[0])
         for view in model.applications.values()

@@ -1,6 +1,6 @@
-"""Why there are no asks for pods yet: the reasons for which the resource manager holds them back.
+"""Why pods have no asks yet: the reasons for which the resource manager holds them back.
 
-The core may know nothing of their application, or of an earlier submission that has ended.
+The core may not know their application, or only an earlier submission that has ended.
 """
 
 from collections.abc import Sequence
@@ -17,17 +17,17 @@ _NOBODY = PodsHeld("")
 
 
 def held_of(model: Model, application: str) -> Sequence[HeldFor]:
-    """Return what pods of an application are held back for, the most of them first."""
+    """Return why pods of an application are held back, the most frequent reason first."""
     return model.pods_held.get(application, _NOBODY).held
 
 
 def waiting_for(held: HeldFor) -> Waiting:
-    """Return it as asks of the core's wait."""
+    """Return a reason in the form of the core's waiting asks."""
     return Waiting("", held.reason, held.message, held.since_ns)
 
 
 def held_wait(held: HeldFor) -> Wait:
-    """Return it as a row of an answer."""
+    """Return a reason as a row of an answer."""
     return Wait(
         reason=held.reason,
         message=held.message,
@@ -39,10 +39,10 @@ def held_wait(held: HeldFor) -> Wait:
 
 
 def why_held(model: Model, name: str) -> Why | None:
-    """Return why pods of an application that the core does not know are held back, or one pod.
+    """Return why a pod, or an unknown application's pods, are held back.
 
-    A pod goes by its allocation key or its name, where it is one of the first. Of any other the
-    resource manager knows, which is asked (``why_found``).
+    A pod is found by its allocation key or name only if the report names it. The resource manager
+    answers for other pods (``why_found``).
     """
     held = held_of(model, name)
     if held:
@@ -56,12 +56,12 @@ def why_held(model: Model, name: str) -> Why | None:
 
 
 def is_one_of_many(answer: Why) -> bool:
-    """Return whether an answer is about a pod for which that of others like it may stand."""
+    """Whether an answer about a pod may be that of another pod with the same reason."""
     return answer.kind == "pod" and any(wait.held_back and wait.asks > 1 for wait in answer.waits)
 
 
 def why_found(found: PodFound, held: HeldFor, partition: str) -> Why:
-    """Return why a pod that the resource manager was asked for is held back."""
+    """Return why a pod is held back, from the resource manager's answer."""
     answer = _answer("pod", found.name, found.application_id, [held])
     answer.partition = partition
     if held.pods > 1:

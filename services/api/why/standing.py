@@ -1,7 +1,7 @@
 """Why an application or a pod waits or runs, from what the core has recorded.
 
-The core is not asked: a refusal with its numbers is in the state events, as soon as the cycle that
-made it is published.
+The core is not queried: its state events contain each refusal with its numbers, as soon as the
+cycle that made it is published.
 """
 
 from collections.abc import Iterable
@@ -77,7 +77,7 @@ class _Asks:
 
 
 def why(model: Model, name: str) -> Why | None:
-    """Return why an application or a pod is where it is; None of a name that is not known."""
+    """Return why an application or a pod is in its state; None for an unknown name."""
     answer = _why(model, name)
     if answer is not None:
         answer.partition = model.name
@@ -95,9 +95,9 @@ def _why(model: Model, name: str) -> Why | None:
 
 
 def why_of_found(model: Model, found: PodFound) -> Why | None:
-    """Return why a pod is where it is of which the resource manager knows, and the core does not.
+    """Return why a pod is held back that only the resource manager knows.
 
-    None where its application is not known either.
+    None if its application is unknown, too.
     """
     if found.held is not None:
         return why_found(found, found.held, model.name)
@@ -115,9 +115,9 @@ def why_of_found(model: Model, found: PodFound) -> Why | None:
 
 
 def standing(model: Model, name: str) -> int:
-    """Return how much a name is known: 4 a live application, 3 an ended one, 2 a pod, 1 a victim.
+    """Return how well a name is known: 4 a live application, 3 an ended one, 2 a pod, 1 a victim.
 
-    0: not at all. ``why`` of one partition goes by the same order.
+    0: unknown. ``why`` uses the same order within a partition.
     """
     application = model.standing(name)
     if application:
@@ -171,7 +171,7 @@ def _of_application(model: Model, view: ApplicationView) -> Why:
 
 
 def _with_annotations(answer: Why) -> Why:
-    """Add to the sentence which annotations do not hold: they may be why a gang is none."""
+    """Add ignored annotations to the sentence: they may be the cause."""
     for item in answer.mismatches:
         if item.reason in _OF_ANNOTATIONS:
             answer.sentence += f" Problem with its annotations: {item.message}."
@@ -179,7 +179,7 @@ def _with_annotations(answer: Why) -> Why:
 
 
 def _restarts(refused: _Asks) -> bool:
-    """Return whether what waits is there to start the application again, once it has ended."""
+    """Whether waiting pods will start an ended application again."""
     return refused.waiting is not None and refused.waiting.reason == Reason.APPLICATION_ENDING
 
 
@@ -196,7 +196,7 @@ def _ended(answer: Why, view: ApplicationView) -> Why:
 
 
 def _unrefused(view: ApplicationView) -> tuple[str, str]:
-    """Return verdict and sentence of an application that was not refused."""
+    """Return verdict and sentence of an application without a refusal."""
     summary = view.summary
     held = sum(item.placeholder for item in view.allocations.values())
     running = len(view.allocations) - held
@@ -206,7 +206,7 @@ def _unrefused(view: ApplicationView) -> tuple[str, str]:
 
 
 def _waits(model: Model, view: ApplicationView) -> list[_Asks]:
-    """Return the asks by what they wait for: the dominant reason first, the unrefused last."""
+    """Group asks by reason: the dominant one first, those without a refusal last."""
     alike: dict[tuple[bool, str, str], list[AskState]] = {}
     for ask in view.asks.values():
         alike.setdefault((ask.placeholder, ask.task_group_name, ask.shape), []).append(ask)
@@ -253,7 +253,7 @@ def _wait(item: _Asks) -> Wait:
 
 
 def _explain(model: Model, view: ApplicationView, answer: Why, item: _Asks) -> Why:
-    """Fill in the sentence and the evidence of a reason."""
+    """Add the sentence and the evidence of a reason."""
     waiting = item.waiting
     assert waiting is not None
     answer.verdict, answer.reason = "waiting", waiting.reason
@@ -281,7 +281,7 @@ def _pod_name(pod: AllocationState) -> str:
 
 
 def _stuck_victims(model: Model, winner: str) -> list[AllocationState]:
-    """Return the pods that were evicted for an application and do not go."""
+    """Return the pods that were evicted for an application and have not ended."""
     found = []
     for eviction in model.evictions:
         view = model.application(eviction.application_id) if eviction.winner == winner else None
@@ -292,7 +292,7 @@ def _stuck_victims(model: Model, winner: str) -> list[AllocationState]:
 
 
 def _need(view: ApplicationView, item: _Asks, waiting: Waiting) -> Resource:
-    """Return what a reason is about: as it was recorded, the whole gang's, or one ask's."""
+    """Return the amount that a reason concerns: as recorded, the whole gang's, or one ask's."""
     if waiting.limit is not None:
         return dict(waiting.limit.amount)
     if waiting.reason in GANGS_WAIT:
@@ -305,7 +305,7 @@ def _need(view: ApplicationView, item: _Asks, waiting: Waiting) -> Resource:
 
 
 def _mismatches(view: ApplicationView) -> list[Mismatch]:
-    """Return what is wrong with an application's gang."""
+    """Return the problems of an application's gang."""
     return [
         Mismatch(reason=note.reason, message=plain_text(note.message))
         for note in view.summary.noted
@@ -314,7 +314,7 @@ def _mismatches(view: ApplicationView) -> list[Mismatch]:
 
 
 def _gang(model: Model, view: ApplicationView) -> Gang | None:
-    """Return how far the task groups are, and why members are missing."""
+    """Return the progress of the task groups, and why members are missing."""
     placeholders = view.summary.placeholders
     if not placeholders:
         return None
@@ -340,7 +340,7 @@ def _gang(model: Model, view: ApplicationView) -> Gang | None:
 
 
 def _why_missing(model: Model, view: ApplicationView, group: str) -> str:
-    """Return why the first placeholder of a group that waits does, "" where none does."""
+    """Return why the first waiting placeholder of a group waits, "" without one."""
     asks = (a for a in view.asks.values() if a.placeholder and a.task_group_name == group)
     ask = next(asks, None)
     waiting = model.why(view, ask) if ask is not None else None
@@ -348,7 +348,7 @@ def _why_missing(model: Model, view: ApplicationView, group: str) -> str:
 
 
 def _log(asks: Iterable[AskState]) -> list[LogLine]:
-    """Return why asks were refused when they were tried, summed up, the latest last."""
+    """Return the summarised allocation logs of asks, the latest entry last."""
     lines: dict[str, LogLine] = {}
     for ask in asks:
         for entry in ask.log:
@@ -456,7 +456,7 @@ def _of_pod(model: Model, view: ApplicationView, pod: AskState | AllocationState
 
 
 def _of_evicted(model: Model, name: str) -> Why | None:
-    """Return why a pod that is no more was evicted; None where it was not, or long ago."""
+    """Return why a deleted pod was evicted; None if it was not, or long ago."""
     found = [e for e in model.evictions if name in (e.allocation_key, e.pod_name)]
     if not found:
         return None

@@ -1,4 +1,4 @@
-"""What if: from a request to a question, and from a forecast to the answer that users read."""
+"""What-if: converts a request to a message to the core, and its forecast to an answer."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -126,7 +126,7 @@ class Answer(_Part):
 
 
 def read_question(body: bytes) -> WhatIf:
-    """Return the question of a request's body. Raises AnswerError 400."""
+    """Parse the request's body. Raises AnswerError 400."""
     try:
         asked = Question.model_validate_json(body)
     except ValidationError as error:
@@ -153,7 +153,7 @@ def read_question(body: bytes) -> WhatIf:
 
 
 def answer_of(question: WhatIf, forecast: Forecast) -> Answer:
-    """Return what users read of a forecast."""
+    """Convert a forecast to an answer."""
     if not forecast.done:
         return Answer(done=False, sentence=forecast.message)
     outcomes = [(item, _outcome(item)) for item in forecast.applications]
@@ -241,7 +241,7 @@ def _is_like_unsaid(question: WhatIf) -> bool:
 
 
 def _hypotheses(question: WhatIf, forecast: Forecast) -> list[str]:
-    """Return what a question supposes, in the order in which it is done, as parts of a sentence."""
+    """Return a request's assumptions as parts of a sentence, in order of application."""
     supposed = ["these queues were applied"] * bool(question.queues)
     if question.add_nodes:
         nodes = "1 node" if question.add_nodes == 1 else f"{question.add_nodes} nodes"
@@ -254,7 +254,7 @@ def _hypotheses(question: WhatIf, forecast: Forecast) -> list[str]:
 
 
 def _listed(names: Sequence[str]) -> str:
-    """Return names as they are listed in a sentence, the first _NAMED of them."""
+    """Format names for a sentence, at most _NAMED of them."""
     shown = [*names[:_NAMED], *[f"{len(names) - _NAMED} more"] * (len(names) > _NAMED)]
     return " and ".join(filter(None, (", ".join(shown[:-1]), shown[-1])))
 

@@ -1,4 +1,4 @@
-"""When: when an application that waits starts, as the core's forecast has it."""
+"""When a waiting application will have started, according to the core's forecast."""
 
 from datetime import UTC, datetime
 
@@ -34,9 +34,9 @@ class When(BaseModel):
 
 
 def when_of(name: str, forecast: Forecast) -> When:
-    """Return what users read of a forecast of one application.
+    """Convert a forecast of one application to an answer.
 
-    Raises AnswerError 404 where there is none of that name, 503 where there is no forecast.
+    Raises AnswerError 404 for an unknown application, 503 without a forecast.
     """
     if not forecast.done:
         status = 404 if forecast.message.startswith("there is no application") else 503
@@ -57,7 +57,7 @@ def when_of(name: str, forecast: Forecast) -> When:
 
 
 def when_ended(summary: ApplicationSummary) -> When:
-    """Return what users read of an application that has ended."""
+    """Return the answer for an application that has ended."""
     name = summary.application_id
     return When(
         application_id=name,
@@ -83,5 +83,5 @@ def _answer(told: ForecastApplication) -> str:
 
 
 def moment_text(moment_ns: int) -> str:
-    """Return a moment as users read it, to the second."""
+    """Format a moment for users, in seconds."""
     return f"{datetime.fromtimestamp(moment_ns // NANOS_PER_SECOND, UTC):%Y-%m-%d %H:%M:%S} UTC"

@@ -1,1 +1,1 @@
-"""What YuniKorn's ``/ws/v1`` answers, field by field, from the read model. No route is here."""
+"""The content of YuniKorn's ``/ws/v1`` answers, from the read model. No routes."""

@@ -1,8 +1,8 @@
-"""YuniKorn's answers from the read model: names, units and omissions exactly as its own.
+"""YuniKorn's answers from the read model, with the same names, units and omissions.
 
-Source: docs/rules/rest.md#fields. Times are Unix nanoseconds, but ``startTime`` of an application
-is in milliseconds. Keys whose value is zero or empty are left out but for those that
-are always there.
+Source: docs/rules/rest.md#fields. Times are Unix nanoseconds, except ``startTime`` of an
+application, in milliseconds. Keys whose value is zero or empty are omitted, except those that are
+always present.
 """
 
 from collections import Counter
@@ -37,23 +37,23 @@ _ZERO_TIME_MS = -62135596800000
 
 
 def pruned(answer: Answer, always: Iterable[str] = ()) -> Answer:
-    """Return an answer without the keys whose value is zero or empty, but for some."""
+    """Remove keys with zero or empty values, except some."""
     keep = set(always)
     return {key: value for key, value in answer.items() if value or key in keep}
 
 
 def by_name(values: Mapping[str, V]) -> dict[str, V]:
-    """Return a map with its keys in order, as Go writes maps (but not the fields of a struct)."""
+    """Return a map with sorted keys, as Go writes maps (but not structs)."""
     return dict(sorted(values.items()))
 
 
 def by_weight(values: Mapping[str, float]) -> Answer:
-    """Return weights as Go writes them: a whole number has no point."""
+    """Return weights as Go writes them: whole numbers without a point."""
     return by_name({name: int(w) if w == int(w) else w for name, w in values.items()})
 
 
 def percent_of(part: ResourceView, whole: ResourceView) -> Resource:
-    """Return how much of the whole is used, in percent, for the types that are in both."""
+    """Return the used percentage of each type present in both."""
     shares = {name: part[name] * PERCENT // whole[name] for name in part if whole.get(name, 0) > 0}
     return bounded(shares)
 
@@ -361,7 +361,7 @@ def application_info(model: Model, view: ApplicationView) -> Answer:
 
 
 def validation(body: bytes) -> Answer:
-    """Return whether a queues.yaml holds, and YuniKorn's reason where it does not."""
+    """Return whether a queues.yaml is valid, and YuniKorn's error if not."""
     try:
         load_configuration(body.decode())
     except QueueConfigError as error:

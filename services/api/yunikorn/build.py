@@ -17,7 +17,7 @@ UNKNOWN = "unknown"
 
 @lru_cache(maxsize=1)
 def build_information() -> dict[str, str]:
-    """Return what YuniKorn's web client shows of a build, all but the resource manager's id."""
+    """Return the build information shown by YuniKorn's web client, without the rmId."""
     commit = os.environ.get(_COMMIT) or UNKNOWN
     installed = datetime.fromtimestamp(Path(__file__).stat().st_mtime, UTC)
     return {
@@ -33,7 +33,7 @@ def build_information() -> dict[str, str]:
 
 
 def muster_version() -> str:
-    """Return the version that is installed."""
+    """Return the installed version."""
     try:
         return version("muster")
     except PackageNotFoundError:

@@ -26,7 +26,7 @@ _DEADLOCK_SECONDS = 60
 
 
 def config_info(model: Model) -> Answer:
-    """Return the configuration that holds, with the names of Go's fields."""
+    """Return the configuration in use, with the names of Go's fields."""
     known = model.configuration or ConfigurationState("")
     held = load_configuration(known.text)
     return {
@@ -39,18 +39,18 @@ def config_info(model: Model) -> Answer:
 
 
 def config_yaml(model: Model) -> bytes:
-    """Return the configuration that holds as YAML."""
+    """Return the configuration in use as YAML."""
     value = _lowered(config_info(model))
     text: str = yaml.safe_dump(value, sort_keys=False, allow_unicode=True, indent=4)
     return text.encode()
 
 
 class _Names(dict[str, Any]):
-    """A map whose keys are the user's own, and stay as they are."""
+    """A map whose keys are user-defined names, and are not converted."""
 
 
 def _lowered(value: Any) -> Any:
-    """Return a value with queues.yaml's keys; a record in it that is empty is left out."""
+    """Return a value with queues.yaml's keys, without empty records."""
     if isinstance(value, _Names):
         return dict(value)
     if isinstance(value, list):
@@ -88,7 +88,7 @@ def _partition(spec: PartitionSpec) -> Answer:
 
 
 def _set(**values: object) -> Answer:
-    """Return what is set, be it to no."""
+    """Return the fields that are set, even to false."""
     return {name: value for name, value in values.items() if value is not None}
 
 

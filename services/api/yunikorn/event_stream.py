@@ -37,7 +37,7 @@ TOO_MANY = "Too many streaming connections"
 
 @dataclass(slots=True, eq=False)
 class Stream:
-    """One consumer: whose it is, and which event it gets next."""
+    """One consumer: its host, and the number of its next event."""
 
     name: str
     host: str
@@ -54,7 +54,7 @@ class EventStreams:
     _news: asyncio.Event = field(default_factory=asyncio.Event)
 
     def wake(self) -> None:
-        """Let the streams check for events; each that waits is woken once."""
+        """Wake the waiting streams to check for events."""
         if self.open:
             self._news.set()
             self._news = asyncio.Event()
@@ -66,7 +66,7 @@ class EventStreams:
     def join(
         self, host: str, ring: EventRing, past: int, now_ns: int, settings: EventSettings = UNSET
     ) -> Stream:
-        """Return a new stream that begins with so many events of the past. Raises AnswerError."""
+        """Return a new stream that starts with ``count`` past events. Raises AnswerError."""
         hosts = Counter(stream.host for stream in self.open)
         if len(self.open) >= settings.streams or hosts[host] >= settings.streams_per_host:
             raise AnswerError(503, TOO_MANY)
@@ -76,7 +76,7 @@ class EventStreams:
         return stream
 
     def leave(self, stream: Stream) -> None:
-        """Forget a stream."""
+        """Remove a stream."""
         self.open.pop(stream, None)
 
     def info(self) -> list[Answer]:
@@ -87,7 +87,7 @@ class EventStreams:
 
 
 class EventStreamResponse(Response):
-    """An answer without an end. ``ring_of`` returns the events, None when there are none now."""
+    """An endless answer. ``ring_of`` returns the events, None if there are none now."""
 
     def __init__(
         self,
@@ -104,7 +104,7 @@ class EventStreamResponse(Response):
         self._ring_of = ring_of
 
     async def __call__(self, _: Scope, receive: Receive, send: Send) -> None:
-        """Send until the other side leaves, or is dropped."""
+        """Send until the client leaves, or is dropped."""
         head = {"type": "http.response.start", "status": 200, "headers": self.raw_headers}
         sending = asyncio.create_task(self._send_all(head, send))
         leaving = asyncio.create_task(_gone(receive))
@@ -129,7 +129,7 @@ class EventStreamResponse(Response):
             await asyncio.wait_for(send(last), STALL_SECONDS)
 
     async def _next_piece(self) -> bytes | None:
-        """Return the events since the last piece, once there are any; None when it is over."""
+        """Return the events since the last piece, once there are any; None at the end."""
         while (ring := self._ring_of()) is not None and self._stream.next_id >= ring.lowest:
             events = ring.read(self._stream.next_id, MAX_AT_ONCE)
             if events:
@@ -140,7 +140,7 @@ class EventStreamResponse(Response):
         return None
 
     async def _is_taken(self, send: Send, piece: bytes) -> bool:
-        """Send a piece; return whether the other side takes it before it is too far behind."""
+        """Send a piece; return whether the client reads it before it is too far behind."""
         message = {"type": "http.response.body", "body": piece, "more_body": True}
         sending = asyncio.ensure_future(send(message))
         try:

@@ -15,11 +15,11 @@ MAX_MESSAGE = 1_024
 
 
 class CountError(ValueError):
-    """A number of the query does not hold; the message is YuniKorn's."""
+    """A number in the query is invalid; the message is YuniKorn's."""
 
 
 def number_of(name: str, text: str, default: int) -> int:
-    """Return an unsigned number of a query, or the default. Raises CountError in Go's words."""
+    """Parse an unsigned number of a query, or return the default. Raises CountError."""
     if not text:
         return default
     if not re.fullmatch(r"[0-9]+", text):
@@ -47,7 +47,7 @@ def batch(
 
 
 def event_info(event: EventState) -> Answer:
-    """Return an EventRecord as Go writes it."""
+    """Return an EventRecord in Go's format."""
     message = event.message
     if len(message) > MAX_MESSAGE:
         message = message[: MAX_MESSAGE - 3] + "..."

@@ -39,14 +39,14 @@ def _check(name: str, description: str, diagnosis: str, *, holds: bool) -> Answe
 
 
 def _listed(names: Iterable[str]) -> str:
-    """Return names as Go prints a list of them."""
+    """Format names as Go prints a list."""
     shown = list(names)
     more = [f"and {len(shown) - MOST_NAMED} more"] if len(shown) > MOST_NAMED else []
     return f"[{' '.join(shown[:MOST_NAMED] + more)}]"
 
 
 def _none_of(name: str, description: str, diagnosis: str, wrong: Iterable[str]) -> Answer:
-    """Return a check that holds where nothing is wrong."""
+    """Return a check that succeeds if nothing was found."""
     found = list(wrong)
     return _check(name, description, f"{diagnosis}: {_listed(found)}", holds=not found)
 
@@ -101,7 +101,7 @@ def _sums(models: Sequence[Model]) -> Iterator[Answer]:
 
 
 def _holds(node: NodeState) -> bool:
-    """Return whether a node holds no more than it has, and so does each of its GPU devices."""
+    """Whether neither a node nor one of its GPU devices is overcommitted."""
     return _fits(node.allocated, node.capacity) and min(node.devices, default=0) >= 0
 
 

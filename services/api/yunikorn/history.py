@@ -5,7 +5,7 @@ from services.api.yunikorn.answers import Answer
 
 
 def application_history(history: History) -> list[Answer]:
-    """Return how many applications ran."""
+    """Return the samples of running applications."""
     return [
         {"timestamp": sample.time_ns, "totalApplications": str(sample.applications)}
         for sample in history.samples
@@ -13,7 +13,7 @@ def application_history(history: History) -> list[Answer]:
 
 
 def container_history(history: History) -> list[Answer]:
-    """Return how many allocations were held."""
+    """Return the samples of allocations."""
     return [
         {"timestamp": sample.time_ns, "totalContainers": str(sample.containers)}
         for sample in history.samples

@@ -1,6 +1,6 @@
-"""How full the nodes are, in ten steps.
+"""The utilisation of nodes, in ten steps.
 
-What other schedulers placed is not counted.
+Foreign allocations are not counted.
 
 Source: docs/rules/rest.md#node-utilizations, PartitionNodesUtilDAOInfo; W-08.
 """

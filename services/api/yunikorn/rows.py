@@ -34,14 +34,14 @@ Row = TypeVar("Row")
 
 
 def node_row(node: NodeView) -> bytes:
-    """Return NodeDAOInfo, written."""
+    """Return NodeDAOInfo, encoded."""
     if node.written is None:
         node.written = encoded(node_info(node))
     return node.written
 
 
 def application_row(model: Model, view: ApplicationView) -> bytes:
-    """Return ApplicationDAOInfo, written."""
+    """Return ApplicationDAOInfo, encoded."""
     refusals = model.refusals.get(view.summary.queue_name) if view.asks else None
     version = (refusals, refusals.version) if refusals is not None else None
     if view.written is None or view.written[0] != version:
@@ -50,7 +50,7 @@ def application_row(model: Model, view: ApplicationView) -> bytes:
 
 
 async def listed(request: Request, rows: Iterable[Row], write: Callable[[Row], bytes]) -> Response:
-    """Return a list as an answer."""
+    """Return a list of rows as an answer."""
     pieces = _pieces(list(rows), write)
     first = await anext(pieces)
     if first.endswith(b"\n"):  # no row holds one
@@ -62,7 +62,7 @@ async def listed(request: Request, rows: Iterable[Row], write: Callable[[Row], b
 
 
 async def _pieces(rows: list[Row], write: Callable[[Row], bytes]) -> AsyncIterator[bytes]:
-    """Yield a list written; its last piece alone has the line's end."""
+    """Yield an encoded list in pieces; the last one ends with a newline."""
     parts, size, before = [b"["], 0, b""
     for row in rows:
         if size >= PIECE_BYTES:
@@ -83,7 +83,7 @@ async def _after(first: bytes, pieces: AsyncIterator[bytes]) -> AsyncIterator[by
 
 
 async def _packed(pieces: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield pieces as gzip packs them, by its fastest way."""
+    """Yield pieces compressed with gzip, at its fastest level."""
     packer = zlib.compressobj(1, zlib.DEFLATED, _GZIP_WINDOW)
     async for piece in pieces:
         if packed := packer.compress(piece):

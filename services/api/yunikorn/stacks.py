@@ -1,4 +1,4 @@
-"""``/debug/stack``: where every thread and every task of the API stands.
+"""``/debug/stack``: the stacks of every thread and task of the API.
 
 Source: docs/rules/rest.md#routes.
 """
@@ -14,7 +14,7 @@ MAX_FRAMES = 50  # frames of a thread or task in a stack dump; the innermost are
 
 
 def stacks() -> str:
-    """Return the stacks as text; it is to be called where the tasks run."""
+    """Return the stacks as text; call it in the tasks' loop."""
     names = {thread.ident: thread.name for thread in threading.enumerate()}
     parts = [
         f"thread {names.get(ident, ident)}:\n{''.join(traceback.format_stack(frame, MAX_FRAMES))}"

@@ -81,7 +81,7 @@ def _owned(views: Iterable[tuple[str, ApplicationView]]) -> dict[str, list[Appli
 
 
 def _usage_tree(user: UserView, owned: Sequence[ApplicationView]) -> Answer:
-    """Return ResourceUsageDAOInfo of the root, with the queues below it that are used."""
+    """Return ResourceUsageDAOInfo of the root, with the used queues below it."""
     if ROOT not in user.usage:
         return {"queuePath": ROOT}
     below: dict[str, list[UsageState]] = {}
@@ -91,7 +91,7 @@ def _usage_tree(user: UserView, owned: Sequence[ApplicationView]) -> Answer:
 
 
 def _running(owned: Sequence[ApplicationView]) -> dict[str, list[str]]:
-    """Return by queue, those above included, which applications hold an allocation."""
+    """Return the applications with an allocation by queue, including parent queues."""
     found: dict[str, list[str]] = {}
     for view in owned:
         path = view.summary.queue_name if view.allocations else ""

@@ -153,7 +153,7 @@ class Reflector:
         await self._emit(DELETED, {"metadata": metadata})
 
     async def forget(self) -> None:
-        """Report all known objects as deleted, because their kind was removed. Stop it first."""
+        """Report all known objects as deleted, because their kind was removed. Stop it before."""
         for key in list(self.seen):
             await self._lost(key)
 
