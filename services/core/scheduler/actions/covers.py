@@ -60,7 +60,7 @@ class Search:
         self._partition = partition
         self._application = application
         self._shape: Shape = ask.shape
-        self._wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
+        self._wanted = ask.shape.wanted
         self._left: dict[str, Allocation] = {}
         self._by_node: dict[str, dict[str, Allocation]] = {}
         self._need: Resource = {}

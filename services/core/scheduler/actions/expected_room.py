@@ -90,7 +90,7 @@ def rooms(
 
 def fits_times(room: Mapping[str, int], free: Sequence[int], shape: Shape) -> int:
     """Return how many pods of a shape fit in such capacity and devices."""
-    wanted = [(name, value) for name, value in shape.resource.items() if value > 0]
+    wanted = shape.wanted.items()
     times = max(0, min((room.get(name, 0) // value for name, value in wanted), default=0))
     if times and free and shape.on_devices is not None:
         times = min(times, devices.places(free, shape.on_devices))

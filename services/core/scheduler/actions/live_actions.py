@@ -442,7 +442,7 @@ class PartitionAdapter(Adapter):
             and not group.bucket.is_blocked_by_user
             and queueing.hold(application, group, by_turn=False) is None
             and not ask.shape.constraints.required_node
-            and all(name in self._known for name, value in ask.shape.resource.items() if value > 0)
+            and all(name in self._known for name in ask.shape.wanted)
         )
 
     def may_take_from(self, victim: Application, application: Application) -> bool:

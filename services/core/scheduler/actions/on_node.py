@@ -22,7 +22,7 @@ class Opening:
 
     def __init__(self, partition: Partition, ask: Ask) -> None:
         self.partition, self.shape = partition, ask.shape
-        self.wanted = {name: value for name, value in ask.shape.resource.items() if value > 0}
+        self.wanted = ask.shape.wanted
         may_meet_others = ask.shape.constraints.required_node or (
             partition.reserved_nodes.after_preemption
         )

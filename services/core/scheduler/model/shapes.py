@@ -45,6 +45,7 @@ class Shape:
     run_ns: int = 0  # largest run time, if backfill uses it; 0: unknown or unused
     expected_ns: int = 0  # predicted run time, likewise
     bond: Any = None  # the gang and its part with a topology constraint
+    wanted: dict[str, int] = field(init=False)  # the amounts that are more than nothing
     on_devices: Need | None = field(init=False)  # None: no GPU requested
     asked_for: AskedFor = field(init=False)  # its kind in the mix of recent asks
     # Caches of ``nodes``, which alone reads and writes them.
@@ -53,6 +54,7 @@ class Shape:
     plan: Any = None  # the compiled pod selectors of its constraints
 
     def __post_init__(self) -> None:
+        self.wanted = {name: value for name, value in self.resource.items() if value > 0}
         self.on_devices = need_of(self.resource, self.constraints)
         self.asked_for = demand_of(self.resource, self.on_devices), self.constraints
 

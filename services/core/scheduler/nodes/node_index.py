@@ -209,7 +209,7 @@ class NodeIndex:
 
     def _candidates_of(self, shape: "Shape", *, is_shared: bool = True) -> Candidates:
         """Return a shape's own index if it has or needs one, else the shared one."""
-        wanted = {name: value for name, value in shape.resource.items() if value > 0}
+        wanted = shape.wanted
         constraints = shape.constraints.of_nodes
         own: Key = (tuple(sorted(wanted.items())), constraints)
         has_own = self._is_by_shape or self._nodes.judges_amounts or not is_shared

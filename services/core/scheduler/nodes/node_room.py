@@ -157,7 +157,7 @@ class NodeRoom:
         if short_of is None:
             times += self._times(shape, When.NOW)
         total = np.where(mask, 0.0, np.inf)
-        asked = [name for name, value in shape.resource.items() if value > 0]
+        asked = [*shape.wanted]
         for name in asked if short_of is None else short_of:
             total += self._missing(name, shape.resource[name], times)
         row = self._first_of(np.flatnonzero(total == total.min()))

@@ -7,7 +7,7 @@ import numpy as np
 
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
-from services.core.scheduler.nodes.columns import Amounts, At, Mask, NodeColumns, When
+from services.core.scheduler.nodes.columns import Amounts, At, Mask, When
 from services.core.scheduler.nodes.device_rows import MANY
 from services.core.scheduler.nodes.filters.base import After, Filter, Moment, failing
 from services.core.scheduler.nodes.node_classes import Failing
@@ -18,11 +18,6 @@ from shared.model.resources import ResourceView
 
 class Room(Filter):
     """The free amounts are enough: capacity less allocated, occupied and claimed."""
-
-    def __init__(self, columns: NodeColumns) -> None:
-        super().__init__(columns)
-        # The last shape with its columns and amounts: a gang's pods ask again and again.
-        self._last: tuple[Shape | None, list[int], list[int]] = (None, [], [])
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
         if when is When.EXPECTED:
@@ -42,18 +37,15 @@ class Room(Filter):
 
     def _expected_rows(self, shape: Shape, at: At) -> Mask | None:
         """Return the rows that fit expected amounts: two matrices are added once, not per type."""
-        if self._last[0] is not shape:
-            wanted = {name: value for name, value in shape.resource.items() if value > 0}
-            numbers = [self._columns.numbers.get(name, -1) for name in wanted]
-            if -1 in numbers:
-                return none_of(at)
-            self._last = shape, numbers, [*wanted.values()]
-        _, numbers, amounts = self._last
-        if not numbers:
+        wanted = shape.wanted
+        if not wanted:
             return None
-        enough: Mask = np.logical_and.reduce(
-            self._columns.expected_of(numbers, at) >= amounts, axis=1
-        )
+        try:
+            numbers = [*map(self._columns.numbers.__getitem__, wanted)]
+        except KeyError:  # no node ever had this type
+            return none_of(at)
+        expected = self._columns.expected_of(numbers, at)
+        enough: Mask = np.logical_and.reduce(expected >= [*wanted.values()], axis=1)
         return enough
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
@@ -64,7 +56,7 @@ class Room(Filter):
                     return False
             return True
         gone, coming = amounts_of(when, node)
-        wanted = {name: value for name, value in shape.resource.items() if value > 0}
+        wanted = shape.wanted
         return all(map(ge, free_of(node, wanted, gone, coming), wanted.values()))
 
     def times(self, shape: Shape, when: When) -> Amounts:
