@@ -269,7 +269,7 @@ class Publisher:
             if used is not self._current:
                 return
             log.warning("publishing on another channel", connection=self._links.name, why=why)
-            async with self._links.within(OPEN_SECONDS):
+            async with self._links.within(None), self._links.blocked.confirmed(OPEN_SECONDS):
                 await self.open()
             self._leave(used)
             now = asyncio.get_running_loop().time()

@@ -711,6 +711,28 @@ def test_a_message_on_a_channel_that_is_replaced_is_written_to_the_next_one_at_o
         assert TRY_SECONDS[0] <= seconds < TRY_SECONDS[0] + 0.2
 
 
+def test_a_channel_that_is_opened_as_an_alarm_begins_is_waited_for_until_its_end():
+    """A broker that blocks a connection reads nothing from it: it opens no channel either."""
+    publish, failing = Channel._publish, []
+
+    def taken(channel, published, properties, body):
+        failing.append(channel)
+        return None if channel is failing[0] else publish(channel, published, properties, body)
+
+    async def story(bus, broker):
+        await bus.connect()
+        connections = list(bus._links.connections)
+        start = broker.loop.time()
+        broker.loop.call_at(start + TRY_SECONDS[0] - 0.01, broker.sessions[0].block, start + 15)
+        with mock.patch.object(Channel, "_publish", taken):
+            await bus.publish([number(0)])
+        return broker.loop.time() - start, bus._links.connections == connections
+
+    seconds, is_connected = told(story)
+    assert 15 <= seconds < 15.5
+    assert is_connected
+
+
 def test_a_node_that_stands_still_is_left_and_its_reader_told_before_its_connections_are_closed():
     """Nobody answers on them: to close them takes CLOSE_SECONDS, and then they are just left."""
 
