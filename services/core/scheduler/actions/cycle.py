@@ -87,8 +87,9 @@ def run(partition: Partition) -> Ran:
     kai_turns.begin(partition)
     usage_order.update(partition.root, partition.queues.values())
     looked = 0  # number of decisions when the asks that plugins blocked were last requeued
+    spares = partition.nodes.spares
     while not (is_cut := decisions >= MAX_DECISIONS or refusals >= MAX_REFUSALS):
-        if partition.nodes.spares.is_due:
+        if spares.is_due:
             spare_nodes.choose_again(partition)
         made = _decide(partition, MAX_DECISIONS - decisions)
         if made is not None:

@@ -54,7 +54,10 @@ class Shape:
     plan: Any = None  # the compiled pod selectors of its constraints
 
     def __post_init__(self) -> None:
-        self.wanted = {name: value for name, value in self.resource.items() if value > 0}
+        amounts = self.resource
+        if min(amounts.values(), default=1) <= 0:
+            amounts = {name: value for name, value in amounts.items() if value > 0}
+        self.wanted = amounts
         self.on_devices = need_of(self.resource, self.constraints)
         self.asked_for = demand_of(self.resource, self.on_devices), self.constraints
 

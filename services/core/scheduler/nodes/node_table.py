@@ -288,7 +288,7 @@ class NodeTable:
             self._keep_other_spares()
 
     def _keep_other_spares(self) -> None:
-        self.spares.forget()
+        self.spares.configure()
         self.filters.choose()
 
     def _take(self, node: Node, amount: ResourceView, times: int) -> None:

@@ -34,18 +34,15 @@ class Spares:
         self._domains, self._rows = domains, rows
         self.level, self.number = "", 0
         self.levels_of_queues: tuple[str, ...] = ()
+        self.is_on = False  # some are configured
         self.nodes: dict[Node, Keepers] = {}
         self.seen = (-1, -1)  # versions of the nodes at the last choice
         self.is_due = False  # a gang of a queue with spares has other nodes
         self._kept: dict[int, dict[Node, Keepers]] = {}  # ``nodes`` by level
 
-    @property
-    def is_on(self) -> bool:
-        """Whether spare nodes are configured."""
-        return self.number > 0 or bool(self.levels_of_queues)
-
-    def forget(self) -> None:
+    def configure(self) -> None:
         """Drop all spare nodes until the next choice: the settings have changed."""
+        self.is_on = self.number > 0 or bool(self.levels_of_queues)
         self.nodes, self._kept = {}, {}
         self.were_chosen(-1, -1)
 

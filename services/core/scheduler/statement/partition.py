@@ -283,7 +283,8 @@ class Partition:
         labels = self.nodes.pods.labels_of(request.allocation_tags)
         times = self._run_times(application, request)
         bond = self.nodes.domains.bond_of(application.id, request.task_group_name)
-        counts = application.task_groups.get(request.task_group_name)
+        groups = application.task_groups
+        counts = groups.get(request.task_group_name) if groups else None
         if counts is not None and counts.avoided:
             constraints = counts.avoiding(request.constraints, self.now_ns)
             request = replace(request, constraints=constraints)
