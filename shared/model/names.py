@@ -44,6 +44,7 @@ DNS_SUBDOMAIN_ERROR = (
 )
 EVENT_SETTING = "event."  # how the API's own settings begin: the core hands them on
 POD_NAME_TAG = "kubernetes.io/meta/podName"
+FORCE_TAG = "application.create.force"  # of an application that has pods on nodes: it is accepted
 NODE_ANNOTATIONS = "muster.io/"  # annotations of nodes that begin so are attributes of theirs
 PARTITION = "muster.io/partition"  # a label, or annotation, of a pod: whose its application is
 RUN_SECONDS = "muster.io/run-seconds"  # for how long a pod says that it runs; a tag, too

@@ -19,6 +19,7 @@ from shared.messages.interface import (
 )
 from shared.model.names import (
     CHECKPOINT_SECONDS,
+    FORCE_TAG,
     FOREIGN_TAG,
     GRACE_SECONDS,
     NODE_PARTITION,
@@ -32,7 +33,6 @@ from shared.model.units import NANOS_PER_SECOND
 _HOST_NAME = "si.io/hostname"
 HOST_NAME_LABEL = "kubernetes.io/hostname"  # which every kubelet gives its node
 _RACK_NAME = "si.io/rackname"
-_FORCE_TAG = "application.create.force"
 _REQUIRED_NODE = "yunikorn.apache.org/requiredNode"
 NODE_ACTIONS = {
     "add": NodeAction.CREATE,
@@ -92,7 +92,7 @@ def forced(request: AddApplicationRequest) -> AddApplicationRequest:
 
     It has pods on nodes: they are counted in the recovery queue then.
     """
-    return replace(request, tags={**request.tags, _FORCE_TAG: "true"})
+    return replace(request, tags={**request.tags, FORCE_TAG: "true"})
 
 
 def _settings(application: ApplicationRecord) -> GangSettings:

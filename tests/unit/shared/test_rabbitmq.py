@@ -684,15 +684,19 @@ def test_a_channel_that_fails_is_replaced_and_nobody_loses_a_place(way):
     assert not is_left
 
 
-def test_a_message_on_a_channel_that_is_replaced_is_written_to_the_next_one_at_once():
-    """Else what was written last to it would wait as long again as what was written first."""
+def first_channel_confirms_nothing():
+    """Have the first channel that is published on take all that comes and say nothing."""
     publish, failing = Channel._publish, []
 
     def taken(channel, published, properties, body):
         failing.append(channel)
-        if channel is failing[0]:
-            return None
-        return publish(channel, published, properties, body)
+        return None if channel is failing[0] else publish(channel, published, properties, body)
+
+    return mock.patch.object(Channel, "_publish", taken)
+
+
+def test_a_message_on_a_channel_that_is_replaced_is_written_to_the_next_one_at_once():
+    """Else what was written last to it would wait as long again as what was written first."""
 
     async def story(bus, broker):
         await bus.connect()
@@ -703,7 +707,7 @@ def test_a_message_on_a_channel_that_is_replaced_is_written_to_the_next_one_at_o
             await bus.publish([envelope])
             return broker.loop.time() - start
 
-        with mock.patch.object(Channel, "_publish", taken):
+        with first_channel_confirms_nothing():
             late = [published_at(at, number(at)) for at in range(3)]
             return await asyncio.gather(*late)
 
@@ -713,18 +717,13 @@ def test_a_message_on_a_channel_that_is_replaced_is_written_to_the_next_one_at_o
 
 def test_a_channel_that_is_opened_as_an_alarm_begins_is_waited_for_until_its_end():
     """A broker that blocks a connection reads nothing from it: it opens no channel either."""
-    publish, failing = Channel._publish, []
-
-    def taken(channel, published, properties, body):
-        failing.append(channel)
-        return None if channel is failing[0] else publish(channel, published, properties, body)
 
     async def story(bus, broker):
         await bus.connect()
         connections = list(bus._links.connections)
         start = broker.loop.time()
         broker.loop.call_at(start + TRY_SECONDS[0] - 0.01, broker.sessions[0].block, start + 15)
-        with mock.patch.object(Channel, "_publish", taken):
+        with first_channel_confirms_nothing():
             await bus.publish([number(0)])
         return broker.loop.time() - start, bus._links.connections == connections
 

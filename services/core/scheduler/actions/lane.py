@@ -127,12 +127,7 @@ def _give(partition: Partition, application: Application) -> None:
 def _size_allowance(partition: Partition, lane: Lane) -> None:
     """Set the type by which idle capacity is measured: the gang's first of MEASURES, else any."""
     nodes, held = partition.nodes, partition.held_idle
-    asked = {
-        name
-        for shape in lane.needs
-        for name, value in shape.resource.items()
-        if value > 0 and nodes.total.get(name, 0) > 0
-    }
+    asked = {name for shape in lane.needs for name in shape.wanted if nodes.total.get(name, 0) > 0}
     name = next((name for name in (*MEASURES, *sorted(asked)) if name in asked), "")
     share = partition.settings.idle_share(nodes.columns.schedulable_count())
     held.count(name, nodes.total.get(name, 0), share)

@@ -445,11 +445,10 @@ def _room_for(queue: Queue, owner: Owner | None, amount: Resource) -> int:
 def _multiples(room: Resource, shape: Shape) -> int:
     """Return how many times a shape fits in a node's free capacity."""
     most = MANY
-    for name, value in shape.resource.items():
-        if value > 0:
-            times = room.get(name, 0) // value
-            if times < most:  # noqa: PLR1730 - asked at every decision
-                most = times
+    for name, value in shape.wanted.items():
+        times = room.get(name, 0) // value
+        if times < most:  # noqa: PLR1730 - asked at every decision
+            most = times
     return most
 
 
@@ -458,8 +457,8 @@ def _placeholders_left(group: AskGroup) -> int:
     application = group.application
     left = min(len(group.asks), application.pending_placeholders - 1)
     announced, held = application.request.placeholder_ask, application.allocated_placeholder
-    for name, value in group.bucket.shape.resource.items():
+    for name, value in group.bucket.shape.wanted.items():
         missing = announced.get(name, 0) - held.get(name, 0)
-        if value > 0 and missing > 0:
+        if missing > 0:
             left = min(left, (missing - 1) // value)
     return left

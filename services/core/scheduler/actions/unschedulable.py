@@ -72,8 +72,8 @@ def _room(bucket: Bucket) -> int:
     most = sum(len(group.unmarked) for group in islice(bucket.unmarked, MAX_GROUPS))
     for queue in bucket.leaf.lineage():
         limit = queue.max_resource if queue.parent is not None else None
-        for name, value in bucket.shape.resource.items():
-            if limit is not None and name in limit and value > 0:
+        for name, value in bucket.shape.wanted.items():
+            if limit is not None and name in limit:
                 left = limit[name] - queue.allocated.get(name, 0)
                 most = min(most, left // value - bucket.marked)
     for tracker in bucket.owner:

@@ -180,8 +180,7 @@ class NodeRoom:
         """Return what a node lacks for ``times`` asks; for devices, what the last of them lacks."""
         lacks = {
             name: times * value - node.available.get(name, 0)
-            for name, value in shape.resource.items()
-            if value > 0
+            for name, value in shape.wanted.items()
         }
         need = self._devices.need_of(shape)
         if need is not None and node.devices:

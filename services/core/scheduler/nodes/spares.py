@@ -62,7 +62,7 @@ class Spares:
         if self.may_use_all(shape):
             return True
         keepers = self.nodes[node]
-        return self.may_use_any(shape) and (
+        return _has_lost_members(shape) and (
             keepers == ALL_QUEUES or shape.bond[0].queue.path in keepers
         )
 
@@ -72,8 +72,7 @@ class Spares:
 
     def may_use_any(self, shape: Shape) -> bool:
         """Whether pods of a shape may use any spare node."""
-        is_lost = shape.bond is not None and shape.bond[0].has_lost_members
-        return is_lost or self.may_use_all(shape)
+        return _has_lost_members(shape) or self.may_use_all(shape)
 
     def choose(
         self, changed: Iterable[Node] | None, is_short: Callable[[Allocation], bool]
@@ -155,6 +154,11 @@ class Spares:
 
     def _is_there(self, node: Node) -> bool:
         return node.row < len(self._rows) and self._rows[node.row] is node
+
+
+def _has_lost_members(shape: Shape) -> bool:
+    """Whether the gang of a shape, if it has a topology, has lost members."""
+    return shape.bond is not None and bool(shape.bond[0].has_lost_members)
 
 
 def _joined(one: Keepers, other: Keepers) -> Keepers:

@@ -20,11 +20,10 @@ from services.core.scheduler.model.placement_rules import (
 from services.core.scheduler.model.queue_ledger import DRAINING
 from services.core.scheduler.model.rows import Queue
 from shared.messages.interface import AddApplicationRequest
-from shared.model.names import QUEUE, QUEUE_ERROR, ROOT
+from shared.model.names import FORCE_TAG, QUEUE, QUEUE_ERROR, ROOT
 
 DEFAULT_QUEUE = "root.default"
 RECOVERY_QUEUE = "root.@recovery@"
-FORCE_TAG = "application.create.force"
 MAX_PATH = 512  # characters: with it how deep queues may be made one below the other
 _DOT = "_dot_"
 

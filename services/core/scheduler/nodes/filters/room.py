@@ -23,16 +23,15 @@ class Room(Filter):
         if when is When.EXPECTED:
             return self._expected_rows(shape, at)
         found: Mask | None = None
-        for name, value in shape.resource.items():
-            if value > 0:
-                amounts = self._columns.amounts(name, when, at)
-                if amounts is None:
-                    return none_of(at)
-                enough = amounts >= value
-                if found is None:
-                    found = enough
-                else:
-                    found &= enough
+        for name, value in shape.wanted.items():
+            amounts = self._columns.amounts(name, when, at)
+            if amounts is None:
+                return none_of(at)
+            enough = amounts >= value
+            if found is None:
+                found = enough
+            else:
+                found &= enough
         return found
 
     def _expected_rows(self, shape: Shape, at: At) -> Mask | None:
@@ -51,8 +50,8 @@ class Room(Filter):
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
         if when is When.NOW or when is When.EMPTY:
             room = node.available if when is When.NOW else node.capacity
-            for name, value in shape.resource.items():
-                if value > 0 and value > room.get(name, 0):
+            for name, value in shape.wanted.items():  # noqa: SIM110 - asked at every decision
+                if value > room.get(name, 0):
                     return False
             return True
         gone, coming = amounts_of(when, node)
@@ -62,19 +61,17 @@ class Room(Filter):
     def times(self, shape: Shape, when: When) -> Amounts:
         """Return how often a shape fits on every row, at most MANY."""
         found = np.full(len(self._columns.rows), MANY, dtype=np.int64)
-        for name, value in shape.resource.items():
-            if value > 0:
-                amounts = self._columns.amounts(name, when, self._columns.all)
-                np.minimum(found, 0 if amounts is None else amounts // value, out=found)
+        for name, value in shape.wanted.items():
+            amounts = self._columns.amounts(name, when, self._columns.all)
+            np.minimum(found, 0 if amounts is None else amounts // value, out=found)
         return np.maximum(found, 0)
 
     def lacking(self, shape: Shape, left: Mask) -> dict[str, Mask]:
         """Return the remaining rows that lack each type now, by type."""
         found, everywhere = {}, self._columns.all
-        for name, value in shape.resource.items():
-            if value > 0:
-                amounts = self._columns.amounts(name, When.NOW, everywhere)
-                found[name] = left if amounts is None else left & (amounts < value)
+        for name, value in shape.wanted.items():
+            amounts = self._columns.amounts(name, When.NOW, everywhere)
+            found[name] = left if amounts is None else left & (amounts < value)
         return found
 
     def why(self, shape: Shape, left: Mask) -> list[Failing]:

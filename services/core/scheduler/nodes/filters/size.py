@@ -41,8 +41,8 @@ class Size(Filter):
         numbers, least = self._columns.numbers, self._columns.least_capacities()
         lacked = [
             name
-            for name, value in shape.resource.items()
-            if value > 0 and (name not in numbers or least[numbers[name]] < value)
+            for name, value in shape.wanted.items()
+            if name not in numbers or least[numbers[name]] < value
         ]
         return tuple(lacked)
 
