@@ -136,7 +136,7 @@ def made_anew(table: NodeTable) -> NodeTable:
     """Return a table with the same nodes, which has never answered anything."""
     fresh = NodeTable()
     fresh.set_policy(table.order.policy, table.order.weights)
-    fresh.pods.label_keys.update(table.pods.label_keys)
+    fresh.pods.label_tags.update(table.pods.label_tags)
     for old in sorted(table.nodes.values(), key=lambda node: node.node_id, reverse=True):
         node = Node(old.node_id, 0, old.capacity, {}, old.labels, old.taints, old.schedulable)
         node.kept, node.reservations = old.kept, old.reservations

@@ -271,7 +271,7 @@ class StatementMachine(RuleBasedStateMachine):
             return
         nodes = self.core.partition.nodes
         anew = PodIndex()
-        anew.label_keys = nodes.pods.label_keys
+        anew.label_tags = nodes.pods.label_tags
         anew.watch(nodes.rows)
         anew._supposed, anew._places = nodes.pods._supposed, nodes.pods._places
         for _, ask in self.pods(Ask, *Place):

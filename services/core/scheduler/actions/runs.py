@@ -50,7 +50,7 @@ Head = tuple[tuple[int, int, int], int, "_Part"]  # the order of a part's first 
 def place(partition: Partition, leaf: Queue, most: int) -> int:
     """Place from a leaf, then from the leaves whose turn is next; return how many."""
     hooks = partition.hooks
-    if (hooks is not None and hooks.minds_each) or partition.nodes.pods.label_keys:
+    if (hooks is not None and hooks.minds_each) or partition.nodes.pods.label_tags:
         return 0
     run = _Run(partition, most)
     next_leaf: Queue | None = leaf

@@ -368,38 +368,32 @@ class QueueLedger:
         """Move an application, or a child, from one priority to another (NO_PRIORITY: none)."""
         queue: Self | None = self
         while queue is not None and before != after:
-            queue._count(before, after)
-            before, after = queue.current_priority, queue.published()
+            if after != NO_PRIORITY:
+                queue.priorities.change(after, 1)
+            if before != NO_PRIORITY:
+                queue.priorities.change(before, -1)
+            before, after = queue.current_priority, queue.shown(queue.priorities.highest)
             queue.current_priority = after
             queue.moved()
             queue = queue.parent
 
-    def _count(self, before: int, after: int) -> None:
-        if after != NO_PRIORITY:
-            self.priorities.change(after, 1)
-        if before != NO_PRIORITY:
-            self.priorities.change(before, -1)
-
-    def published(self) -> int:
-        """Return the priority shown to siblings; NO_PRIORITY if nothing waits."""
-        highest = self.priorities.highest
-        return NO_PRIORITY if highest == NO_PRIORITY else self.shown(highest)
-
     def shown(self, priority: int) -> int:
-        """Return how a priority inside the queue appears outside of it.
+        """Return how a priority inside the queue appears outside of it (NO_PRIORITY: none).
 
         Source: docs/rules/scheduling.md#priority.
         """
-        offset = self.settings.priority_offset
-        if self.settings.priority_fence:
-            return offset
-        return max(NO_PRIORITY, min(HIGHEST_PRIORITY, priority + offset))
+        if priority == NO_PRIORITY:
+            return NO_PRIORITY
+        settings = self.settings
+        if settings.priority_fence:
+            return settings.priority_offset
+        return max(NO_PRIORITY, min(HIGHEST_PRIORITY, priority + settings.priority_offset))
 
     def configure(self, settings: QueueSettings) -> None:
         """Set the settings; the priority shown to siblings may change."""
         self.settings = settings
         self.forget_turns()
-        before, after = self.current_priority, self.published()
+        before, after = self.current_priority, self.shown(self.priorities.highest)
         self.current_priority = after
         if self.parent is not None:
             self.parent.change_priority(before, after)

@@ -65,6 +65,7 @@ class RunTimes:
         self._last: dict[Key, tuple[tuple[str, int], ...]] = {}
         self._shares: dict[Key, tuple[tuple[str, int], ...]] = {}
         self._mixed: dict[tuple[bool, tuple[Key, ...]], _Mixed] = {}  # cache until the next end
+        self._latest: tuple[Application, Mapping[str, int], int, int] | None = None
         self.learns = True  # False in a forecast
 
     def ended(
@@ -74,12 +75,19 @@ class RunTimes:
 
         ``stated`` is its stated run time in ns; 0: none.
         """
-        if self.learns:
-            self._mixed.clear()
-            keys = _keys(application, pod)
-            _remember(self._last, keys, application.id, run_ns)
-            if stated:
-                _remember(self._shares, keys, application.id, run_ns * _WHOLE // stated)
+        if not self.learns:
+            return
+        share = run_ns * _WHOLE // stated if stated else -1
+        if self._latest is not None:  # the pods of a gang end one after another
+            latest, size, longest_ns, largest = self._latest
+            if application is latest and run_ns <= longest_ns and share <= largest and pod == size:
+                return
+        self._latest = (application, pod, run_ns, share)
+        self._mixed.clear()
+        keys = _keys(application, pod)
+        _remember(self._last, keys, application.id, run_ns)
+        if stated:
+            _remember(self._shares, keys, application.id, share)
 
     def drawn_ns(
         self,

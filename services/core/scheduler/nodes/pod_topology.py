@@ -113,7 +113,7 @@ class PodIndex:
     """The counts of all selectors, by the rows of the node table."""
 
     def __init__(self) -> None:
-        self.label_keys: dict[str, None] = {}
+        self.label_tags: dict[str, str] = {}  # the tags that selectors use: their label keys
         self._rows: list[Node] = []
         self._domains: dict[str, Domains] = {}
         self._kinds = KindTable()
@@ -126,7 +126,7 @@ class PodIndex:
         self._plans: dict[tuple[Constraints, Labels], PodPlan] = {}
         self._version = 0  # of the inputs of plans
         self._is_stale = True  # pods are not counted before the first query
-        self._last_labels: tuple[int, Mapping[str, str], Labels] = (0, {}, ())  # cache: keys, tags
+        self._last_labels: tuple[int, Mapping[str, str], Labels] = (0, {}, ())  # number, tags
         self.volumes = VolumeCounts()
         self.waiting = PodWaiters()
         self._are_domains_stale = False
@@ -151,24 +151,29 @@ class PodIndex:
                 self.count(node, allocation, change)
 
     def would_learn(self, constraints: Constraints) -> bool:
-        """Whether an ask's constraints use label keys that are not registered."""
+        """Whether an ask's constraints use labels that are not registered."""
         return constraints.asks_about_pods and any(
-            key not in self.label_keys for key in _keys_of(constraints)
+            tag not in self.label_tags for tag in _tags_of(constraints)
         )
 
-    def learn(self, constraints: Constraints) -> tuple[str, ...]:
-        """Register the label keys of an ask's constraints; return the new ones."""
+    def learn(self, constraints: Constraints) -> bool:
+        """Register the labels that an ask's constraints use; return whether any is new."""
         if not constraints.asks_about_pods:
-            return ()
-        new = dict.fromkeys(key for key in _keys_of(constraints) if key not in self.label_keys)
-        if new and not self.label_keys:
+            return False
+        new = {
+            tag: tag.removeprefix(LABEL_TAG)
+            for tag in _tags_of(constraints)
+            if tag not in self.label_tags
+        }
+        if new and not self.label_tags:
             self._is_stale = True  # namespaces were not recorded before
+            new[NAMESPACE_TAG] = NAMESPACE_KEY
         if new and not self._is_stale:
-            self._split_kinds(tuple(new))
-        self.label_keys.update(new)
-        return tuple(new)
+            self._split_kinds(new)
+        self.label_tags.update(new)
+        return bool(new)
 
-    def _split_kinds(self, new: tuple[str, ...]) -> None:
+    def _split_kinds(self, new: Mapping[str, str]) -> None:
         """Move the pods with one of some new label keys to other kinds.
 
         No selector uses these keys yet, so that no count changes.
@@ -177,37 +182,32 @@ class PodIndex:
             (node, self.labels_of(allocation.allocation_tags), allocation.allocation_tags)
             for node in self._rows
             for allocation in (*node.allocations.values(), *node.foreign.values())
-            if has_label(allocation.allocation_tags, new)
+            if not new.keys().isdisjoint(allocation.allocation_tags)
         ]
-        self.label_keys.update(dict.fromkeys(new))
+        self.label_tags.update(new)
         for node, labels, tags in moved:
             self._count_kind(node, labels, -1)
             self._count_kind(node, self.labels_of(tags), 1)
 
     def is_too_many(self, constraints: Constraints) -> bool:
         """Whether an ask's constraints would exceed MAX_LABEL_KEYS."""
-        if len(self.label_keys) < MAX_LABEL_KEYS // 2:
+        if len(self.label_tags) < MAX_LABEL_KEYS // 2:
             return False
-        return len({*self.label_keys, *_keys_of(constraints)}) > MAX_LABEL_KEYS
+        return len({NAMESPACE_TAG, *self.label_tags, *_tags_of(constraints)}) > MAX_LABEL_KEYS + 1
 
     def labels_of(self, tags: Mapping[str, str]) -> "Labels":
         """Return those of a pod's labels that any selector uses, with its namespace.
 
         The tags of an ask or allocation contain the pod's labels.
         """
-        if not self.label_keys:
+        known = self.label_tags
+        if not known:
             return ()
-        keys, before, labels = self._last_labels
-        if keys == len(self.label_keys) and before == tags:  # equal pods arrive in a row
+        number, before, labels = self._last_labels
+        if number == len(known) and before == tags:  # equal pods arrive in a row
             return labels
-        start = len(LABEL_TAG)
-        seen = [
-            (tag[start:], value)
-            for tag, value in tags.items()
-            if len(tag) > start and tag.startswith(LABEL_TAG) and tag[start:] in self.label_keys
-        ]
-        labels = tuple(sorted([(NAMESPACE_KEY, tags.get(NAMESPACE_TAG, "")), *seen]))
-        self._last_labels = (len(self.label_keys), tags, labels)
+        labels = tuple(sorted([(known[tag], tags[tag]) for tag in tags if tag in known]))
+        self._last_labels = (len(known), tags, labels)
         return labels
 
     def placed(self, node: "Node", allocation: Allocation, change: int) -> bool:
@@ -223,7 +223,7 @@ class PodIndex:
                 self.waiting.note(PodKind(labels), allocation.constraints, is_gone=change < 0)
         constraints = allocation.constraints
         return bool(
-            self.label_keys
+            self.label_tags
             or constraints.host_ports
             or constraints.pod_anti_affinity
             or constraints.volumes
@@ -551,17 +551,12 @@ class PodIndex:
         return found
 
 
-def has_label(tags: Mapping[str, str], keys: tuple[str, ...]) -> bool:
-    """Whether a pod, by its tags, has one of some labels."""
-    return any(key and LABEL_TAG + key in tags for key in keys)
-
-
 def _collides(address: str, taken: Mapping[str, int]) -> bool:
     return bool(taken) and (address in taken or ANY_ADDRESS in (address, *taken))
 
 
-def _keys_of(constraints: Constraints) -> Iterator[str]:
-    """Yield the label keys of an ask's pod selectors, with the namespace's key."""
+def _tags_of(constraints: Constraints) -> Iterator[str]:
+    """Yield the tags of the labels in an ask's pod selectors; for no labels the namespace's."""
     for terms in (
         constraints.pod_affinity,
         constraints.pod_anti_affinity,
@@ -571,5 +566,6 @@ def _keys_of(constraints: Constraints) -> Iterator[str]:
     ):
         for term in terms:
             if not term.selector:
-                yield NAMESPACE_KEY  # it matches every pod of its namespaces
-            yield from (requirement.key for requirement in term.selector)
+                yield NAMESPACE_TAG  # it matches every pod of its namespaces
+            for requirement in term.selector:
+                yield LABEL_TAG + requirement.key if requirement.key else NAMESPACE_TAG

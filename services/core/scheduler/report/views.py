@@ -132,7 +132,7 @@ def _rule_state(rule: Rule) -> RuleState:
 
 def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
     """Return a queue's own values; its refusals are published separately."""
-    division = queue.division
+    settings, division = queue.settings, queue.division
     return QueueState(
         path=queue.path,
         parent=queue.parent.path if queue.parent is not None else "",
@@ -149,16 +149,16 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         max_running_apps=saturated(queue.max_applications),
         running_apps=queue.running_apps,
         allocating_accepted_apps=tuple(queue.allocating_accepted),
-        sort_policy=queue.settings.sort_policy,
-        priority_sorting=queue.settings.priority_sorting,
+        sort_policy=settings.sort_policy,
+        priority_sorting=settings.priority_sorting,
         current_priority=queue.current_priority,
         preempting=bounded(queue.preempting),
         template=_template_state(queue.template),
-        priority_fence=queue.settings.priority_fence,
-        priority_offset=queue.settings.priority_offset,
-        preemption_policy=queue.settings.preemption_policy,
-        preemption_delay_ns=queue.settings.preemption_delay_ns,
-        quota_preemption_delay_ns=queue.settings.quota_preemption_delay_ns,
+        priority_fence=settings.priority_fence,
+        priority_offset=settings.priority_offset,
+        preemption_policy=settings.preemption_policy,
+        preemption_delay_ns=settings.preemption_delay_ns,
+        quota_preemption_delay_ns=settings.quota_preemption_delay_ns,
         removed=removed,
         tells_refusals=True,
         used_ppm=queue.used.told_ppm if queue.used is not None else {},

@@ -49,7 +49,6 @@ from services.core.scheduler.model.user_table import UserTable
 from services.core.scheduler.nodes.columns import When
 from services.core.scheduler.nodes.filters.claims import leaves_enough
 from services.core.scheduler.nodes.node_table import NodeTable
-from services.core.scheduler.nodes.pod_topology import has_label
 from services.core.scheduler.nodes.victim_index import VictimIndex
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.ordering.waiting_gangs import WaitingGangs
@@ -328,15 +327,13 @@ class Partition:
     def learn(self, constraints: Constraints) -> None:
         """Register the label keys of constraints' pod selectors; shapes include these labels."""
         pods = self.nodes.pods
-        is_first = not pods.label_keys
-        keys = pods.learn(constraints)
-        if not keys:
+        if not pods.learn(constraints):
             return
         for application in self.applications.values():
             asks = [
                 ask
                 for ask in application.asks()
-                if is_first or has_label(ask.request.allocation_tags, keys)
+                if pods.labels_of(ask.request.allocation_tags) != ask.shape.labels
             ]
             if asks:
                 self._shape_again(application, asks)
@@ -581,7 +578,7 @@ class Partition:
         self, application: Application, allocation: Allocation, *, is_preempted: bool
     ) -> None:
         """Add an ended allocation to its application's history of usage and run times."""
-        run_ns = self.now_ns - application.placed_ns.get(allocation.allocation_key, self.now_ns)
+        run_ns = self.now_ns - application.placed_ns.pop(allocation.allocation_key, self.now_ns)
         is_used = self.settings.reservations != NONE
         if is_used and not (is_preempted or allocation.placeholder):
             timeout_ms = allocation.exec_timeout_milli_seconds
@@ -597,7 +594,7 @@ class Partition:
             application.history,
             allocation,
             attributes.get(resource_history.INSTANCE_TYPE, resource_history.UNKNOWN),
-            self.now_ns - application.placed_ns.pop(allocation.allocation_key, self.now_ns),
+            run_ns,
             preempted=is_preempted,
         )
 
