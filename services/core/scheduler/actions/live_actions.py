@@ -14,7 +14,7 @@ preemption there protects from moves: a queue that disables it, a fence around t
 and other node resources count as vcore and memory do; ``pods`` only on the nodes.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
@@ -328,11 +328,11 @@ class PartitionAdapter(Adapter):
         limit = [most.get(name, UNLIMITED) for name in names]
         settings, common = queue.settings, queue.settings.over_quota_weight
         weight = [settings.over_quota_weights.get(name, common) for name in names]
-        runtimes = {
-            RECLAIM: settings.reclaim_min_runtime_ns,
-            PREEMPT: settings.preempt_min_runtime_ns,
-        }
-        least = {kind: ns // NANOS_PER_SECOND for kind, ns in runtimes.items() if ns is not None}
+        least: dict[str, int] = {}
+        if settings.reclaim_min_runtime_ns is not None:
+            least[RECLAIM] = settings.reclaim_min_runtime_ns // NANOS_PER_SECOND
+        if settings.preempt_min_runtime_ns is not None:
+            least[PREEMPT] = settings.preempt_min_runtime_ns // NANOS_PER_SECOND
         priority = settings.division_priority
         return Share(
             queue, names, at, above, priority, quota, limit, weight,
@@ -449,10 +449,14 @@ class PartitionAdapter(Adapter):
         """Whether YuniKorn's fences, if its policy applies, allow a move."""
         return not self._is_yunikorn or _may_move(victim.queue, application.queue)
 
-    def may_ask(self, ask: Ask) -> bool:
-        """Whether an ask may preempt and has not done so."""
-        may = not self._is_yunikorn or ask.request.allow_preempt_other
-        return may and not ask.has_preempted
+    def asking(self, asks: Iterable[Ask]) -> list[Ask]:
+        """Return those of some asks that may preempt and have not done so."""
+        found = [ask for ask in asks if not ask.has_preempted]
+        return (
+            [ask for ask in found if ask.request.allow_preempt_other]
+            if self._is_yunikorn
+            else found
+        )
 
 
 def _group_of(tree: GangTree, job: Job) -> Group[Task]:

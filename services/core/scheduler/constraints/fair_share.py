@@ -14,6 +14,7 @@ Source: docs/rules/kai.md#fair-share; case tables kai_fairshare_cases.
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 
 from services.core.scheduler.model.rows import Queue
 from services.core.scheduler.statement.partition import Partition
@@ -27,6 +28,8 @@ from services.core.scheduler.statement.trial import (
 )
 
 Exact = int | Fraction
+ZERO = Fraction(0)
+_exact = lru_cache(1_000)(Fraction)  # queues have few weights, and each is read per type
 
 
 @dataclass(slots=True)
@@ -42,10 +45,10 @@ class Claim:
     limit: Exact
     weight: Fraction
     requested: Exact
-    used: Fraction = Fraction(0)  # usage over time, as part of the cluster
+    used: Fraction = ZERO  # usage over time, as part of the cluster
     share: Exact = 0
-    part: Fraction = Fraction(0)  # its normalised weight at the first division of the rest
-    fraction: Fraction = Fraction(0)
+    part: Fraction = ZERO  # its normalised weight at the first division of the rest
+    fraction: Fraction = ZERO
 
     @property
     def most(self) -> Exact:
@@ -58,12 +61,12 @@ class Claim:
         return self.most - self.share
 
 
-def divide(total: Exact, claims: Sequence[Claim], k: Fraction = Fraction(0)) -> None:
+def divide(total: Exact, claims: Sequence[Claim], k: Fraction = ZERO) -> None:
     """Divide a total; sets each claim's ``share``. ``k``: weight of usage over time."""
     for claim in claims:
         quota = total if claim.quota == UNLIMITED else claim.quota
         claim.share = min(quota, claim.most)
-    rest = total - sum(claim.share for claim in claims)
+    rest = total - sum([claim.share for claim in claims])
     if rest <= 0:
         return
     levels = [
@@ -79,13 +82,12 @@ def divide(total: Exact, claims: Sequence[Claim], k: Fraction = Fraction(0)) -> 
 def weights_of(claims: Sequence[Claim], k: Fraction) -> list[Fraction]:
     """Return the weights of claims that all want more."""
     weights = [claim.weight for claim in claims]
-    total = sum(weights, Fraction(0))
+    total = sum(weights, ZERO)
     if not (k and any(claim.used for claim in claims)):
         return weights
     parts = [weight / total for weight in weights]
     by_usage = [
-        max(Fraction(0), part + k * (part - claim.used))
-        for part, claim in zip(parts, claims, strict=True)
+        max(ZERO, part + k * (part - claim.used)) for part, claim in zip(parts, claims, strict=True)
     ]
     return by_usage if any(by_usage) else weights
 
@@ -97,11 +99,11 @@ def _by_weight(rest: Exact, claims: list[Claim], k: Fraction) -> Exact:
         needs_less = False
         wanting = [claim for claim in claims if claim.left > 0 and claim.weight > 0]
         weights = weights_of(wanting, k)
-        total, amount = sum(weights, Fraction(0)), rest
+        total, amount = sum(weights, ZERO), rest
         for claim, weight in zip(wanting, weights, strict=True):
             fair = amount * weight / total
             claim.part = claim.part or weight / total
-            claim.fraction = Fraction(0)
+            claim.fraction = ZERO
             if claim.left <= fair:
                 needs_less = needs_less or claim.left < fair
                 given: Exact = claim.left
@@ -162,9 +164,9 @@ def divide_level(shares: list[Share], totals: Sequence[int], width: int, k: Frac
                 share.priority,
                 share.quota[at],
                 share.limit[at],
-                Fraction(share.weight[at]),
+                _exact(share.weight[at]),
                 share.requested[at],
-                share.used[at] if share.used else Fraction(0),
+                share.used[at] if share.used else ZERO,
             )
             for share in shares
         ]

@@ -133,10 +133,8 @@ class NodeColumns:
 
     def reserved_nodes(self) -> list[Node]:
         """Return the nodes with reservations, in the order of their rows."""
-        return [
-            self.rows[row]
-            for row in np.flatnonzero(self.claimed[self.all] & (BY_ASK | NOT_CLOSED)).tolist()
-        ]
+        reserved = self.claimed[self.all] & (BY_ASK | NOT_CLOSED)
+        return [self.rows[row] for row in reserved.nonzero()[0].tolist()]
 
     def amounts(self, name: str, when: When, at: At) -> Amounts | None:
         """Return some rows' amounts of a type; None if no node ever had the type."""

@@ -44,8 +44,9 @@ def _work_out(root: Queue) -> None:
 def _add(total: Resource, more: ResourceView) -> None:
     """Add a child's quota to a sum; UNLIMITED makes the sum unlimited."""
     for name, value in more.items():
-        is_unlimited = UNLIMITED in (value, total.get(name))
-        total[name] = UNLIMITED if is_unlimited else total.get(name, 0) + value
+        had = total.get(name, 0)
+        is_unlimited = value == UNLIMITED or had == UNLIMITED  # noqa: PLR1714 - faster than a tuple
+        total[name] = UNLIMITED if is_unlimited else had + value
 
 
 def over_quota(

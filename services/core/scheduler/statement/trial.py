@@ -396,9 +396,9 @@ class Adapter:
         """Whether an application may preempt another, apart from plugins."""
         return True
 
-    def may_ask(self, ask: Ask) -> bool:
-        """Whether an ask needs capacity: it has none reserved yet."""
-        return not ask.has_preempted
+    def asking(self, asks: Iterable[Ask]) -> list[Ask]:
+        """Return those of some asks that need capacity: they have none reserved yet."""
+        return [ask for ask in asks if not ask.has_preempted]
 
 
 class Trial:
@@ -470,7 +470,7 @@ class Trial:
         """Return a job's groups of asks that wait for capacity, with their numbers."""
         adapter, application = self.adapter, job.application
         return [
-            (group, sum(map(adapter.may_ask, group.asks.values())))
+            (group, len(adapter.asking(group.asks.values())))
             for group in application.groups.values()
             if adapter.may_start(application, group)
         ]
@@ -487,10 +487,10 @@ class Trial:
         kept = _reserved_nodes(application)
         waiting = []
         for group in application.groups.values():
+            asks = group.asks.values()
             may_start = self.adapter.may_start(application, group)
-            for ask in group.asks.values():
-                waits = may_start and self.adapter.may_ask(ask)
-                waiting += [ask] if waits or ask.key in kept else []
+            asking = {ask.key for ask in self.adapter.asking(asks)} if may_start else set()
+            waiting += [ask for ask in asks if ask.key in asking or ask.key in kept]
         waiting.sort(key=lambda ask: ask.sequence)
         for at, ask in enumerate(waiting, start=len(application.allocations)):
             node = kept.get(ask.key)
@@ -629,8 +629,8 @@ def shares_of(root: Queue, names: tuple[str, ...], share_of: ShareOf) -> dict[Qu
 def total_of(nodes: NodeTable, names: tuple[str, ...]) -> Amount:
     """Return the cluster's capacity without foreign pods and nodes that are not ready."""
     total = {name: nodes.total.get(name, 0) for name in names}
-    for node in nodes.rows:
-        lost = node.capacity if node.taints and _is_not_ready(node) else node.occupied
+    for node in [node for node in nodes.rows if node.taints or node.occupied]:
+        lost = node.capacity if _is_not_ready(node) else node.occupied
         for name in names if lost else ():
             total[name] -= min(node.capacity.get(name, 0), lost.get(name, 0))
     return tuple(total.values())
