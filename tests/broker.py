@@ -327,7 +327,8 @@ class PrivateBroker:
 class BrokerCluster:
     """Three nodes that are one broker, with the settings of deploy/ for such.
 
-    They start one after the other; the last one imports the ``definitions`` (JSON).
+    They start one after the other, and each joins the first; the last one imports the
+    ``definitions`` (JSON).
     """
 
     def __init__(self, definitions: str = "", size: int = 3) -> None:
@@ -336,14 +337,15 @@ class BrokerCluster:
         self.nodes = [
             PrivateBroker(definitions if at == size else "", shared) for at in range(1, size + 1)
         ]
-        names = "".join(
-            f"cluster_formation.classic_config.nodes.{at} = {one.node}\n"
-            for at, one in enumerate(self.nodes, start=1)
-        )
-        found = "cluster_formation.peer_discovery_backend = classic_config\n"
         for node in self.nodes:
-            node.configuration = f"{found}{names}{CLUSTER_CONF.read_text()}"
+            node.configuration = CLUSTER_CONF.read_text()
             node.advanced = CLUSTER_ADVANCED.read_text()
+        for node in self.nodes[1:]:  # RabbitMQ 4 waits until all are up that a node names
+            node.configuration += (
+                "cluster_formation.peer_discovery_backend = classic_config\n"
+                f"cluster_formation.classic_config.nodes.1 = {self.nodes[0].node}\n"
+                f"cluster_formation.classic_config.nodes.2 = {node.node}\n"
+            )
         hosts = ",".join(f"127.0.0.1:{node.port}" for node in self.nodes)
         self.url = f"amqp://guest:guest@{hosts}/"
 
