@@ -150,6 +150,12 @@ class Bus(Protocol):
     async def fill(self, inbox: Address) -> Fill:
         """Return how full a durable inbox is. Raises BusUnavailableError."""
 
+    def leave_node(self) -> bool:
+        """Leave the broker node for the next one; return False if there is no other.
+
+        Readers end as if the connection were lost.
+        """
+
     async def dead_letters(self, most: int, wanted: Wanted = ANY_LETTER) -> DeadLetters:
         """List dead letters without removing them. Raises BusUnavailableError."""
 

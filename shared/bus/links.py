@@ -69,6 +69,11 @@ class Links:
         return _shown(self._addresses[self._at])
 
     @property
+    def has_others(self) -> bool:
+        """Whether there is more than one address."""
+        return len(self._addresses) > 1
+
+    @property
     def publishing(self) -> AbstractConnection:
         """The connection that publishes.
 

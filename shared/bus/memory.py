@@ -319,6 +319,10 @@ class MemoryBus:
         """Return how full an inbox is."""
         return Fill(len(self.broker.inbox(inbox.routing_key).waiting), MAX_INBOX_MESSAGES)
 
+    def leave_node(self) -> bool:
+        """Return False: there is one broker."""
+        return False
+
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Append every message, waiting while an inbox is full; none if one cannot be encoded.
 

@@ -182,6 +182,13 @@ class RabbitBus:
             waiting = queue.declaration_result.message_count or 0
         return Fill(waiting, topology.MAX_INBOX_MESSAGES * 4 // 5)
 
+    def leave_node(self) -> bool:
+        """Leave the broker node for the next address; return False if there is only one."""
+        if not self._links.has_others:
+            return False
+        self._lost(self._links.connections)
+        return True
+
     async def dead_letter(self, message: Message, inbox: Address, reason: str) -> None:
         """Publish a message to its service's dead-letter queue with the reason."""
         await self.connect()

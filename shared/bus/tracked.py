@@ -124,6 +124,10 @@ class TrackedBus:
         """Return how full an inbox is."""
         return await self._bus.fill(inbox)
 
+    def leave_node(self) -> bool:
+        """Leave the broker node."""
+        return self._bus.leave_node()
+
     async def publish(self, envelopes: Sequence[Envelope]) -> None:
         """Publish."""
         for envelope in envelopes:

@@ -2,7 +2,8 @@
 
 A host publishes heartbeats to its own inbox. An instance that handles one is the active reader, and
 reports that to the API with the next one. If heartbeats are confirmed but not delivered, the broker
-delivers nothing to this reader (rule 11 of ``shared/runtime/host.py``).
+delivers nothing to this reader (rule 11 of ``shared/runtime/host.py``); if they are all that is
+delivered, it uses another broker node (rule 13).
 """
 
 import asyncio
@@ -10,10 +11,12 @@ from collections.abc import Sequence
 
 import structlog
 
+from shared.bus.base import Delivery
 from shared.bus.errors import BusUnavailableError, InboxFullError
 from shared.messages.envelope import API_ALL, Envelope, Outgoing, envelope_of
 from shared.messages.protocol import AtWork, Heartbeat
 from shared.model.units import NANOS_PER_SECOND, seconds
+from shared.runtime.alone import Alone
 from shared.runtime.machine import Driven
 from shared.runtime.own_messages import OwnMessages
 from shared.runtime.pauses import RETRY_FIRST_SECONDS
@@ -48,6 +51,7 @@ class Beats:
         self._silent_ns = silent_ns
         self._unheard = 0  # confirmed while it waited, since the last message
         self._unread = Unread(heartbeat_ns, silent_ns)
+        self._alone = Alone(place.instance, heartbeat_ns, silent_ns)
         self._beaten_ns = place.now_ns  # when an own heartbeat was last handled
         self._is_beaten = False  # since the last AtWork
         self._last = (0, 0)  # the epoch and the number of the last change that was published
@@ -64,10 +68,11 @@ class Beats:
             not self._heartbeat_ns or silent_ns <= silence_ns(self._heartbeat_ns)
         )
 
-    def arrived(self) -> None:
-        """Record that a message arrived, or that the place is new."""
+    def arrived(self, deliveries: Sequence[Delivery] = ()) -> None:
+        """Record that messages arrived, or that the place is new."""
         self._unheard = 0
         self._unread.forget()
+        self._alone.heard(deliveries)
 
     def handled(self, message: object) -> None:
         """Record a handled message; an own heartbeat proves that the host works."""
@@ -137,6 +142,11 @@ class Beats:
                 inbox=where,
             )
             raise BusUnavailableError(f"the broker delivers nothing to the reader of {where}")
+        if not self._inbox.is_durable and self._alone.is_too_long() and self._bus.leave_node():
+            log.warning(
+                "nothing arrives from other services: trying the next broker node", inbox=where
+            )
+            raise BusUnavailableError(f"{where} hears no other service")
 
     async def _check(self, where: str) -> None:
         """Count a standby's heartbeat. Raises BusUnavailableError if the inbox has no reader."""

@@ -34,6 +34,8 @@ Rule 11: a broker may consider a reader alive and deliver nothing to it. A reade
         The host logs this, leaves its place and takes a new one.
 Rule 12: a dead letter is replayed on request (``ReplayDeadLetters``) as if it had just arrived
         (``shared/runtime/replaying.py``): its machine sees no difference.
+Rule 13: an API replica that hears nothing from other services uses the next node of the broker, as
+        its own may be cut off from the rest (``shared/runtime/alone.py``).
 """
 
 import asyncio
@@ -305,8 +307,9 @@ class Host:
                 deliveries: list[Delivery] = []
                 inside: list[Envelope] = []
                 if receiving.done():
-                    self._beats.arrived()
-                    deliveries, receiving = self._taken(receiving.result()), None
+                    deliveries, receiving = receiving.result(), None
+                    self._beats.arrived(deliveries)
+                    deliveries = self._taken(deliveries)
                 if injected.done():
                     inside += self._injected.batch_of(injected.result())
                     injected = None

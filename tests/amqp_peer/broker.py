@@ -160,6 +160,12 @@ class Node:
         self.name = name
         self.held_until = 0.0
         self.refuses_until = 0.0
+        self.is_apart = False  # its readers' own queues and those of others do not know each other
+
+    def knows(self, queue):
+        """Whether a message published here goes to a queue."""
+        home = queue.owner.node if queue.owner is not None else self
+        return home is self or not (home.is_apart or self.is_apart)
 
 
 class Broker:

@@ -339,7 +339,8 @@ class Channel:
             self._publish(published, header.properties, body)
 
     def _publish(self, published, properties, body):
-        queues = self.broker.routed(published.exchange, published.routing_key)
+        routed = self.broker.routed(published.exchange, published.routing_key)
+        queues = [queue for queue in routed if self.session.node.knows(queue)]
         self._published += 1
         confirm = _Confirm(self, self._published, len(queues))
         if not queues and published.mandatory:

@@ -84,10 +84,10 @@ def test_each_service_knows_all_three_and_waits_for_them():
             assert service["depends_on"][broker] == {"condition": "service_healthy"}
 
 
-def test_a_node_that_stands_still_is_given_up_soon_and_one_that_is_alone_serves_nobody():
+def test_a_node_that_stands_still_is_given_up_soon_and_becomes_one_with_the_others_again():
     said = configuration("rabbitmq.cluster.conf")
     assert said == {
-        "cluster_partition_handling": "pause_minority",
+        "cluster_partition_handling": "autoheal",
         "queue_leader_locator": "balanced",
         "net_ticktime": "6",
     }

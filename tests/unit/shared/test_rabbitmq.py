@@ -4,6 +4,7 @@ import asyncio
 from contextlib import nullcontext, suppress
 from dataclasses import replace
 from functools import partial
+from itertools import groupby
 from unittest import mock
 
 import pytest
@@ -24,7 +25,7 @@ from shared.bus.publisher import (
 from shared.bus.rabbitmq import RabbitBus
 from shared.bus.together import Letter, publish_together
 from shared.messages.envelope import API_ALL, API_TRACE, CORE, Address, Envelope, members_of
-from shared.messages.protocol import Heartbeat, Partitions, TimerSyncRequest
+from shared.messages.protocol import AtWork, Heartbeat, Partitions, TimerSyncRequest
 from shared.runtime.host import Host
 from tests.amqp_peer.broker import Queue
 from tests.amqp_peer.faults import Fault
@@ -482,6 +483,62 @@ def test_a_reader_of_a_full_inbox_to_whom_nothing_comes_takes_another_place(monk
         return seconds
 
     assert told(story) <= 10
+
+
+class _Listener(_Sink):
+    """A machine that notes when it heard whom, in seconds."""
+
+    def handle(self, envelope, now_ns):
+        self.came.append((now_ns / 1e9, envelope.source))
+        return []
+
+
+@pytest.mark.parametrize("is_apart", [False, True])
+def test_a_replica_whose_node_is_apart_from_the_others_uses_the_next_one(is_apart):
+    """Its own heartbeats arrive, as they are published on that node; nothing else does."""
+    names, came = ("one", "two"), []
+
+    async def story(bus, broker):
+        clock = LoopClock(broker.loop)
+        host = Host(Address("api", "h"), lambda: _Listener(came), bus, clock, instance="h")
+        running = asyncio.create_task(host.run())
+        while not host.is_connected:
+            await asyncio.sleep(0.01)
+        begun, home = clock.now_ns() / 1e9, broker.sessions[0].node
+        home.is_apart = is_apart
+        (elsewhere,) = set(names) - {home.name}
+        other = RabbitBus(f"amqp://u:p@{elsewhere}/", prefix="m", name="other")
+        for second in range(60):
+            works = AtWork("core-1", is_ready=True)
+            await other.publish([Envelope(f"{second}", "AtWork", works, API_ALL, "core")])
+            await asyncio.sleep(1)
+        running.cancel()
+        await asyncio.wait([running])
+        await other.close()
+        return [at - begun for at, source in came if source == "core"]
+
+    heard = told(story, names=names, url="amqp://u:p@one,two/")
+    assert len(heard) >= (48 if is_apart else 59)
+    assert (9 <= heard[0] <= 11) if is_apart else heard[0] < 1
+
+
+def test_a_replica_that_hears_nobody_tries_nodes_ever_more_rarely_and_one_node_never():
+    async def story(bus, broker):
+        clock = LoopClock(broker.loop)
+        host = Host(Address("api", "h"), lambda: _Sink([]), bus, clock, instance="h")
+        running = asyncio.create_task(host.run())
+        tried = []
+        for _ in range(180):
+            await asyncio.sleep(1)
+            tried += [one.node.name for one in broker.sessions if one.name == "bus consume"]
+        running.cancel()
+        await asyncio.wait([running])
+        return [len(list(alike)) for _, alike in groupby(tried)]
+
+    *spent, _ = told(story, names=("one", "two"), url="amqp://u:p@one,two/")
+    assert len(spent) == 4
+    assert all(abs(each - meant) <= 2 for each, meant in zip(spent, (9, 18, 36, 72), strict=True))
+    assert len(told(story)) == 1
 
 
 # --- what is written together ---------------------------------------------------------------------
