@@ -15,7 +15,9 @@ from shared.messages.protocol import Heartbeat
 from shared.messages.trace import TraceRecords
 from shared.model.units import seconds
 
-MOST_NS = seconds(300)  # until a replica that hears no service tries another node; not raised further
+MOST_NS = seconds(300)  # until a replica that hears no service tries another node; not raised
+    300
+)  # until a replica that hears no service tries another node; not raised further
 
 
 class Alone:
