@@ -16,8 +16,6 @@ from shared.messages.trace import TraceRecords
 from shared.model.units import seconds
 
 MOST_NS = seconds(300)  # until a replica that hears no service tries another node; not raised
-    300
-)  # until a replica that hears no service tries another node; not raised further
 
 
 class Alone:
