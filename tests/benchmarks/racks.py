@@ -33,6 +33,7 @@ from tools.replay.setup import Setup, setup_of
 
 MUSTER = {"preset": "muster"}
 RACKS = 4  # of nine nodes
+MONTHS = 5  # seeds, where a single month has too few gangs
 REQUIRED, PREFERRED = TopologyConstraint(required="rack"), TopologyConstraint(preferred="rack")
 S, HOUR = NANOS_PER_SECOND, 3_600 * NANOS_PER_SECOND
 
@@ -43,14 +44,15 @@ def _replayed(trace: Trace, **setup: Any) -> tuple[Outcome, dict[str, Any]]:
 
 def row_of_several_racks(jobs: int) -> None:
     """Print how many gangs that one rack could hold are in several, at a load of 41 %."""
-    trace = gpu_month(1, load=0.41).first(jobs)
+    traces = [gpu_month(seed, load=0.41).first(jobs) for seed in range(MONTHS)]
     told = []
-    for name, topology in (("asking for nothing", None), ("preferring a rack", PREFERRED)):
-        more = {} if topology is None else {"topology": topology}
-        found = _replayed(trace, **more)[1]
-        share = 100 * found["overSeveralRacks"] / found["gangsOfOneRack"]
-        told.append(f"{share:.1f} % of {found['gangsOfOneRack']:,} {name}")
-    print(f"gangs over several racks that one could hold, 41 % load: {', '.join(told)}")
+    for name, more in (("asking for nothing", {}), ("preferring a rack", {"topology": PREFERRED})):
+        found = [_replayed(trace, **more)[1] for trace in traces]
+        counts = [(each["overSeveralRacks"], each["gangsOfOneRack"]) for each in found]
+        several, gangs = map(sum, zip(*counts, strict=True))
+        months = ", ".join(f"{100 * part / of:.1f}" for part, of in counts)
+        told.append(f"{100 * several / gangs:.1f} % of {gangs:,} {name} (by month {months})")
+    print(f"gangs over several racks that one could hold, 41 % load: {'; '.join(told)}")
 
 
 def row_of_required_racks(jobs: int) -> None:
