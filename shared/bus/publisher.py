@@ -7,7 +7,8 @@ Rule 2: messages on their way to a queue leader that failed may never be confirm
         readers discard duplicates. All waits on a replaced channel end, and their messages are
         written to the next one at once.
 Rule 3: a channel whose first message found no leader refuses all messages while that node is down.
-        If an inbox refuses messages although it has room, another channel is opened.
+        If an inbox refuses messages although it has room, or the broker does not say within
+        FILL_SECONDS whether it has, another channel is opened.
 Rule 4: messages to replicas and to the trace need not arrive. Their confirms are awaited for
         REST_SECONDS; after a wait without success, not at all for UNCONFIRMED_SECONDS. Readers
         notice missing messages by their numbers. Unconfirmed trace messages are retained, at most
@@ -41,6 +42,7 @@ OPEN_SECONDS = 2.0  # a channel; one that is connected to a node that stands sti
 REST_SECONDS = 1.0  # that what need not arrive is waited for
 UNCONFIRMED_SECONDS = 10.0  # that it is not waited for then: a cluster gives a node up within
 MAX_KEPT = 100  # messages to the trace, of some 500 records each
+FILL_SECONDS = 1.0  # for the broker to say how full an inbox is; without a leader it takes long
 EXPIRING_SECONDS = 0.5  # that a publisher of a heartbeat waits for room in an inbox
 log = structlog.get_logger("muster.bus")
 
@@ -92,6 +94,7 @@ class Publisher:
         self._refusals = Refusals()
         self._opening = asyncio.Lock()
         self._rest_from = 0.0  # what need not arrive is waited for from then on, by the loop's time
+        self._asked: dict[Address, asyncio.Future[Fill]] = {}  # how full each inbox is
         self._current: _Channel
 
     async def open(self) -> AbstractChannel:
@@ -243,12 +246,23 @@ class Publisher:
             raise error
 
     async def _has_room(self, to: Address) -> bool:
-        """Whether an inbox refuses messages although it has room for them."""
+        """Whether an inbox refuses messages although it has room for them, as far as known."""
         now = asyncio.get_running_loop().time()
         if not self._refusals.refused(to, now):
             return False
-        fill = await self._fill(to)
+        asked = self._asked.get(to)
+        if asked is None:
+            asked = self._asked[to] = asyncio.ensure_future(self._fill(to))
+            asked.add_done_callback(partial(self._answered, to))
+        if not (await asyncio.wait({asked}, timeout=FILL_SECONDS))[0]:
+            return self._refusals.saw(to, has_room=True)
+        fill = asked.result()
         return self._refusals.saw(to, has_room=fill.waiting <= fill.most)
+
+    def _answered(self, to: Address, asked: "asyncio.Future[Fill]") -> None:
+        del self._asked[to]
+        if not asked.cancelled():
+            asked.exception()  # raised where it is awaited, if it still is
 
     # --- channels -------------------------------------------------------------------------------
 

@@ -12,17 +12,19 @@ from pamqp import commands
 
 from shared.bus import topology
 from shared.bus.amqp_message import message_of
-from shared.bus.base import ANSWER_SECONDS, REFUSED_SECONDS, Wanted
+from shared.bus.base import ANSWER_SECONDS, REFUSED_SECONDS, Fill, Wanted
 from shared.bus.errors import BusClosedError, BusUnavailableError, InboxFullError, PoisonError
 from shared.bus.in_order import AFTER
 from shared.bus.publisher import (
     EXPIRING_SECONDS,
+    FILL_SECONDS,
     OPEN_SECONDS,
     REST_SECONDS,
     TRY_SECONDS,
     UNCONFIRMED_SECONDS,
 )
 from shared.bus.rabbitmq import RabbitBus
+from shared.bus.refusals import LOOK_SECONDS
 from shared.bus.together import Letter, publish_together
 from shared.messages.envelope import API_ALL, API_TRACE, CORE, Address, Envelope, members_of
 from shared.messages.protocol import AtWork, Heartbeat, Partitions, TimerSyncRequest
@@ -739,6 +741,32 @@ def test_a_channel_that_fails_is_replaced_and_nobody_loses_a_place(way):
     assert found == ["number/0", "number/1", "number/2"]
     assert is_connected
     assert not is_left
+
+
+def test_a_channel_that_refuses_is_replaced_though_the_broker_does_not_say_how_full_the_inbox_is():
+    """Whose leader is on a node that stands still says nothing for as long as it does."""
+    publish, failing = Channel._publish, []
+
+    def taken(channel, published, properties, body):
+        failing.append(channel)
+        if channel is failing[0]:
+            return _refused(channel)
+        return publish(channel, published, properties, body)
+
+    async def slow(bus, inbox):
+        await asyncio.sleep(5)
+        return Fill(0, 10)
+
+    async def story(bus, broker):
+        await bus.connect()
+        start = broker.loop.time()
+        with mock.patch.object(Channel, "_publish", taken):
+            await bus.publish([number(0)])
+        return broker.loop.time() - start
+
+    with mock.patch.object(RabbitBus, "fill", slow):
+        seconds = told(story)
+    assert seconds < 2 * (FILL_SECONDS + LOOK_SECONDS) + 1
 
 
 def first_channel_confirms_nothing():
