@@ -3,7 +3,7 @@
 Rule 1: a placeholder is released once, for one real ask; node, queue and application change in one
         step when the resource manager has confirmed the release.
 Rule 2: for a real ask larger than every placeholder of its group several are released
-        (``covers.py``); it starts when the last has ended.
+        (``placeholder_sets.py``); it starts when the last has ended.
 Rule 3: the node is checked again when the placeholder has ended. If the real ask does not fit
         there, another node is used; if none fits, the ask waits again at its position, and the
         resource manager is told at once that no node fits.
@@ -13,7 +13,7 @@ Source: docs/rules/gangs.md#replacement; cases G-01 to G-08, N-10.
 from dataclasses import replace
 from itertools import chain
 
-from services.core.scheduler.actions import covers, unschedulable
+from services.core.scheduler.actions import placeholder_sets, unschedulable
 from services.core.scheduler.lifecycle.endings import after_placeholders_changed
 from services.core.scheduler.model.rows import Application, AskGroup, Node
 from services.core.scheduler.model.shapes import Ask
@@ -78,7 +78,7 @@ class _Places:
         self._partition = partition
         self._application = application
         self._group = group
-        self._search: covers.Search | None = None
+        self._search: placeholder_sets.SetSearch | None = None
 
     def find(self, ask: Ask) -> bool:
         """Start an ask's replacement; return False if it finds none.
@@ -105,16 +105,18 @@ class _Places:
     def _release_several(self, counts: TaskGroupCount, ask: Ask) -> bool:
         """Release several placeholders for one ask, because none is large enough."""
         partition, application = self._partition, self._application
-        first = next(covers.candidates(application, counts), None)
+        first = next(placeholder_sets.candidates(application, counts), None)
         if first is None:
             return False
         if application.starts_in_part:
             self._release_all(counts, ask)
             return False
         if self._search is None:
-            if any(_is_enough(item, ask) for item in covers.candidates(application, counts)):
+            if any(
+                _is_enough(item, ask) for item in placeholder_sets.candidates(application, counts)
+            ):
                 return False  # a large enough one is being released already: the gang is ending
-            self._search = covers.Search(partition, application, counts, ask)
+            self._search = placeholder_sets.SetSearch(partition, application, counts, ask)
         found = self._search.next()
         if isinstance(found, Refusal):
             _note_too_small(partition, application, ask, first)

@@ -48,7 +48,7 @@ def candidates(application: Application, counts: TaskGroupCount) -> Iterator[All
         yield application.allocations[key]
 
 
-class Search:
+class SetSearch:
     """Finds placeholder sets for the asks of one shape in their task group.
 
     It is valid until anything but its own sets changes placeholders or nodes.
