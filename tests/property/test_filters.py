@@ -52,7 +52,7 @@ class FilterMachine(NodeIndexMachine):
 
     @rule(longest=st.sampled_from([0, 5]))
     def let_backfill(self, longest):
-        self.table.head_gang.backfill_ns = longest
+        self.table.backfill_window.backfill_ns = longest
 
     @precondition(NodeIndexMachine.has_nodes)
     @rule(data=st.data(), change=st.sampled_from([1, -1]), number=st.integers(1, 3))
@@ -136,7 +136,7 @@ class FilterMachine(NodeIndexMachine):
         if when is When.EXPECTED:
             add_into(room, node.expected)
         required, constraints = shape.constraints.required_node, shape.constraints
-        passes = not node.is_held or 0 < shape.run_ns <= self.table.head_gang.backfill_ns
+        passes = not node.is_held or 0 < shape.run_ns <= self.table.backfill_window.backfill_ns
         return {
             "schedulable": node.schedulable or bool(required),
             "unclaimed": not (node.reservations or node.is_held),

@@ -208,7 +208,7 @@ def test_ledgers_hold_at_every_event_and_every_job_starts(seed, order, is_stated
         held = {name for name, node in partition.nodes.nodes.items() if node.is_held}
         lane = partition.lane
         assert held == {node.node_id for node in (lane.nodes if lane is not None else ())}
-        assert partition.nodes.head_gang.nodes == len(held)
+        assert partition.nodes.backfill_window.nodes == len(held)
 
     monkeypatch.setattr(replay, "_note", watched)
     assert all(run.ended_ns >= 0 for run in replay.run().runs)

@@ -331,11 +331,11 @@ def test_what_states_nothing_passes_no_gang_while_an_older_pod_waits_for_a_node(
     gang(core, "late", 3)
     core.now_ns += seconds(12 * 3_600)
     core.update()
-    head_gang = core.partition.nodes.head_gang
+    backfill_window = core.partition.nodes.backfill_window
     assert (lane_of(core), core.partition.lane.waited_long) == ("late", True)
-    assert (len(held(core)), head_gang.predicted_ns) == (3, 0)
+    assert (len(held(core)), backfill_window.predicted_ns) == (3, 0)
     core.update(ask_releases=(AllocationAskRelease("old", "", TerminationType.STOPPED_BY_RM),))
-    assert head_gang.predicted_ns > 0
+    assert backfill_window.predicted_ns > 0
 
 
 def test_where_nothing_may_stand_idle_a_gang_that_waited_long_holds_nothing_either():
@@ -500,7 +500,7 @@ def test_a_node_that_goes_is_held_no_more_and_another_is():
     core.update(nodes=(NodeInfo("n1", NodeAction.DECOMISSION),))
     core.check()
     assert held(core) == ["n2", "n3"]
-    assert core.partition.nodes.head_gang.nodes == 2
+    assert core.partition.nodes.backfill_window.nodes == 2
 
 
 def test_it_is_said_since_when_which_nodes_and_until_when():

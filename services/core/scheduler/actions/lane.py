@@ -193,7 +193,9 @@ def _choose(partition: Partition) -> None:
         lane = partition.lane
         partition.held_idle.pass_time(partition.now_ns)
         partition.give_lane(None)
-        partition.nodes.head_gang.backfill_ns = partition.nodes.head_gang.predicted_ns = 0
+        partition.nodes.backfill_window.backfill_ns = (
+            partition.nodes.backfill_window.predicted_ns
+        ) = 0
         _requeue_for(partition, _hold(partition, lane, {}))
 
 
@@ -305,8 +307,8 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     nodes, now_ns = partition.nodes, partition.now_ns
     partition.held_idle.pass_time(now_ns)
     improved: dict[Node, None] = {}
-    head = nodes.head_gang
-    longest_ns = head.backfill_ns + head.predicted_ns
+    window = nodes.backfill_window
+    longest_ns = window.backfill_ns + window.predicted_ns
     news = _blocked_lately(partition, lane)
     had_waited_long = lane.waited_long
     lane.waited_long = _has_waited_long(partition, lane)
@@ -328,10 +330,10 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     is_promised = lane.start_ns and not _is_an_ask_before(partition, lane, news)
     lane.told_ns = lane.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
-    head.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
+    window.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
     is_passed = _is_passed_by_predictions(partition, lane, news)
-    head.predicted_ns = head.backfill_ns if is_passed else 0
-    if head.backfill_ns + head.predicted_ns > longest_ns:
+    window.predicted_ns = window.backfill_ns if is_passed else 0
+    if window.backfill_ns + window.predicted_ns > longest_ns:
         improved.update(dict.fromkeys(lane.nodes))
     _requeue_for(partition, improved)
 

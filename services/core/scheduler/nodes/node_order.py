@@ -149,8 +149,8 @@ class NodeOrder:
         claims do not need the capacity. Nodes of the head gang come first for a shape that ends
         before they are needed, last if that is only predicted.
         """
-        filters, head_gang = self._filters, self._filters.head_gang
-        if head_gang.nodes and head_gang.goes_first(shape):
+        filters, backfill_window = self._filters, self._filters.backfill_window
+        if backfill_window.nodes and backfill_window.goes_first(shape):
             node = self.best_held(shape)
             if node is not None:
                 return node
@@ -160,7 +160,7 @@ class NodeOrder:
             node = self.index.first(shape)
         else:
             node = self._first_open(shape) or self._first_of_mask(filters.open.mask(shape), shape)
-        if node is None and head_gang.nodes and head_gang.may_backfill(shape):
+        if node is None and backfill_window.nodes and backfill_window.may_backfill(shape):
             node = self.best_held(shape)
         if node is None and backfill and self._is_any_claimed:
             return self._first_of_mask(filters.backfill.mask(shape), shape)

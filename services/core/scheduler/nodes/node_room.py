@@ -72,7 +72,9 @@ class NodeRoom:
         columns = self._columns
         free, usable = columns.table_of(names, When.NOW), columns.schedulable[columns.all]
         closed = columns.claimed[columns.all] & (BY_HEAD_GANG if backfill else CLOSED)
-        in_time = free[usable & (closed == BY_HEAD_GANG)] if self._filters.head_gang.nodes else None
+        in_time = (
+            free[usable & (closed == BY_HEAD_GANG)] if self._filters.backfill_window.nodes else None
+        )
         return free[usable & (closed == 0)], in_time
 
     def expected(self, names: Sequence[str]) -> Amounts:

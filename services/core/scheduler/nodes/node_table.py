@@ -63,7 +63,7 @@ class NodeTable:
             self.domains,
             self.spares,
         )
-        self.head_gang = self.filters.head_gang
+        self.backfill_window = self.filters.backfill_window
         self.order = NodeOrder(
             self.columns,
             self.views,
@@ -247,7 +247,7 @@ class NodeTable:
         is_other = (claim is None) is not (node.head_claim is None)
         node.head_claim = claim
         if is_other:
-            self.head_gang.nodes += 1 if claim is not None else -1
+            self.backfill_window.nodes += 1 if claim is not None else -1
             self._write_claims(node)
             self.touch(node)
 

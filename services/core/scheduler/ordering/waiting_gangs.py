@@ -150,8 +150,8 @@ class WaitingGangs:
         self._is_due = False
         names = tuple(self._needs.names)
         open_rooms = nodes.room.open_rooms(names, backfill=backfill)
-        head = nodes.head_gang
-        while self._needs.keep_fitting(*open_rooms, head.backfill_ns, head.predicted_ns):
+        window = nodes.backfill_window
+        while self._needs.keep_fitting(*open_rooms, window.backfill_ns, window.predicted_ns):
             if is_all:
                 self._candidates.clear()
             if not self._requeue_firsts(nodes, backfill=backfill) or not is_all:

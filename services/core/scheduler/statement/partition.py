@@ -825,10 +825,10 @@ class Partition:
         All at once, because most shapes behind the gang are refused: they run too long or need its
         capacity.
         """
-        claim, head, blocked = node.head_claim, self.nodes.head_gang, self.blocked_shapes
+        claim, window, blocked = node.head_claim, self.nodes.backfill_window, self.blocked_shapes
         if claim is None or not self.settings.backfill:
             return []
-        passing = dict.fromkeys(blocked.in_time(head.backfill_ns, head.predicted_ns))
+        passing = dict.fromkeys(blocked.in_time(window.backfill_ns, window.predicted_ns))
         passing.update(dict.fromkeys(blocked.fitting(claim.leaves)))
         passing.update((bucket.shape, None) for bucket in self._before_head_gang())
         return [*filter(passing.__contains__, shapes)]
@@ -855,7 +855,7 @@ class Partition:
         """
         if not self.settings.backfill:
             return False
-        if self.nodes.head_gang.may_backfill(shape) or leaves_enough(node, shape):
+        if self.nodes.backfill_window.may_backfill(shape) or leaves_enough(node, shape):
             return True
         lately, before = self.root.blocked_lately, self.lane.before if self.lane else {}
         buckets = self.root.blocked_buckets.get(shape, ())

@@ -15,8 +15,8 @@ from services.core.scheduler.nodes.filters.claims import (
     NONE_PASSES,
     PASSES_ASKS,
     PASSES_IN_TIME,
+    BackfillWindow,
     Claims,
-    HeadGang,
 )
 from services.core.scheduler.nodes.filters.combined import Filters, Steps, evidence
 from services.core.scheduler.nodes.filters.constraints import Selected, Tolerated
@@ -95,11 +95,11 @@ class NodeFilters:
         spares: Spares,
     ) -> None:
         self._columns, self._views, self._devices = columns, views, free_devices
-        self.head_gang, self.spares = HeadGang(), spares
+        self.backfill_window, self.spares = BackfillWindow(), spares
         room, devices = Room(columns), FreeDevices(columns, free_devices)
         self.facts = Facts(
             Schedulable(columns),
-            Claims(columns, self.head_gang, PASSES_IN_TIME),
+            Claims(columns, self.backfill_window, PASSES_IN_TIME),
             room,
             devices,
             Size(columns, room, devices),
@@ -143,8 +143,8 @@ class NodeFilters:
         schedulable, claims, room, devices, size, volumes, pods, domain = self.facts
         moving = self._moving
         node = OfNode(self._columns, self._views, self.of_node)
-        unclaimed = Claims(self._columns, self.head_gang, NONE_PASSES)
-        past_asks = Claims(self._columns, self.head_gang, PASSES_ASKS)
+        unclaimed = Claims(self._columns, self.backfill_window, NONE_PASSES)
+        past_asks = Claims(self._columns, self.backfill_window, PASSES_ASKS)
         has_room: list[Filter] = [room]
         if self._devices.are_shared:
             has_room.append(devices)
@@ -157,7 +157,9 @@ class NodeFilters:
         self.between_pods.set(*others)
         self.takes.set(schedulable, *spare, *has_room, node, *others, *moving)
         self.open.set(*self.takes.filters, claims)
-        self.backfill.set(*self.takes.filters, Claims(self._columns, self.head_gang, BACKFILLS))
+        self.backfill.set(
+            *self.takes.filters, Claims(self._columns, self.backfill_window, BACKFILLS)
+        )
         self.indexed.set(schedulable, *indexed, unclaimed, *has_room, node)
         self.could_hold.set(schedulable, *spare, size, node, domain, *moving)
         self.could_start.set(schedulable, *spare, size, node, *others)

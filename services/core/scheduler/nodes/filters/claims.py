@@ -20,7 +20,7 @@ from shared.model.reasons import TAKEN, Fact, Kind, Reason
 from shared.model.resources import fits_room
 
 
-class HeadGang:
+class BackfillWindow:
     """How long pods may run on the nodes claimed by the head gang, in ns."""
 
     def __init__(self) -> None:
@@ -65,15 +65,17 @@ class Claims(Filter):
 
     on = TAKEN
 
-    def __init__(self, columns: NodeColumns, head_gang: HeadGang, rule: Rule) -> None:
+    def __init__(self, columns: NodeColumns, backfill_window: BackfillWindow, rule: Rule) -> None:
         super().__init__(columns)
-        self._head_gang, self._rule = head_gang, rule
+        self._backfill_window, self._rule = backfill_window, rule
         self.is_costly = rule.leaves_enough
 
     def _bars(self, shape: Shape) -> int:
         """Return the flags of claims that close nodes to a shape."""
         counted, in_time, _ = self._rule
-        if not self._head_gang.nodes or (in_time and self._head_gang.may_backfill(shape)):
+        if not self._backfill_window.nodes or (
+            in_time and self._backfill_window.may_backfill(shape)
+        ):
             return counted & ~BY_HEAD_GANG
         return counted
 
