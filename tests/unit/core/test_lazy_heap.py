@@ -15,7 +15,7 @@ from shared.messages.interface import (
 from shared.model.names import RUN_SECONDS
 from shared.model.units import seconds
 from tests.builders import Core, config_of
-from tests.unit.core.test_lane import SHORTEST
+from tests.unit.core.test_head_gang import SHORTEST
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -1,8 +1,8 @@
 """The scheduling cycle: reserved asks, then replacements, then all others, until nothing fits.
 
 Order (docs/rules/scheduling.md): queues by priority and fair share, in a leaf its application order
-(or that of ``lane.first_group``), in an application priority and age, on a node the first in node
-order.
+(or that of ``head_gang.first_group``), in an application priority and age, on a node the first in
+node order.
 
 A refused ask removes its whole bucket, or its application, from the cycle until the blocking queue,
 user, node or plugin changes. So a cycle costs what it places and what it newly refuses.
@@ -19,8 +19,8 @@ from services.core.scheduler.actions import (
     backoff,
     freed_nodes,
     gang,
+    head_gang,
     kai_turns,
-    lane,
     nominations,
     patience,
     preemption_looks,
@@ -81,7 +81,7 @@ def run(partition: Partition) -> Ran:
     if partition.root.max_resource is None:
         return Ran(0, is_cut=False)
     spare_nodes.choose_again(partition)
-    lane.judge_again(partition)
+    head_gang.choose_again(partition)
     patience.judge_again(partition)
     patience.judge_started(partition)
     kai_turns.begin(partition)
@@ -105,15 +105,15 @@ def run(partition: Partition) -> Ran:
             unschedulable.mark(partition)
             break
     kai_turns.end(partition)
-    if partition.lane is None:
-        partition.root.take_blocked_lately()  # only the lane reads them
+    if partition.head_gang is None:
+        partition.root.take_newly_blocked()  # only the head gang reads them
     return Ran(decisions, is_cut)
 
 
 def _decide(partition: Partition, most: int) -> int | None:
     """Make at most ``most`` decisions; return their number, None if nothing is left to try."""
-    if partition.lane is not None:
-        lane.update(partition)
+    if partition.head_gang is not None:
+        head_gang.update(partition)
     freed_nodes.mark(partition)
     partition.requeue_gangs()
     if partition.reserved_to_try:
@@ -123,7 +123,7 @@ def _decide(partition: Partition, most: int) -> int | None:
     with partition.timings.queue_order:
         leaf = turns.next_leaf(partition.root)
     if leaf is not None:
-        is_in_order = partition.lane is None or not partition.settings.shortest_first
+        is_in_order = partition.head_gang is None or not partition.settings.shortest_first
         placed = runs.place(partition, leaf, most) if is_in_order else 0
         placed = placed or _place_from(partition, leaf)
         if not placed:
@@ -148,7 +148,7 @@ def _finish(partition: Partition) -> int | None:
 def _place_from(partition: Partition, leaf: Queue) -> int:
     """Place the first ask of a leaf; return how many asks were placed."""
     with partition.timings.application_order:
-        group = lane.first_group(partition, leaf)
+        group = head_gang.first_group(partition, leaf)
     if group is None:
         leaf.deactivate()
         return 0
@@ -317,7 +317,7 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
         if node is not None and opens_in_vain(partition, node, ask.shape):
             _await_share(partition, group, ask, node)
             return None
-        if node is None and lane.is_behind(partition, application, ask):
+        if node is None and head_gang.is_behind(partition, application, ask):
             node = held_node_for(partition.nodes, ask.shape)
     if node is None:
         with partition.timings.node_evaluation:

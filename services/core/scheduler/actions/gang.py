@@ -25,7 +25,7 @@ from fractions import Fraction
 from services.core.scheduler.actions import (
     domain_places,
     gang_places,
-    lane,
+    head_gang,
     patience,
     unschedulable,
 )
@@ -101,9 +101,9 @@ def _admit_as_a_whole(
         return refused
     if application.needs_places:
         with Tentative(partition.nodes) as own_claims:
-            is_own = lane.let_go(partition, application, own_claims)
+            is_own = head_gang.open_claims(partition, application, own_claims)
             refused = _place_whole(partition, application)
-        lane.was_tried(partition, application, is_own=is_own)
+        head_gang.was_tried(partition, application, is_own=is_own)
         return refused
     partition.admit(application)
     return None
@@ -416,7 +416,7 @@ def _await_places(
     After a recovery the timeout continues from its start, if the resource manager reports it.
     """
     partition.waiting_gangs.add(application, lacking)
-    lane.offer(partition, application, lacking)
+    head_gang.consider(partition, application, lacking)
     if application.is_restarting:
         return
     if application.reservation_start_ns and (

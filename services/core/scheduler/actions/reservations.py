@@ -13,7 +13,8 @@ Rule 4: at most ``maxReservedNodes`` nodes are reserved, required ones apart: fo
         lowest. A preemptor has its node in any case.
 Rule 5: only the first ask of each queue and shape gets one; a higher priority replaces a lower one.
         With ``reservations: asks``, and up to RESERVED_NODES_LEAST nodes, each old ask gets one, as
-        in YuniKorn. If nodes are reserved for the head gang (``lane.py``), no ask gets one for age.
+        in YuniKorn. If nodes are reserved for the head gang (``head_gang.py``), no ask gets one for
+        age.
 Rule 6: by rule 5 a node is not reserved if it is expected to have the capacity, by stated or
         predicted ends, later than AHEAD_NS from now; of the others the soonest is. If nothing is
         known it is the tightest, as in rule 1. If the capacity is late, and not expected soon, the

@@ -6,7 +6,7 @@ they refill with time up to that size, and only idle time due to predicted ends 
 by stated ends are not charged.
 
 Rule 1: in a DAY at most the configured share, in a WEEK at most a quarter of that (WEEKLY).
-Rule 2: for a head gang that has waited long (``actions/lane.py``), in a WEEK at most LONG_WAIT
+Rule 2: for a head gang that has waited long (``actions/head_gang.py``), in a WEEK at most LONG_WAIT
         times the share. It is charged to the others too, which may become negative: no other gang
         has nodes claimed until they are refilled.
 """

@@ -842,8 +842,8 @@ class Queue(QueueLedger):
     requeued: "dict[Queue | Application, None]" = field(default_factory=dict)  # refusal withdrawn,
     # not yet in the journal
     changed_buckets: dict[Bucket, None] = field(default_factory=dict)  # with a changed refusal
-    blocked_lately: dict[Bucket, None] = field(default_factory=dict)  # blocked by nodes or root, or
-    # with new asks, since the last ``take_blocked_lately``
+    newly_blocked: dict[Bucket, None] = field(default_factory=dict)  # blocked by nodes or root, or
+    # with new asks, since the last ``take_newly_blocked``
     to_watch: dict["Application", None] = field(default_factory=dict)  # admitted gangs without
     # allocations that have changed
     starter: "Application | None" = None  # the starting application of a stateaware leaf
@@ -922,7 +922,7 @@ class Queue(QueueLedger):
         bucket.blocked_at = at
         self.root.changed_buckets[bucket] = None
         if at is None or at is self.root.wait_list:
-            self.root.blocked_lately[bucket] = None
+            self.root.newly_blocked[bucket] = None
         if at is not None:
             at.block(bucket, by_need=by_need)
         else:
@@ -940,9 +940,9 @@ class Queue(QueueLedger):
         for shape in shapes:
             del self.may_fit[shape]
 
-    def take_blocked_lately(self) -> list[Bucket]:
+    def take_newly_blocked(self) -> list[Bucket]:
         """At the root: return the buckets blocked by nodes since the last call."""
-        found, self.blocked_lately = list(self.blocked_lately), {}
+        found, self.newly_blocked = list(self.newly_blocked), {}
         return found
 
     def drop(self, bucket: Bucket) -> None:

@@ -159,13 +159,13 @@ class Settings:
     ``reservations``: which asks get nodes reserved if no node fits them: the first of each queue
         and shape (``heads``), each ask (``asks``, YuniKorn's rule, and always up to
         RESERVED_NODES_LEAST nodes), the oldest waiting gang of several nodes (``gang``, needs
-        ``gang_admission`` ``cluster``; ``lane.py``), or none (``none``).
+        ``gang_admission`` ``cluster``; ``head_gang.py``), or none (``none``).
     ``reservation_delay_ns``: the age at which an ask gets a node. ``reserved_nodes_least`` and
         ``reserved_nodes_percent``: the limit of reserved nodes is the larger of the two, if stated;
         else for heads RESERVED_FOR_HEADS_PERCENT, at least one.
     ``backfill``: asks may use a reserved node if that leaves enough for the reservation, and short
         ones the head gang's nodes: by stated run times, or with ``passes_predicted`` by predicted
-        ones too. ``shortest_first``: asks behind the head gang are tried by run time (``lane.py``).
+        ones too. ``shortest_first``: asks behind the head gang are tried by run time.
     ``fair_leaf_gangs``: leaves sorted ``fair`` accept gangs, which YuniKorn rejects.
     ``node_score_window``: the number of recent asks that node scores use.
     ``filters_state_aware``: a leaf sorted ``stateaware`` starts one new application at a time; else

@@ -185,7 +185,7 @@ def enter_group(group: AskGroup) -> None:
         requeue_bucket(bucket)
     elif bucket.waits_for_nodes:
         root = bucket.leaf.root
-        root.blocked_lately[bucket] = None
+        root.newly_blocked[bucket] = None
         if bucket.key[0] in root.may_fit and bucket.is_blocked_by_nodes:
             bucket.leaf.active_buckets.wake(bucket)
             bucket.leaf.activate()

@@ -15,9 +15,9 @@ from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.freed_nodes import FreedNodes
 from services.core.scheduler.model.fruitless import FruitlessSearches
+from services.core.scheduler.model.head_gang import HeadGang
 from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
-from services.core.scheduler.model.lane import Lane
 from services.core.scheduler.model.lazy_heap import LazyHeap
 from services.core.scheduler.model.lost_work import (
     JobsEvicted,
@@ -142,7 +142,7 @@ class Partition:
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # more nodes may help; not reported
     waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # gangs without places
-    lane: Lane | None = None
+    head_gang: HeadGang | None = None
     held_idle: HeldIdle = field(default_factory=HeldIdle)
     run_times: RunTimes = field(default_factory=RunTimes)
     patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
@@ -835,9 +835,9 @@ class Partition:
 
     def _before_head_gang(self) -> Iterator[Bucket]:
         """Yield the buckets blocked by nodes that come before the head gang."""
-        yield from self.root.blocked_lately
-        if self.lane is not None:
-            yield from self.lane.before
+        yield from self.root.newly_blocked
+        if self.head_gang is not None:
+            yield from self.head_gang.before
 
     def may_help(self, node: Node, shape: Shape) -> bool:
         """Whether a node may fit a blocked shape, apart from its capacity and devices."""
@@ -857,7 +857,7 @@ class Partition:
             return False
         if self.nodes.backfill_window.may_backfill(shape) or leaves_enough(node, shape):
             return True
-        lately, before = self.root.blocked_lately, self.lane.before if self.lane else {}
+        lately, before = self.root.newly_blocked, self.head_gang.before if self.head_gang else {}
         buckets = self.root.blocked_buckets.get(shape, ())
         return any(bucket in before or bucket in lately for bucket in buckets)
 
@@ -1080,12 +1080,12 @@ class Partition:
             if reservation.is_ordinary or not only_ordinary:
                 self.unreserve(reservation)
 
-    def give_lane(self, lane: Lane | None) -> None:
-        """Set the head gang's lane, or none; the old and the new gang are reported again."""
-        for one in (self.lane, lane):
+    def set_head_gang(self, head_gang: HeadGang | None) -> None:
+        """Set the head gang, or none; the old and the new gang are reported again."""
+        for one in (self.head_gang, head_gang):
             if one is not None:
                 self.journal.record(RowSet(one.application, {}))
-        self.lane = lane
+        self.head_gang = head_gang
 
     # --- claims for moved pods ------------------------------------------------------------------
 

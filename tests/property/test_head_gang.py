@@ -1,4 +1,4 @@
-"""The lane against a textbook, and what is promised of it, on logs of rigid gangs drawn by seed.
+"""The head gang against a textbook, and what is promised of it, on logs of rigid gangs drawn by seed.
 
 The textbook is EASY as Lifka (1995) has it: first come, first served; the head has a reservation,
 and others pass it if they end before, by their wall times, or use processors that it leaves.
@@ -167,7 +167,7 @@ PROMISES = EACH_ONCE + [row for row in PROMISES if row not in EACH_ONCE]
 
 
 @pytest.mark.parametrize(("seed", "a_node", "settings"), some(len(EACH_ONCE), PROMISES))
-def test_the_lane_s_gang_starts_no_later_than_told_when_nobody_overruns(
+def test_the_head_gang_starts_no_later_than_told_when_nobody_overruns(
     seed, a_node, settings, monkeypatch
 ):
     """Nor is a reservation ever pushed back by a job whose end was stated truly."""
@@ -178,9 +178,11 @@ def test_the_lane_s_gang_starts_no_later_than_told_when_nobody_overruns(
 
     def watched():
         note()
-        lane = replay.scheduler.partition.lane
-        if lane is not None and lane.told_ns:
-            told.setdefault(lane.application.id, []).append(lane.told_ns - START_NS)
+        head_gang = replay.scheduler.partition.head_gang
+        if head_gang is not None and head_gang.reported_start_ns:
+            told.setdefault(head_gang.application.id, []).append(
+                head_gang.reported_start_ns - START_NS
+            )
 
     monkeypatch.setattr(replay, "_note", watched)
     outcome = replay.run()
@@ -206,8 +208,8 @@ def test_ledgers_hold_at_every_event_and_every_job_starts(seed, order, is_stated
         partition = replay.scheduler.partition
         assert violations(partition) == []
         held = {name for name, node in partition.nodes.nodes.items() if node.is_held}
-        lane = partition.lane
-        assert held == {node.node_id for node in (lane.nodes if lane is not None else ())}
+        head_gang = partition.head_gang
+        assert held == {node.node_id for node in (head_gang.nodes if head_gang is not None else ())}
         assert partition.nodes.backfill_window.nodes == len(held)
 
     monkeypatch.setattr(replay, "_note", watched)
@@ -246,7 +248,7 @@ def _length(group):
 
 @pytest.mark.parametrize("seed", some(1, [0, 3]))
 def test_wide_gangs_start_within_ten_minutes_among_jobs_of_a_node_and_cost_them_little(seed):
-    """75 nodes at 110 %: without a lane both gangs wait for as long as jobs come, some 7 hours."""
+    """75 nodes at 110 %: without a head gang both wait for as long as jobs come, some 7 hours."""
     waits, lost = micro_row(seed, {"preset": "muster"})
     assert max(waits) <= 600
     assert lost <= 5

@@ -1,4 +1,4 @@
-"""The lane: who has it, which nodes are held, who may use them, and what is said of it."""
+"""The head gang: which it is, which nodes are held, who may use them, and what is said of it."""
 
 import pytest
 
@@ -72,16 +72,16 @@ def runs(core: Core, name: str) -> int:
     return len(core.partition.applications[name].allocations)
 
 
-def lane_of(core: Core) -> str:
-    lane = core.partition.lane
-    return lane.application.id if lane is not None else ""
+def head_gang_of(core: Core) -> str:
+    head_gang = core.partition.head_gang
+    return head_gang.application.id if head_gang is not None else ""
 
 
 def test_the_nodes_that_will_be_free_soonest_are_held_and_the_gang_starts_when_they_are():
     core = cluster()
     gang(core, "wide", 2)
-    assert (lane_of(core), held(core)) == ("wide", ["n0", "n1"])
-    assert core.partition.lane.start_ns == START_NS + seconds(200)
+    assert (head_gang_of(core), held(core)) == ("wide", ["n0", "n1"])
+    assert core.partition.head_gang.start_ns == START_NS + seconds(200)
     end(core, "full-0", 100)
     pod(core, "other")
     assert (runs(core, "other"), held(core)) == (0, ["n0", "n1"])
@@ -98,16 +98,16 @@ def test_another_node_that_is_free_sooner_is_held_instead_and_the_first_is_every
     assert (runs(core, "wide"), held(core)) == (2, [])
 
 
-def test_the_oldest_gang_has_the_lane_and_the_next_one_after_it():
+def test_the_oldest_gang_is_the_head_gang_and_the_next_one_after_it():
     core = cluster()
     gang(core, "first", 2)
     core.now_ns += seconds(1)
     gang(core, "second", 2, "root.b")
-    assert lane_of(core) == "first"
+    assert head_gang_of(core) == "first"
     gone = AllocationAskRelease("first", "", TerminationType.STOPPED_BY_RM)
     core.update(ask_releases=(gone,))
     core.check()
-    assert lane_of(core) == "second"
+    assert head_gang_of(core) == "second"
 
 
 def test_a_reload_that_changes_priorities_changes_who_is_next():
@@ -120,30 +120,30 @@ def test_a_reload_that_changes_priorities_changes_who_is_next():
     core.send(UpdateConfiguration(higher))
     core.update(ask_releases=(AllocationAskRelease("first", "", TerminationType.STOPPED_BY_RM),))
     core.check()
-    assert lane_of(core) == "third"
+    assert head_gang_of(core) == "third"
 
 
 @pytest.mark.parametrize("members", [1, 5])
-def test_a_gang_of_one_node_or_of_more_than_there_are_has_no_lane(members):
+def test_a_gang_of_one_node_or_of_more_than_there_are_is_not_the_head_gang(members):
     core = cluster()
     gang(core, "narrow", members)
-    assert (lane_of(core), held(core)) == ("", [])
+    assert (head_gang_of(core), held(core)) == ("", [])
 
 
-def test_a_gang_whose_members_fit_one_node_has_no_lane():
+def test_a_gang_whose_members_fit_one_node_is_not_the_head_gang():
     core = cluster()
     gang(core, "narrow", 4, amount=2)
-    assert lane_of(core) == ""
+    assert head_gang_of(core) == ""
 
 
-def test_a_gang_that_its_queue_s_max_keeps_has_no_lane():
+def test_a_gang_that_its_queue_s_max_keeps_is_not_the_head_gang():
     core = Core(config_of("{name: a, resources: {max: {gpu: 8}}}", "{name: b}"), settings=LANE)
     for at in range(2):
         core.node(f"n{at}", **NODE)
     pod(core, "used", amount=8, queue="root.b")
     pod(core, "own", amount=4, queue="root.a")
     gang(core, "wide", 2, amount=4)
-    assert lane_of(core) == ""
+    assert head_gang_of(core) == ""
 
 
 def test_without_backfill_nobody_uses_what_is_held_however_short():
@@ -161,7 +161,7 @@ def test_with_backfill_who_has_ended_in_time_may(run, starts):
     end(core, "full-0", 10)
     pod(core, "other", run=run)
     assert runs(core, "other") == starts
-    assert core.partition.lane.start_ns == START_NS + seconds(200)
+    assert core.partition.head_gang.start_ns == START_NS + seconds(200)
 
 
 def test_with_backfill_what_the_gang_leaves_of_a_node_is_for_whoever_runs_for_long():
@@ -293,10 +293,10 @@ def test_a_gang_that_has_waited_long_holds_the_last_nodes_that_are_free_in_time(
     core = idle("1%")
     core.now_ns += seconds(11 * 3_600)
     core.update()
-    assert (core.partition.lane.waited_long, held(core)) == (False, [])
+    assert (core.partition.head_gang.waited_long, held(core)) == (False, [])
     core.now_ns += seconds(3_600)
     core.fire_own(TimerKind.RESERVATION)
-    assert (core.partition.lane.waited_long, held(core)) == (True, ["n0", "n1", "n2"])
+    assert (core.partition.head_gang.waited_long, held(core)) == (True, ["n0", "n1", "n2"])
 
 
 def test_what_is_predicted_to_end_in_time_passes_a_gang_that_waited_long_on_other_nodes_first():
@@ -317,7 +317,7 @@ def test_what_is_predicted_to_end_in_time_passes_a_gang_that_waited_long_on_othe
 
 def test_nobody_passes_by_a_prediction_before():
     core = idle("5%")
-    assert (core.partition.lane.waited_long, len(held(core))) == (False, 3)
+    assert (core.partition.head_gang.waited_long, len(held(core))) == (False, 3)
     pod(core, "one", queue="root.a")
     assert runs(core, "one") == 0
 
@@ -332,7 +332,7 @@ def test_what_states_nothing_passes_no_gang_while_an_older_pod_waits_for_a_node(
     core.now_ns += seconds(12 * 3_600)
     core.update()
     backfill_window = core.partition.nodes.backfill_window
-    assert (lane_of(core), core.partition.lane.waited_long) == ("late", True)
+    assert (head_gang_of(core), core.partition.head_gang.waited_long) == ("late", True)
     assert (len(held(core)), backfill_window.predicted_ns) == (3, 0)
     core.update(ask_releases=(AllocationAskRelease("old", "", TerminationType.STOPPED_BY_RM),))
     assert backfill_window.predicted_ns > 0
@@ -340,7 +340,7 @@ def test_what_states_nothing_passes_no_gang_while_an_older_pod_waits_for_a_node(
 
 def test_where_nothing_may_stand_idle_a_gang_that_waited_long_holds_nothing_either():
     core = twelve_hours("0%")
-    assert (core.partition.lane.waited_long, held(core)) == (True, [])
+    assert (core.partition.head_gang.waited_long, held(core)) == (True, [])
 
 
 # --- the shortest first -------------------------------------------------------------------------
@@ -360,7 +360,7 @@ def test_while_nodes_are_held_for_a_gang_the_shortest_is_tried_first(settings, w
     pod(core, "long", run=150)
     pod(core, "short", run=60)
     assert first(core, "unknown", "long", "short") == [who]
-    assert core.partition.lane.told_ns == START_NS + seconds(200)
+    assert core.partition.head_gang.reported_start_ns == START_NS + seconds(200)
 
 
 def test_a_gang_runs_for_as_long_as_its_longest_member():
@@ -407,7 +407,7 @@ def test_a_higher_priority_counts_for_more_than_a_shorter_run_time():
     for name, run, priority in (("short", 60, 0), ("long", 150, 3)):
         core.application(name, "root.b")
         core.asks(name, [name], WHOLE, allocation_tags=tags(run), priority=priority)
-    assert lane_of(core) == "wide"
+    assert head_gang_of(core) == "wide"
     assert first(core, "short", "long") == ["long"]
 
 
@@ -421,7 +421,7 @@ def test_a_leaf_that_goes_by_shares_goes_on_doing_so():
 
 
 @pytest.mark.parametrize("others", [LANE[:1], LANE[1:], (), (("reservations", "none"),)])
-def test_the_order_is_refused_where_nobody_backfills_a_lane(others):
+def test_the_order_is_refused_where_nobody_backfills_a_head_gang(others):
     settings = settings_from((*others, SHORTEST[-1]))
     assert settings.refused[-1] == (
         "backfill: shortestFirst needs reservations: gang and gangAdmission: cluster; enabled is used"
@@ -445,7 +445,7 @@ def test_what_states_nothing_is_predicted_by_the_last_two_of_its_queue_and_size(
     pod(core, "last", queue="root.a")
     gang(core, "wide", 2, "root.b")
     assert held(core) == ["n0", "n1"]
-    assert core.partition.lane.start_ns == START_NS + seconds(80 + 64)
+    assert core.partition.head_gang.start_ns == START_NS + seconds(80 + 64)
 
 
 def test_what_outlives_its_time_is_expected_to_run_as_long_again_and_a_minute_at_least():
@@ -453,14 +453,14 @@ def test_what_outlives_its_time_is_expected_to_run_as_long_again_and_a_minute_at
     gang(core, "wide", 2)
     core.now_ns = START_NS + seconds(310)
     core.update()
-    assert core.partition.lane.start_ns == START_NS + seconds(620)
+    assert core.partition.head_gang.start_ns == START_NS + seconds(620)
 
 
 def test_pods_of_which_nothing_is_known_end_last_and_no_start_is_told():
     core = cluster(3, runs=(0, 100, 0))
     gang(core, "wide", 2)
     assert "n1" in held(core)
-    assert (len(held(core)), core.partition.lane.start_ns) == (2, 0)
+    assert (len(held(core)), core.partition.head_gang.start_ns) == (2, 0)
     assert "when it will start is not known" in text_of(core.partition.applications["wide"].refusal)
 
 
@@ -488,7 +488,7 @@ def test_a_node_that_one_pod_leaves_is_held_first_if_ends_are_only_predicted(
         for node in core.partition.nodes.nodes.values()
     }
     assert sorted(name for node in held(core) for name in where[node]) == leaves
-    assert core.partition.lane.start_ns == START_NS + seconds(start)
+    assert core.partition.head_gang.start_ns == START_NS + seconds(start)
 
 
 def test_a_node_that_goes_is_held_no_more_and_another_is():
@@ -513,7 +513,7 @@ def test_it_is_said_since_when_which_nodes_and_until_when():
     )
 
 
-def test_nobody_gets_a_node_for_its_age_while_there_is_a_lane():
+def test_nobody_gets_a_node_for_its_age_while_there_is_a_head_gang():
     core = cluster(8, runs=(0,) * 8)
     pod(core, "old")
     core.now_ns += seconds(60)
@@ -521,7 +521,7 @@ def test_nobody_gets_a_node_for_its_age_while_there_is_a_lane():
     assert not core.partition.reservations_due_ns or not core.partition.reserved_nodes.by_age
 
 
-def test_presets_are_defaults_and_a_lane_needs_gangs_with_places():
+def test_presets_are_defaults_and_a_head_gang_needs_gangs_with_places():
     muster = settings_from([("preset", "muster")])
     assert (muster.reservations, muster.gang_admission) == ("gang", "cluster")
     assert (muster.backfill, muster.passes_predicted) == (True, False)
@@ -578,11 +578,11 @@ def test_who_was_refused_is_tried_again_when_the_start_moves_and_the_gang_leaves
     core.now_ns = START_NS + seconds(90)
     core.update(nodes=(NodeInfo("n1", NodeAction.DRAIN_NODE),))
     core.check()
-    assert core.partition.lane.start_ns == START_NS + seconds(180)
+    assert core.partition.head_gang.start_ns == START_NS + seconds(180)
     assert (runs(core, "wide"), runs(core, "other")) == (0, 1)
 
 
-def test_what_the_gang_leaves_is_there_from_when_it_has_the_lane():
+def test_what_the_gang_leaves_is_there_from_when_it_is_the_head_gang():
     core = half_free()
     core.node("n2", **NODE)
     gang(core, "wide", 3, amount=6)
@@ -602,7 +602,7 @@ def test_who_is_short_is_tried_again_when_nobody_waits_any_more_who_comes_before
 
 
 @pytest.mark.parametrize(("priority", "starts"), [(3, True), (0, False)])
-def test_who_comes_before_the_next_gang_is_tried_again_when_it_has_the_lane(priority, starts):
+def test_who_comes_before_the_next_gang_is_tried_again_when_it_is_the_head_gang(priority, starts):
     core = half_free()
     more = {"placeholder": True, "task_group_name": "tg"}
     for name, first in (("first", 5), ("second", 1)):
@@ -610,9 +610,9 @@ def test_who_comes_before_the_next_gang_is_tried_again_when_it_has_the_lane(prio
         core.asks(name, [f"{name}-0", f"{name}-1"], WHOLE, priority=first, **more)
     core.application("other", "root.b")
     core.asks("other", ["other-0"], {"gpu": 4}, priority=priority, allocation_tags=tags(86_400))
-    assert (lane_of(core), runs(core, "other")) == ("first", 0)
+    assert (head_gang_of(core), runs(core, "other")) == ("first", 0)
     withdraw(core, "first")
-    assert (lane_of(core), runs(core, "other")) == ("second", starts)
+    assert (head_gang_of(core), runs(core, "other")) == ("second", starts)
 
 
 def test_who_was_refused_is_tried_again_when_a_held_node_is_larger():

@@ -33,7 +33,7 @@ Rule 8: a gang that has waited for LONG_WAIT_NS has an allowance of its own. As 
 
 A gang whose members have pod affinities or a required node is never the head gang, because sums of
 capacity do not tell where these fit.
-Source: docs/adr/0060, 0136, 0141. Limits: MAX_A_NODE members are counted on one node.
+Source: docs/adr/0060, 0136, 0141. Limits: MAX_PER_NODE members are counted on one node.
 Cost: a check reads the changed nodes; choosing again is one partition of an array.
 """
 
@@ -46,7 +46,7 @@ import numpy as np
 from services.core.scheduler.actions.domain_places import in_one_domain
 from services.core.scheduler.actions.expected_room import ends, fits_times, is_stated, rooms
 from services.core.scheduler.actions.gang_places import amount, could_be_held
-from services.core.scheduler.model.lane import Lane, Moments
+from services.core.scheduler.model.head_gang import HeadGang, Moments
 from services.core.scheduler.model.reservations import rank_of, rank_of_gang
 from services.core.scheduler.model.rows import (
     BY_ASK,
@@ -81,59 +81,61 @@ from shared.model.resources import (
 )
 from shared.model.units import seconds
 
-MAX_TOLD = 3  # nodes named to users; the others are counted
+MAX_NAMED = 3  # nodes named to users; the others are counted
 LATER_NS = NEVER_NS // 2  # beyond all times: added to sort a node after all others
 MEASURES = (GPU, VCORE, MEMORY)  # idle capacity is measured by the first requested of these
 LONG_WAIT_NS = seconds(12 * 3_600)  # waiting time after which rule 8 applies
-MAX_A_NODE = 64  # members of a gang counted on one node; more are not expected there
+MAX_PER_NODE = 64  # members of a gang counted on one node; more are not expected there
 
 
 # --- the choice of the head gang ----------------------------------------------------------------
 
 
-def offer(partition: Partition, application: Application, lacking: Mapping[Shape, int]) -> None:
+def consider(partition: Partition, application: Application, lacking: Mapping[Shape, int]) -> None:
     """Make a gang that was just refused for lack of places the head gang, if it is first."""
     if not partition.settings.reserves_for_gang or not lacking:
         return
-    if _is_its_turn(partition, application):
-        _give(partition, application)
+    if _comes_first(partition, application):
+        _make_head(partition, application)
 
 
-def _is_its_turn(partition: Partition, application: Application) -> bool:
+def _comes_first(partition: Partition, application: Application) -> bool:
     """Whether a refused gang becomes the head gang, possibly instead of another."""
-    lane = partition.lane
-    is_taken = lane is not None and (
-        lane.application is application
-        or lane.since_ns < partition.now_ns
-        or lane.rank < rank_of_gang(application)
+    head_gang = partition.head_gang
+    is_taken = head_gang is not None and (
+        head_gang.application is application
+        or head_gang.since_ns < partition.now_ns
+        or head_gang.rank < rank_of_gang(application)
     )
-    return not is_taken and _may_have_it(partition, application)
+    return not is_taken and _is_eligible(partition, application)
 
 
-def _give(partition: Partition, application: Application) -> None:
+def _make_head(partition: Partition, application: Application) -> None:
     """Make a gang the head gang; it inherits the last one's claims until its nodes are chosen."""
-    last = partition.lane
+    last = partition.head_gang
     for claim in list(last.claims.values()) if last is not None else ():
         partition.claims.inherit(claim, application)
     needs = application.placeholder_needs()
-    lane = Lane(application, partition.now_ns, needs, rank_of_gang(application))
-    partition.give_lane(lane)
-    _size_allowance(partition, lane)
-    _recheck(partition, lane)
-    if last is not None and last.rank < lane.rank:  # more asks come before the new gang
-        _requeue_for(partition, lane.nodes)
+    head_gang = HeadGang(application, partition.now_ns, needs, rank_of_gang(application))
+    partition.set_head_gang(head_gang)
+    _size_allowance(partition, head_gang)
+    _recheck(partition, head_gang)
+    if last is not None and last.rank < head_gang.rank:  # more asks come before the new gang
+        _requeue_for(partition, head_gang.nodes)
 
 
-def _size_allowance(partition: Partition, lane: Lane) -> None:
+def _size_allowance(partition: Partition, head_gang: HeadGang) -> None:
     """Set the type by which idle capacity is measured: the gang's first of MEASURES, else any."""
     nodes, held = partition.nodes, partition.held_idle
-    asked = {name for shape in lane.needs for name in shape.wanted if nodes.total.get(name, 0) > 0}
+    asked = {
+        name for shape in head_gang.needs for name in shape.wanted if nodes.total.get(name, 0) > 0
+    }
     name = next((name for name in (*MEASURES, *sorted(asked)) if name in asked), "")
     share = partition.settings.idle_share(nodes.columns.schedulable_count())
     held.count(name, nodes.total.get(name, 0), share)
 
 
-def _may_have_it(partition: Partition, application: Application) -> bool:
+def _is_eligible(partition: Partition, application: Application) -> bool:
     """Whether a gang needs more than one node, and fits on empty ones."""
     needs, nodes = application.placeholder_needs(), partition.nodes
     if not application.needs_places or any(
@@ -169,13 +171,13 @@ def _fits_a_domain(nodes: NodeTable, application: Application) -> bool:
     return bool(left.any()) or bool(nodes.domains.bonds[application.id].members(part))
 
 
-def judge_again(partition: Partition) -> None:
+def choose_again(partition: Partition) -> None:
     """Choose a head gang, if there is none, after the nodes' capacity changed.
 
     Called before a cycle: the waiting gangs may have been too large before.
     """
     settings = partition.settings
-    if partition.is_capacity_new and settings.reserves_for_gang and partition.lane is None:
+    if partition.is_capacity_new and settings.reserves_for_gang and partition.head_gang is None:
         _choose(partition)
 
 
@@ -184,19 +186,19 @@ def _choose(partition: Partition) -> None:
     first = partition.waiting_gangs.first(
         partition.nodes.columns.facts,
         lambda application: (
-            application.is_refused_for(Reason.GANG_PLACES) and _may_have_it(partition, application)
+            application.is_refused_for(Reason.GANG_PLACES) and _is_eligible(partition, application)
         ),
     )
     if first is not None:
-        _give(partition, first)
-    elif partition.lane is not None:
-        lane = partition.lane
+        _make_head(partition, first)
+    elif partition.head_gang is not None:
+        head_gang = partition.head_gang
         partition.held_idle.pass_time(partition.now_ns)
-        partition.give_lane(None)
+        partition.set_head_gang(None)
         partition.nodes.backfill_window.backfill_ns = (
             partition.nodes.backfill_window.predicted_ns
         ) = 0
-        _requeue_for(partition, _hold(partition, lane, {}))
+        _requeue_for(partition, _hold(partition, head_gang, {}))
 
 
 # --- the cycle ----------------------------------------------------------------------------------
@@ -204,67 +206,81 @@ def _choose(partition: Partition) -> None:
 
 def update(partition: Partition) -> None:
     """Update the head gang's claims; requeue the gang when its nodes have the capacity."""
-    lane = partition.lane
-    while lane is not None and not _still_waits(partition, lane):
+    head_gang = partition.head_gang
+    while head_gang is not None and not _still_waits(partition, head_gang):
         _choose(partition)
-        lane = partition.lane
-    if lane is None:
+        head_gang = partition.head_gang
+    if head_gang is None:
         return
-    _recheck(partition, lane)
-    _set_claimed(partition, lane)
-    is_due = 0 < lane.start_ns <= partition.now_ns and lane.tried != partition.nodes.order.changes
-    if is_due and lane.application.refusal is not None:
-        queueing.activate(lane.application)
+    _recheck(partition, head_gang)
+    _set_claimed(partition, head_gang)
+    is_due = (
+        0 < head_gang.start_ns <= partition.now_ns
+        and head_gang.tried != partition.nodes.order.changes
+    )
+    if is_due and head_gang.application.refusal is not None:
+        queueing.activate(head_gang.application)
 
 
-def _set_claimed(partition: Partition, lane: Lane) -> None:
+def _set_claimed(partition: Partition, head_gang: HeadGang) -> None:
     """Set in the gang's refusal which nodes are claimed, since when and until when."""
-    refusal = lane.application.refusal
+    refusal = head_gang.application.refusal
     if refusal is None:
         return
-    names = tuple(node.node_id for node in islice(lane.nodes, MAX_TOLD))
-    held = HeldNodes(names, max(len(lane.nodes) - MAX_TOLD, 0), lane.since_ns, lane.told_ns)
+    names = tuple(node.node_id for node in islice(head_gang.nodes, MAX_NAMED))
+    held = HeldNodes(
+        names,
+        max(len(head_gang.nodes) - MAX_NAMED, 0),
+        head_gang.since_ns,
+        head_gang.reported_start_ns,
+    )
     fact = refusal.fact or Fact(Kind.PLACES)
     if fact.held != held:
-        partition.set(lane.application, refusal=replace(refusal, fact=replace(fact, held=held)))
-        partition.journal.record(ApplicationChanged(lane.application))
+        partition.set(
+            head_gang.application, refusal=replace(refusal, fact=replace(fact, held=held))
+        )
+        partition.journal.record(ApplicationChanged(head_gang.application))
 
 
 def is_behind(partition: Partition, application: Application, ask: Ask) -> bool:
     """Whether an ask with a stated run time comes before the head gang (EASY)."""
-    lane = partition.lane
+    head_gang = partition.head_gang
     return (
-        lane is not None
+        head_gang is not None
         and partition.settings.backfill
         and ask.shape.run_ns > 0
-        and rank_of(application.queue, ask) < lane.rank
+        and rank_of(application.queue, ask) < head_gang.rank
     )
 
 
 def first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
     """Return the leaf's group to try next (rule 5), or None."""
     entry = leaf.first_group()
-    lane = partition.lane
+    head_gang = partition.head_gang
     if (
         entry is None
-        or lane is None
-        or 0 < lane.start_ns <= partition.now_ns
+        or head_gang is None
+        or 0 < head_gang.start_ns <= partition.now_ns
         or not partition.settings.shortest_first
         or not leaf.settings.goes_by_arrival
     ):
         return entry[1] if entry is not None else None
     group, head = entry[1], entry[1].head()
-    if head is None or group.application is lane.application or rank_of(leaf, head) < lane.rank:
+    if (
+        head is None
+        or group.application is head_gang.application
+        or rank_of(leaf, head) < head_gang.rank
+    ):
         return group
     return leaf.shortest_group()
 
 
-def let_go(partition: Partition, application: Application, log: Tentative) -> bool:
+def open_claims(partition: Partition, application: Application, log: Tentative) -> bool:
     """Open the head gang's nodes to the gang itself for a try; return whether it is the head."""
-    lane = partition.lane
-    if lane is None or lane.application is not application:
+    head_gang = partition.head_gang
+    if head_gang is None or head_gang.application is not application:
         return False
-    for claim in lane.claims.values():
+    for claim in head_gang.claims.values():
         log.open(claim)
     return True
 
@@ -275,31 +291,31 @@ def was_tried(partition: Partition, application: Application, *, is_own: bool) -
     If not ``is_own``, it became the head gang during the try, refused because of another's claims;
     it is then tried again before all others.
     """
-    lane = partition.lane
-    if lane is None or lane.application is not application:
+    head_gang = partition.head_gang
+    if head_gang is None or head_gang.application is not application:
         return
-    if _still_waits(partition, lane):
-        _recheck(partition, lane)
+    if _still_waits(partition, head_gang):
+        _recheck(partition, head_gang)
         if is_own:
-            lane.was_tried(partition.nodes.order.changes)
+            head_gang.was_tried(partition.nodes.order.changes)
     else:
         _choose(partition)
 
 
-def _still_waits(partition: Partition, lane: Lane) -> bool:
-    application = lane.application
+def _still_waits(partition: Partition, head_gang: HeadGang) -> bool:
+    application = head_gang.application
     return (
         partition.applications.get(application.id) is application
         and application.needs_places
         and (application.refusal is None or application.is_refused_for(Reason.GANG_PLACES))
-        and application.placeholder_needs() == lane.needs
+        and application.placeholder_needs() == head_gang.needs
     )
 
 
 # --- which nodes --------------------------------------------------------------------------------
 
 
-def _recheck(partition: Partition, lane: Lane) -> None:
+def _recheck(partition: Partition, head_gang: HeadGang) -> None:
     """Update the changed nodes, and choose nodes again if that may matter.
 
     Asks that may use claimed nodes now are requeued.
@@ -309,32 +325,38 @@ def _recheck(partition: Partition, lane: Lane) -> None:
     improved: dict[Node, None] = {}
     window = nodes.backfill_window
     longest_ns = window.backfill_ns + window.predicted_ns
-    news = _blocked_lately(partition, lane)
-    had_waited_long = lane.waited_long
-    lane.waited_long = _has_waited_long(partition, lane)
-    changed = nodes.order.changed_since(lane.seen) if lane.facts == nodes.columns.facts else None
+    news = _newly_blocked(partition, head_gang)
+    had_waited_long = head_gang.waited_long
+    head_gang.waited_long = _has_waited_long(partition, head_gang)
+    changed = (
+        nodes.order.changed_since(head_gang.seen)
+        if head_gang.facts == nodes.columns.facts
+        else None
+    )
     if changed is None:
-        _count_all(partition, lane)
+        _count_all(partition, head_gang)
         is_other = True
     else:
-        late = np.flatnonzero(lane.next_end_ns <= now_ns).tolist()
+        late = np.flatnonzero(head_gang.next_end_ns <= now_ns).tolist()
         found = dict.fromkeys([*changed, *(nodes.rows[row] for row in late)])
-        is_other = lane.waited_long != had_waited_long
-        is_other |= not lane.is_known and lane.planned_ns < now_ns  # its idle cost has changed
+        is_other = head_gang.waited_long != had_waited_long
+        is_other |= (
+            not head_gang.is_known and head_gang.planned_ns < now_ns
+        )  # its idle cost has changed
         for node in found:
-            is_other |= _count(partition, lane, node) or node.is_held
-    lane.seen = nodes.order.changes
+            is_other |= _count(partition, head_gang, node) or node.is_held
+    head_gang.seen = nodes.order.changes
     if is_other:
-        improved = _plan(partition, lane)
-        lane.seen = nodes.order.changes
-    is_promised = lane.start_ns and not _is_an_ask_before(partition, lane, news)
-    lane.told_ns = lane.start_ns if is_promised else 0
+        improved = _plan(partition, head_gang)
+        head_gang.seen = nodes.order.changes
+    is_promised = head_gang.start_ns and not _is_an_ask_before(partition, head_gang, news)
+    head_gang.reported_start_ns = head_gang.start_ns if is_promised else 0
     may_pass = partition.settings.backfill and is_promised
-    window.backfill_ns = max(0, lane.start_ns - now_ns) if may_pass else 0
-    is_passed = _is_passed_by_predictions(partition, lane, news)
+    window.backfill_ns = max(0, head_gang.start_ns - now_ns) if may_pass else 0
+    is_passed = _is_passed_by_predictions(partition, head_gang, news)
     window.predicted_ns = window.backfill_ns if is_passed else 0
     if window.backfill_ns + window.predicted_ns > longest_ns:
-        improved.update(dict.fromkeys(lane.nodes))
+        improved.update(dict.fromkeys(head_gang.nodes))
     _requeue_for(partition, improved)
 
 
@@ -344,37 +366,39 @@ def _requeue_for(partition: Partition, nodes: Iterable[Node]) -> None:
         partition.node_improved(node)
 
 
-def _has_waited_long(partition: Partition, lane: Lane) -> bool:
+def _has_waited_long(partition: Partition, head_gang: HeadGang) -> bool:
     if not partition.settings.backfill:
         return False
-    due_ns = lane.application.submission_time_ns + LONG_WAIT_NS
+    due_ns = head_gang.application.submission_time_ns + LONG_WAIT_NS
     if due_ns > partition.now_ns:
         partition.check_head_gang_at(due_ns)
     return due_ns <= partition.now_ns
 
 
-def _is_passed_by_predictions(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
+def _is_passed_by_predictions(
+    partition: Partition, head_gang: HeadGang, news: list[Bucket]
+) -> bool:
     """Whether asks without a stated run time may backfill by prediction.
 
     Always with some settings; else if the gang has waited long and no ask waiting for nodes comes
     before it.
     """
-    if partition.settings.passes_predicted or not lane.waited_long:
+    if partition.settings.passes_predicted or not head_gang.waited_long:
         return partition.settings.passes_predicted
-    if not lane.has_read_older:
-        lane.has_read_older = True
+    if not head_gang.has_read_older:
+        head_gang.has_read_older = True
         news = _all_blocked(partition)
-    return not _is_any_before(lane.older, news, lane, may_be_any=True)
+    return not _is_any_before(head_gang.older, news, head_gang, may_be_any=True)
 
 
-def _blocked_lately(partition: Partition, lane: Lane) -> list[Bucket]:
+def _newly_blocked(partition: Partition, head_gang: HeadGang) -> list[Bucket]:
     """Return the buckets blocked by nodes since the last call."""
     if not partition.settings.backfill:
         return []
-    news = partition.root.take_blocked_lately()
-    if lane.has_read:
+    news = partition.root.take_newly_blocked()
+    if head_gang.has_read:
         return [*news]
-    lane.has_read = True
+    head_gang.has_read = True
     return _all_blocked(partition)
 
 
@@ -384,26 +408,28 @@ def _all_blocked(partition: Partition) -> list[Bucket]:
     return [*by_nodes, *root.wait_list.buckets]  # the root's max is the nodes' sum
 
 
-def _is_an_ask_before(partition: Partition, lane: Lane, news: list[Bucket]) -> bool:
+def _is_an_ask_before(partition: Partition, head_gang: HeadGang, news: list[Bucket]) -> bool:
     """Whether an ask with a stated run time waits for a node before the gang (EASY)."""
-    return partition.settings.backfill and _is_any_before(lane.before, news, lane, may_be_any=False)
+    return partition.settings.backfill and _is_any_before(
+        head_gang.before, news, head_gang, may_be_any=False
+    )
 
 
 def _is_any_before(
-    before: dict[Bucket, None], news: Iterable[Bucket], lane: Lane, *, may_be_any: bool
+    before: dict[Bucket, None], news: Iterable[Bucket], head_gang: HeadGang, *, may_be_any: bool
 ) -> bool:
     """Whether any bucket comes before the gang; ``before`` is updated to those that do."""
-    found = (bucket for bucket in news if _is_before(bucket, lane, may_be_any=may_be_any))
+    found = (bucket for bucket in news if _is_before(bucket, head_gang, may_be_any=may_be_any))
     before.update(dict.fromkeys(found))
     while before:
         bucket = next(iter(before))
-        if _is_before(bucket, lane, may_be_any=may_be_any):
+        if _is_before(bucket, head_gang, may_be_any=may_be_any):
             return True
         del before[bucket]
     return False
 
 
-def _is_before(bucket: Bucket, lane: Lane, *, may_be_any: bool) -> bool:
+def _is_before(bucket: Bucket, head_gang: HeadGang, *, may_be_any: bool) -> bool:
     """Whether a bucket's first ask waits for a node and comes before the gang.
 
     Unless ``may_be_any`` only asks with a stated run time count.
@@ -413,40 +439,42 @@ def _is_before(bucket: Bucket, lane: Lane, *, may_be_any: bool) -> bool:
     return (
         head is not None
         and (may_be_any or head.shape.run_ns > 0)
-        and rank_of(bucket.leaf, head) < lane.rank
+        and rank_of(bucket.leaf, head) < head_gang.rank
     )
 
 
-def _count_all(partition: Partition, lane: Lane) -> None:
+def _count_all(partition: Partition, head_gang: HeadGang) -> None:
     """Compute for every node when it fits how many members."""
     rows = partition.nodes.rows
-    lane.facts = partition.nodes.columns.facts
-    lane.next_end_ns = np.full(len(rows), NEVER_NS, dtype=np.int64)
-    lane.gathers = np.zeros(len(rows), dtype=np.bool_)
-    lane.guessed = np.zeros(len(rows), dtype=np.bool_)
-    for shape, count in lane.needs.items():
-        width = max(1, min(count, MAX_A_NODE, _most(partition, shape)))
-        lane.rooms[shape] = np.full((len(rows), width), NEVER_NS + 1, dtype=np.int64)
+    head_gang.facts = partition.nodes.columns.facts
+    head_gang.next_end_ns = np.full(len(rows), NEVER_NS, dtype=np.int64)
+    head_gang.gathers = np.zeros(len(rows), dtype=np.bool_)
+    head_gang.guessed = np.zeros(len(rows), dtype=np.bool_)
+    for shape, count in head_gang.needs.items():
+        width = max(1, min(count, MAX_PER_NODE, _most(partition, shape)))
+        head_gang.rooms[shape] = np.full((len(rows), width), NEVER_NS + 1, dtype=np.int64)
     for node in rows:
-        _count(partition, lane, node)
+        _count(partition, head_gang, node)
 
 
 def _most(partition: Partition, shape: Shape) -> int:
     return int(partition.nodes.room.places(shape, when=When.EMPTY).max(initial=1))
 
 
-def _count(partition: Partition, lane: Lane, node: Node) -> bool:
+def _count(partition: Partition, head_gang: HeadGang, node: Node) -> bool:
     """Compute when a node fits members; return whether any of them sooner than before.
 
     0: now; NEVER_NS: unknown; above: never.
     """
     going = sorted(ends(partition, node), key=lambda end: end[0])
-    lane.next_end_ns[node.row] = going[0][0] if going else NEVER_NS
+    head_gang.next_end_ns[node.row] = going[0][0] if going else NEVER_NS
     is_known = all(is_stated(partition, ended) for _, ended in going)
-    lane.guessed[node.row] = not is_known
-    lane.gathers[node.row] = not (is_known or _ends_at_once(lane, [ended for _, ended in going]))
+    head_gang.guessed[node.row] = not is_known
+    head_gang.gathers[node.row] = not (
+        is_known or _ends_at_once(head_gang, [ended for _, ended in going])
+    )
     is_sooner = False
-    for shape, known in lane.rooms.items():
+    for shape, known in head_gang.rooms.items():
         moments = np.full(known.shape[1], NEVER_NS + 1, dtype=np.int64)
         if (
             node.schedulable
@@ -464,53 +492,53 @@ def _count(partition: Partition, lane: Lane, node: Node) -> bool:
     return is_sooner
 
 
-def _ends_at_once(lane: Lane, going: Sequence[Allocation]) -> bool:
+def _ends_at_once(head_gang: HeadGang, going: Sequence[Allocation]) -> bool:
     """Whether a node becomes free by the end of a single pod."""
     return len(going) == 1 and all(
-        fits_room(going[0].resource_per_alloc, shape.resource) for shape in lane.needs
+        fits_room(going[0].resource_per_alloc, shape.resource) for shape in head_gang.needs
     )
 
 
-def _plan(partition: Partition, lane: Lane) -> dict[Node, None]:
+def _plan(partition: Partition, head_gang: HeadGang) -> dict[Node, None]:
     """Choose the nodes, claim them, and estimate the start.
 
     The previous nodes stay if others would be free later. Returns the nodes of which other asks may
     use more than before.
     """
-    lane.planned_ns = partition.now_ns
-    start_ns, chosen = _soonest(partition, lane)
-    before_ns = _start_of(partition, lane, lane.nodes)
+    head_gang.planned_ns = partition.now_ns
+    start_ns, chosen = _soonest(partition, head_gang)
+    before_ns = _start_of(partition, head_gang, head_gang.nodes)
     if before_ns < start_ns:
-        start_ns, chosen = before_ns, lane.nodes
-    lane.start_ns = 0 if start_ns >= NEVER_NS else max(start_ns, partition.now_ns)
-    lane.is_known = not any(lane.guessed[node.row] for node in chosen)
-    if not (lane.is_known or _is_within_allowance(partition, lane, chosen)):
-        lane.start_ns, chosen = 0, {}
-    return _hold(partition, lane, chosen)
+        start_ns, chosen = before_ns, head_gang.nodes
+    head_gang.start_ns = 0 if start_ns >= NEVER_NS else max(start_ns, partition.now_ns)
+    head_gang.is_known = not any(head_gang.guessed[node.row] for node in chosen)
+    if not (head_gang.is_known or _is_within_allowance(partition, head_gang, chosen)):
+        head_gang.start_ns, chosen = 0, {}
+    return _hold(partition, head_gang, chosen)
 
 
-def _soonest(partition: Partition, lane: Lane) -> tuple[int, dict[Node, Members]]:
+def _soonest(partition: Partition, head_gang: HeadGang) -> tuple[int, dict[Node, Members]]:
     """Return when all members may fit, and the number of members of each node.
 
     For a gang that must be in one domain it is the soonest domain; ties go to the one that it
     claims already, then by name.
     """
-    domains = _domains(partition, lane)
+    domains = _domains(partition, head_gang)
     if domains is None:
-        return _soonest_on(partition, lane, np.arange(len(partition.nodes.rows)))
+        return _soonest_on(partition, head_gang, np.arange(len(partition.nodes.rows)))
     claimed = partition.nodes.columns.claimed
     best: tuple[tuple[int, bool], dict[Node, Members]] = (NEVER_NS + 1, True), {}
     for among in domains:
-        start_ns, chosen = _soonest_on(partition, lane, among)
+        start_ns, chosen = _soonest_on(partition, head_gang, among)
         key = start_ns, not (claimed[among] & BY_HEAD_GANG).any()
         if key < best[0]:
             best = key, chosen
     return best[0][0], best[1]
 
 
-def _domains(partition: Partition, lane: Lane) -> list[Amounts] | None:
+def _domains(partition: Partition, head_gang: HeadGang) -> list[Amounts] | None:
     """Return the rows of each domain that could contain the gang; None: no level is required."""
-    application, domains = lane.application, partition.nodes.domains
+    application, domains = head_gang.application, partition.nodes.domains
     part = in_one_domain(application)
     if part is None:
         return None
@@ -525,21 +553,21 @@ def _domains(partition: Partition, lane: Lane) -> list[Amounts] | None:
 
 
 def _soonest_on(
-    partition: Partition, lane: Lane, among: Amounts
+    partition: Partition, head_gang: HeadGang, among: Amounts
 ) -> tuple[int, dict[Node, Members]]:
     """Return when all members may fit on some rows, and the number of members of each node."""
     rows = partition.nodes.rows
     chosen: dict[Node, Members] = {}
     start_ns = 0
-    for shape, count in lane.needs.items():
-        rooms = lane.rooms[shape]
+    for shape, count in head_gang.needs.items():
+        rooms = head_gang.rooms[shape]
         if chosen:  # nodes chosen for another group of the gang are excluded
             rooms = rooms.copy()
             rooms[[node.row for node in chosen]] = NEVER_NS + 1
         own = rooms[among]
-        gathers = lane.gathers[among, None] & (not lane.waited_long)
+        gathers = head_gang.gathers[among, None] & (not head_gang.waited_long)
         later = (own < NEVER_NS) & gathers
-        at_ns, found = _first(partition, lane, among, own + later * LATER_NS, count)
+        at_ns, found = _first(partition, head_gang, among, own + later * LATER_NS, count)
         if LATER_NS <= at_ns < NEVER_NS:
             at_ns = max(int(rooms[row, times - 1]) for row, times in found.items())
         start_ns = max(start_ns, at_ns)
@@ -547,36 +575,38 @@ def _soonest_on(
     return start_ns, chosen
 
 
-def _is_within_allowance(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> bool:
+def _is_within_allowance(
+    partition: Partition, head_gang: HeadGang, chosen: Mapping[Node, Members]
+) -> bool:
     """Whether the nodes' expected idle time until the start is within the allowance (rule 7).
 
     If the start is unknown, any remaining allowance is enough.
     """
     held, expected = partition.held_idle, 0
-    for node, (shape, times) in chosen.items() if lane.start_ns else ():
-        free_ns = max(int(lane.rooms[shape][node.row, times - 1]), partition.now_ns)
+    for node, (shape, times) in chosen.items() if head_gang.start_ns else ():
+        free_ns = max(int(head_gang.rooms[shape][node.row, times - 1]), partition.now_ns)
         amount = times * shape.resource.get(held.name, 0)
-        expected += max(0, lane.start_ns - free_ns) * amount
-    return held.suffice_for(expected, waited_long=lane.waited_long)
+        expected += max(0, head_gang.start_ns - free_ns) * amount
+    return held.suffice_for(expected, waited_long=head_gang.waited_long)
 
 
-def _start_of(partition: Partition, lane: Lane, chosen: Mapping[Node, Members]) -> int:
+def _start_of(partition: Partition, head_gang: HeadGang, chosen: Mapping[Node, Members]) -> int:
     """Return when the nodes of a choice fit the members counted on them."""
-    needs = dict.fromkeys(lane.needs, 0)
+    needs = dict.fromkeys(head_gang.needs, 0)
     start_ns = 0
     for node, (shape, times) in chosen.items():
-        rooms = lane.rooms.get(shape)
+        rooms = head_gang.rooms.get(shape)
         if rooms is None or partition.nodes.nodes.get(node.node_id) is not node:
             return NEVER_NS + 1
         if times > rooms.shape[1]:
             return NEVER_NS + 1
         needs[shape] += times
         start_ns = max(start_ns, int(rooms[node.row, times - 1]))
-    return start_ns if needs == lane.needs else NEVER_NS + 1
+    return start_ns if needs == head_gang.needs else NEVER_NS + 1
 
 
 def _first(
-    partition: Partition, lane: Lane, among: Amounts, rooms: Moments, count: int
+    partition: Partition, head_gang: HeadGang, among: Amounts, rooms: Moments, count: int
 ) -> tuple[int, dict[int, int]]:
     """Return when ``count`` members fit, and the number of members of each row.
 
@@ -594,7 +624,7 @@ def _first(
     held = (partition.nodes.columns.claimed[rows] & BY_HEAD_GANG) != 0
     ranks = partition.nodes.order.ranks.of(rows)
     last = rooms[places, in_time - 1]
-    is_the_last = lane.waited_long or not lane.guessed[rows].any()
+    is_the_last = head_gang.waited_long or not head_gang.guessed[rows].any()
     if partition.settings.backfill and at_ns < NEVER_NS and is_the_last:
         order = np.lexsort((ranks, ~held, -last))
     else:
@@ -608,40 +638,42 @@ def _first(
     return at_ns, chosen
 
 
-def _hold(partition: Partition, lane: Lane, chosen: dict[Node, Members]) -> dict[Node, None]:
+def _hold(
+    partition: Partition, head_gang: HeadGang, chosen: dict[Node, Members]
+) -> dict[Node, None]:
     """Claim exactly the chosen nodes; return those of which others may use more than before."""
     claims = partition.claims
     improved: dict[Node, None] = {}
-    for claim in list(lane.claims.values()):
+    for claim in list(head_gang.claims.values()):
         if claim.node not in chosen:
             improved[claim.node] = None
             claims.end(claim)
     for node, members in chosen.items():
-        leaves = _leaves(partition, lane, node, members)
-        if claims.hold(lane.application, node, members, leaves):
+        leaves = _leaves(partition, head_gang, node, members)
+        if claims.hold(head_gang.application, node, members, leaves):
             improved[node] = None
-    _count_idle(partition, lane)
+    _count_idle(partition, head_gang)
     return improved
 
 
-def _count_idle(partition: Partition, lane: Lane) -> None:
+def _count_idle(partition: Partition, head_gang: HeadGang) -> None:
     """Measure the idle capacity of the claimed nodes from now on, and schedule its end."""
     held = partition.held_idle
-    idle = sum(max(0, node.available.get(held.name, 0)) for node in lane.nodes)
-    held.hold(idle, is_charged=not lane.is_known, waited_long=lane.waited_long)
+    idle = sum(max(0, node.available.get(held.name, 0)) for node in head_gang.nodes)
+    held.hold(idle, is_charged=not head_gang.is_known, waited_long=head_gang.waited_long)
     ends_ns = held.ends_in_ns()
     if ends_ns:
         partition.check_head_gang_at(partition.now_ns + ends_ns)
 
 
-def _leaves(partition: Partition, lane: Lane, node: Node, members: Members) -> Resource:
+def _leaves(partition: Partition, head_gang: HeadGang, node: Node, members: Members) -> Resource:
     """Return what the gang will leave of a node, as far as it is free now."""
     if not partition.settings.backfill:
         return {}
     room: Resource = dict(node.available)
     for at_ns, ended in ends(partition, node):
         is_sure = partition.settings.passes_predicted or is_stated(partition, ended)
-        if at_ns <= lane.start_ns and is_sure:
+        if at_ns <= head_gang.start_ns and is_sure:
             add_into(room, ended.resource_per_alloc)
     shape, times = members
     subtract_into(room, multiply(shape.resource, times))

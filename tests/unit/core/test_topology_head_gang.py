@@ -40,7 +40,7 @@ def test_the_rack_that_is_free_soonest_is_reserved_and_not_the_nodes_that_are():
     core = full([[100, 400], [200, 300]])
     gang(core, "gang", ("w", 2, near(required="rack")))
     assert held(core) == ["0-1-0", "0-1-1"]
-    assert core.partition.lane.start_ns == START_NS + seconds(300)
+    assert core.partition.head_gang.start_ns == START_NS + seconds(300)
     end(core, "full-0-0", 100)
     gang(core, "small", ("w", 1, near(preferred="rack")))
     assert (pods(core, "small"), held(core)) == (1, ["0-1-0", "0-1-1"])
@@ -61,7 +61,7 @@ def test_another_rack_is_reserved_when_it_is_free_sooner():
 def test_no_nodes_are_reserved_for_a_gang_that_no_rack_could_hold():
     core = full([[100, 400], [200, 300]])
     gang(core, "gang", ("w", 3, near(required="rack")))
-    assert (core.partition.lane, held(core)) == (None, [])
+    assert (core.partition.head_gang, held(core)) == (None, [])
 
 
 def test_what_only_prefers_a_rack_has_the_nodes_that_are_free_soonest():

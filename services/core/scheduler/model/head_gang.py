@@ -21,15 +21,15 @@ Moments = NDArray[np.int64]  # by node and number of members: when so many fit, 
 
 
 @dataclass(slots=True, eq=False)
-class Lane:
+class HeadGang:
     """The head gang, with the expected times of its nodes, in ns.
 
-    ``start_ns`` is when its nodes are expected to be free (0: unknown), ``told_ns`` the same if no
-    earlier ask waits for nodes; ``rooms``, by shape, when each node fits how many members;
-    ``next_end_ns``, by row, the first expected end of a pod; ``gathers``, by row, whether the node
-    becomes free pod by pod at predicted times; ``guessed``, by row, whether a pod's end is not
-    stated; ``is_known`` whether all ends on the claimed nodes are stated. ``seen`` is the nodes'
-    version they include. ``waited_long``: the gang has waited for LONG_WAIT_NS.
+    ``start_ns`` is when its nodes are expected to be free (0: unknown), ``reported_start_ns`` the
+    same if no earlier ask waits for nodes; ``rooms``, by shape, when each node fits how many
+    members; ``next_end_ns``, by row, the first expected end of a pod; ``gathers``, by row,
+    whether the node becomes free pod by pod at predicted times; ``guessed``, by row, whether a
+    pod's end is not stated; ``is_known`` whether all ends on the claimed nodes are stated. ``seen``
+    is the nodes' version they include. ``waited_long``: the gang has waited for LONG_WAIT_NS.
     """
 
     application: Application
@@ -37,7 +37,7 @@ class Lane:
     needs: dict[Shape, int]
     rank: Rank
     start_ns: int = 0
-    told_ns: int = 0
+    reported_start_ns: int = 0
     rooms: dict[Shape, Moments] = field(default_factory=dict)
     next_end_ns: Moments = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     gathers: NDArray[np.bool_] = field(default_factory=lambda: np.zeros(0, dtype=np.bool_))
