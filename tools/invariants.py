@@ -371,7 +371,7 @@ def _gangs_overlooked(partition: Partition) -> Iterator[str]:
         ):
             yield f"application {application.id} waits behind a gang that does not"
     for queue in partition.queues.values():
-        gang_ahead = queue.overdue_gang
+        gang_ahead = queue.starved_gang
         if gang_ahead is not None and not (
             queue.applications.get(gang_ahead.id) is gang_ahead
             and (gang_ahead.waits_as_a_whole or gang_ahead.waits_for_first_member)
@@ -508,13 +508,13 @@ def _orders(partition: Partition) -> Iterator[str]:
 
 
 def _starvation(partition: Partition, application: Application) -> Iterator[str]:
-    """See that a gang that is watched is checked when it becomes overdue."""
+    """See that a gang that is watched is checked when it becomes starved."""
     due_ns = application.submission_time_ns + partition.settings.starvation_guard_ns
-    watched_ns = application.patience_due_ns
+    watched_ns = application.starved_at_ns
     waits = application.waits_as_a_whole or application.waits_for_first_member
     may_wait = waits and application.is_starting and partition.root.max_resource is not None
     if watched_ns and watched_ns != due_ns and may_wait:
-        yield f"gang {application.id} is overdue at {due_ns} and is watched until {watched_ns}"
+        yield f"gang {application.id} is starved at {due_ns} and is watched until {watched_ns}"
 
 
 def _first(queue: Queue, first: EntryKey | None, keys: list[EntryKey]) -> Iterator[str]:

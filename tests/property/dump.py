@@ -116,7 +116,7 @@ def _queue(queue) -> list:
         (queue.user_limits, queue.group_limits),
         (queue.submit_access, queue.admin_access),
         (queue.current_priority, queue.priorities.highest, sorted(queue.priorities.counts.items())),
-        queue.overdue_gang and queue.overdue_gang.id,
+        queue.starved_gang and queue.starved_gang.id,
         list(queue.active_children),
         [[waiting.id for waiting in like.members] for like in queue.wait_list.classes],
         [bucket.shape.name for bucket in queue.wait_list.buckets],

@@ -20,7 +20,7 @@ from services.core.scheduler.actions import (
     dropped,
     gang,
     live_actions,
-    patience,
+    starvation_guard,
     usage_reports,
 )
 from services.core.scheduler.intake import allocations, configurations, nodes, updates
@@ -202,7 +202,7 @@ class Scheduler:
     def handle(self, envelope: Envelope, now_ns: int) -> list[Outgoing]:
         """Apply one message to the model. Messages that are not for the core are ignored."""
         self._pass_time(now_ns)
-        patience.update(self.partition)
+        starvation_guard.update(self.partition)
         handler = self._handlers.get(type(envelope.message))
         if envelope.epoch > max(MAX_EPOCH, self._epoch + 1):
             return []

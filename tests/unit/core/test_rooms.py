@@ -29,9 +29,9 @@ ROWS = {
 }
 # What the cycle has yet to look at, and what is only remembered of an order: no part of the model.
 AGENDA = {
-    "is_capacity_new", "patience_moments", "preemption_due_ns", "replaceable", "reserved_to_try",
+    "is_capacity_new", "starvation_times", "preemption_due_ns", "replaceable", "reserved_to_try",
     "shapes_to_reserve", "too_large", "unplaced", "unreplaceable", "waiting_gangs",
-    "late_gangs", "short_of_nodes", "to_watch",
+    "starved_admitted", "short_of_nodes", "to_watch",
 }  # fmt: skip
 REMEMBERED = {"preemptors", "promised_by_type", "turn", "turns", "version"}
 MUTATORS = {

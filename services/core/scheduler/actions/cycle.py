@@ -22,13 +22,13 @@ from services.core.scheduler.actions import (
     head_gang,
     kai_turns,
     nominations,
-    patience,
     preemption_looks,
     replacement,
     required_nodes,
     reservations,
     runs,
     spare_nodes,
+    starvation_guard,
     unschedulable,
 )
 from services.core.scheduler.actions.expected_room import opens_in_vain
@@ -82,8 +82,8 @@ def run(partition: Partition) -> Ran:
         return Ran(0, is_cut=False)
     spare_nodes.choose_again(partition)
     head_gang.choose_again(partition)
-    patience.judge_again(partition)
-    patience.judge_started(partition)
+    starvation_guard.check_again(partition)
+    starvation_guard.update_admitted(partition)
     kai_turns.begin(partition)
     usage_order.update(partition.root, partition.queues.values())
     looked = 0  # number of decisions when the asks that plugins blocked were last requeued
@@ -99,7 +99,7 @@ def run(partition: Partition) -> Ran:
             looked = decisions
             asked_again.requeue_due(partition)
         elif not (
-            patience.judge_started(partition, is_over=True)
+            starvation_guard.update_admitted(partition, is_after_cycle=True)
             or (partition.nominated and nominations.give_way(partition))
         ):
             unschedulable.mark(partition)
@@ -215,7 +215,7 @@ def _may_start(partition: Partition, application: Application) -> bool:
         queueing.activate(application)
         partition.journal.record(ApplicationChanged(application))
     if admission_refusal is None and (is_to_admit or is_behind):
-        patience.watch(partition, application)
+        starvation_guard.watch(partition, application)
     queueing.was_tried(application)
     return admission_refusal is None and not is_behind and not is_to_admit
 
@@ -235,7 +235,7 @@ def _set_unschedulable(
             partition.unreserve(held)  # only applications that may start hold reservations
     by_need = _may_wait_by_need(partition, application.queue)
     queueing.set_unschedulable(application, refusal, partition.now_ns, wait_list, by_need=by_need)
-    patience.watch(partition, application)
+    starvation_guard.watch(partition, application)
     preemption_looks.check_gang_later(partition, application)
     partition.journal.record(ApplicationChanged(application))
 
@@ -372,7 +372,7 @@ def _try_reserved(partition: Partition, reservation: Claim) -> int:
     group = application.group_of[ask.key]
     if not application.may_schedule or queueing.hold(application, group) is not None:
         return 0
-    behind = patience.refusal(partition, application)
+    behind = starvation_guard.refusal(partition, application)
     if behind is not None:
         _set_unschedulable(partition, application, behind, None)
         return 0

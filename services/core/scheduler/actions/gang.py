@@ -26,7 +26,7 @@ from services.core.scheduler.actions import (
     domain_places,
     gang_places,
     head_gang,
-    patience,
+    starvation_guard,
     unschedulable,
 )
 from services.core.scheduler.actions.gang_places import NoPlaces
@@ -74,7 +74,7 @@ def admission_refusal(
     partition: Partition, application: Application
 ) -> tuple[Refusal, WaitList | None] | None:
     """Return why an application may not start yet, with the waiting list for it, or None."""
-    behind = patience.refusal(partition, application)
+    behind = starvation_guard.refusal(partition, application)
     if behind is not None:
         return behind, None
     if application.state is ApplicationState.ACCEPTED:
@@ -466,7 +466,7 @@ def _start_again(
 
 def placeholder_allocated(partition: Partition, application: Application) -> None:
     """Update the timer, the claim and the state after a placeholder was allocated."""
-    queueing.wait_no_more_for(application)
+    queueing.stop_waiting_for(application)
     if application.state is ApplicationState.ACCEPTED:
         application_moves.count_as_starting(application)
         start_reservation(partition, application)

@@ -3,7 +3,7 @@
 Rule 1: with ``reservations: gang`` there is one head gang: of those that lack places, need more
         than one node and fit on empty ones, the one with the highest priority, then the oldest. It
         stays so until it starts or ends. Its claims are the only ones for age, and no application
-        of its queue waits behind it for places (``patience.py``).
+        of its queue waits behind it for places (``starvation_guard.py``).
 Rule 2: it claims the nodes that are expected to be free soonest. They are chosen again when one of
         them changes, another is expected sooner, or a pod outlives its expected end
         (``model/run_times.py``; a pod without one ends last). A gang that must be in one domain

@@ -165,7 +165,7 @@ def _changes_at(partition: Partition) -> int:
     """Return when searches may find victims by time alone, e.g. a barred pair is free again."""
     now_ns = partition.now_ns
     moments = list(partition.evictions.held_until_ns.values())
-    moments += [moment[0] for moment in partition.patience_moments[:1]]
+    moments += [moment[0] for moment in partition.starvation_times[:1]]
     return min((moment for moment in moments if moment > now_ns), default=INT64_MAX)
 
 

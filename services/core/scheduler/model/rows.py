@@ -828,8 +828,8 @@ class Queue(QueueLedger):
     buckets: dict[BucketKey, Bucket] = field(default_factory=dict)
     active_buckets: BucketHeap = field(default_factory=BucketHeap)
     to_admit: Bucket = field(init=False)  # gangs that wait for admission, of all shapes
-    behind: Bucket = field(init=False)  # applications behind ``overdue_gang``, of all shapes
-    overdue_gang: "Application | None" = None
+    behind: Bucket = field(init=False)  # applications behind ``starved_gang``, of all shapes
+    starved_gang: "Application | None" = None
     promised_gangs: dict["Application", None] = field(default_factory=dict)  # of this leaf
     wait_list: WaitList = field(default_factory=WaitList)
     # Of non-preemptible asks:
@@ -866,7 +866,7 @@ class Queue(QueueLedger):
 
     def forget_order(self) -> None:
         """Drop the heaps of waiting asks, and the starved gang: the sort keys changed."""
-        self.overdue_gang = None
+        self.starved_gang = None
         for bucket in (*self.buckets.values(), self.to_admit, self.behind):
             bucket.clear()
         self.active_buckets.clear()
@@ -1056,7 +1056,7 @@ class Application:
     refused_since_ns: int = 0
     waits_in: EquivalenceClass | None = None  # its class while it is blocked
     trying_for: EquivalenceClass | None = None  # the class that it is tried for
-    patience_due_ns: int = 0  # when it becomes starved; 0: not watched
+    starved_at_ns: int = 0  # when it becomes starved; 0: not watched
     backoff_until_ns: int = 0
     cannot_run: tuple[str, ...] = ()  # limits reported as blocking its start
     succeeded: int = 0  # succeeded pods
@@ -1364,7 +1364,7 @@ class Application:
     @property
     def is_behind_starved_gang(self) -> bool:
         """Whether it must wait behind a starved gang of its leaf."""
-        gang = self.queue.overdue_gang
+        gang = self.queue.starved_gang
         return (
             gang is not None and gang is not self and self.order > gang.order and self.is_starting
         )

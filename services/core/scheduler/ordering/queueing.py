@@ -191,11 +191,11 @@ def enter_group(group: AskGroup) -> None:
             bucket.leaf.activate()
 
 
-def wait_no_more_for(gang: Application) -> None:
+def stop_waiting_for(gang: Application) -> None:
     """Requeue what waited behind a starved gang, if this was it."""
     leaf = gang.queue
-    if leaf.overdue_gang is gang:
-        leaf.overdue_gang = None
+    if leaf.starved_gang is gang:
+        leaf.starved_gang = None
         requeue_bucket(leaf.behind)
 
 
@@ -375,7 +375,7 @@ def _review_waiting(application: Application) -> None:
     if application.waits_for_first_member:
         application.queue.root.to_watch[application] = None
     elif not (application.is_starting and application.awaits_admission):
-        wait_no_more_for(application)
+        stop_waiting_for(application)
     if (
         (application.is_refused_as_a_whole and not application.awaits_admission)
         or (
@@ -466,7 +466,7 @@ def reorder(application: Application) -> None:
     if order != before:
         application.order = order
         _find_place_in_class(application)
-    if application.queue.overdue_gang is application and application.order != before:
+    if application.queue.starved_gang is application and application.order != before:
         requeue_bucket(application.queue.behind)
 
 

@@ -21,7 +21,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush, nsmallest
 
-from services.core.scheduler.actions import patience
+from services.core.scheduler.actions import starvation_guard
 from services.core.scheduler.intake import updates
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.model.run_times import NEVER_NS, STRATA, chance_of, stated_ns
@@ -166,7 +166,7 @@ class _Draw:
         at_ns, gone = min(heads), 0
         if at_ns > partition.now_ns:
             partition.pass_time(at_ns)
-            patience.update(partition)
+            starvation_guard.update(partition)
             if 0 < partition.reservations_due_ns <= at_ns:
                 partition.check_old_asks()
         while ends and ends[0].at_ns <= at_ns:

@@ -21,7 +21,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from typing import Self
 
-from services.core.scheduler.actions import freed_nodes, live_actions, patience
+from services.core.scheduler.actions import freed_nodes, live_actions, starvation_guard
 from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.live_actions import SearchPolicy
 from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee, is_due
@@ -214,7 +214,7 @@ def _admit_entitled_gangs(search: "Search", leaf: Queue) -> None:
                 are_whole.clear()
                 partition.admit(application)
                 queueing.activate(application)
-                patience.watch(partition, application)
+                starvation_guard.watch(partition, application)
             else:
                 partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
 

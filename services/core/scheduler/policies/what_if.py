@@ -17,7 +17,7 @@ for victims. MAX_PLACES places, MAX_TOLD applications and as many queues in the 
 from dataclasses import dataclass, field, replace
 from operator import attrgetter
 
-from services.core.scheduler.actions import cycle, patience, quota_preemption
+from services.core.scheduler.actions import cycle, quota_preemption, starvation_guard
 from services.core.scheduler.intake import configurations, updates
 from services.core.scheduler.intake.nodes import update_nodes
 from services.core.scheduler.model.preemptors import due_at
@@ -319,7 +319,7 @@ class _Forecaster:
         """Run the cycle until it has nothing to decide; return its number of decisions."""
         partition, before, is_cut = self._partition, self._left, True
         partition.fruitless.changed()
-        patience.update(partition)
+        starvation_guard.update(partition)
         while is_cut and self._left > 0:
             made, is_cut = cycle.run(partition)
             self._left -= made

@@ -283,7 +283,7 @@ def application_summary(application: "Application") -> ApplicationSummary:
             UsedResource(*key, dict(amount)) for key, amount in application.history.items()
         ),
         group=group_in(application.trackers),
-        may_be_passed_until_ns=application.patience_due_ns,
+        may_be_passed_until_ns=application.starved_at_ns,
         began_ns=application.began_ns if application.allocations else 0,
     )
 

@@ -163,7 +163,7 @@ def usage_changed(application: Application) -> None:
         queueing.enter(application)
     if application.waits_in is not None:
         queueing.activate(application)
-    elif application.refusal is not None or application.queue.overdue_gang is application:
+    elif application.refusal is not None or application.queue.starved_gang is application:
         queueing.enter(application)  # with an allocation it is neither starved nor waits for a gang
 
 
@@ -212,7 +212,7 @@ def _was_there_at(application: Application, created_ns: int) -> bool:
         return False
     application.submission_time_ns = created_ns
     queueing.reorder(application)
-    if application.patience_due_ns:
+    if application.starved_at_ns:
         application.queue.root.to_watch[application] = None  # its waiting time is longer now
     return True
 

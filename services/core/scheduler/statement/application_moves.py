@@ -73,7 +73,7 @@ def remove(partition: Partition, application: Application) -> None:
     queue.applications.pop(application.id, None)
     partition.waiting_gangs.remove(application)
     partition.too_large.pop(application, None)
-    partition.late_gangs.pop(application, None)
+    partition.starved_admitted.pop(application, None)
     partition.below_minimum.pop(application.id, None)
     queueing.wait_no_more(application)
     for level in queue.lineage():

@@ -145,9 +145,11 @@ class Partition:
     head_gang: HeadGang | None = None
     held_idle: HeldIdle = field(default_factory=HeldIdle)
     run_times: RunTimes = field(default_factory=RunTimes)
-    patience_moments: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
+    starvation_times: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty
-    late_gangs: dict[Application, None] = field(default_factory=dict)  # admitted, not started yet
+    starved_admitted: dict[Application, None] = field(
+        default_factory=dict
+    )  # admitted, not started yet
     short_of_nodes: dict[Queue, None] = field(default_factory=dict)  # leaves, at most two
     is_capacity_new: bool = False  # the set of too large gangs must be recomputed
     preemption_due_ns: int = 0

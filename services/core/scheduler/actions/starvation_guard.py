@@ -42,16 +42,16 @@ def refusal(partition: Partition, application: Application) -> Refusal | None:
 
 def watch(partition: Partition, application: Application) -> None:
     """Start the guard for a gang that was refused as a whole, or just admitted."""
-    partition.late_gangs.pop(application, None)
+    partition.starved_admitted.pop(application, None)
     is_waited_for = _is_to_be_waited_for(partition, application)
     if not is_waited_for:
-        queueing.wait_no_more_for(application)
-    due_ns, known_ns = _due_ns(partition, application), application.patience_due_ns
+        queueing.stop_waiting_for(application)
+    due_ns, known_ns = _due_ns(partition, application), application.starved_at_ns
     if due_ns <= partition.now_ns:
         if is_waited_for:
-            _be_late(partition, application)
+            _update_starved(partition, application)
     elif due_ns != known_ns and (is_waited_for or known_ns):  # older asks may change it
-        partition.set(application, patience_due_ns=due_ns)
+        partition.set(application, starved_at_ns=due_ns)
         _remember(partition, application, due_ns)
 
 
@@ -64,16 +64,16 @@ def update(partition: Partition) -> None:
 
     Called with every message. A starved gang only blocks others, so that no timer is needed.
     """
-    moments = partition.patience_moments
+    moments = partition.starvation_times
     while moments and moments[0][0] <= partition.now_ns:
         due_ns, _, application = heappop(moments)
-        if application.patience_due_ns == due_ns:
-            partition.set(application, patience_due_ns=0)
+        if application.starved_at_ns == due_ns:
+            partition.set(application, starved_at_ns=0)
         if _is_live(partition, application) and _waits(application):
             _watch_again(partition, application)
 
 
-def judge_again(partition: Partition) -> None:
+def check_again(partition: Partition) -> None:
     """Check starved gangs again after the nodes' capacity changed.
 
     Called before a cycle. A gang that is too large now blocks none any more; one that was too large
@@ -82,42 +82,42 @@ def judge_again(partition: Partition) -> None:
     if not partition.is_capacity_new:
         return
     partition.is_capacity_new = False
-    leaves = [queue for queue in partition.queues.values() if queue.overdue_gang is not None]
-    waited_for = [leaf.overdue_gang for leaf in leaves if leaf.overdue_gang is not None]
+    leaves = [queue for queue in partition.queues.values() if queue.starved_gang is not None]
+    waited_for = [leaf.starved_gang for leaf in leaves if leaf.starved_gang is not None]
     for application in (*waited_for, *partition.too_large):
         if _waits(application):  # otherwise it is in the order already
             _watch_again(partition, application)
 
 
-def judge_started(partition: Partition, *, is_over: bool = False) -> bool:
+def update_admitted(partition: Partition, *, is_after_cycle: bool = False) -> bool:
     """Update which admitted gangs are waited for; return whether others may start now.
 
     Called before and after a cycle. Changed gangs are checked completely, starved ones only for
     whether they still lack capacity. Which leaves are short of nodes is known after a cycle only,
     when all refused asks are blocked again.
     """
-    if is_over and partition.late_gangs:
+    if is_after_cycle and partition.starved_admitted:
         partition.short_of_nodes = _short_of_nodes(partition)
-    if not (partition.root.to_watch or partition.late_gangs):
+    if not (partition.root.to_watch or partition.starved_admitted):
         return False
-    changed, late = list(partition.root.to_watch), list(partition.late_gangs)
+    changed, late = list(partition.root.to_watch), list(partition.starved_admitted)
     partition.root.to_watch.clear()
     leaves = dict.fromkeys(application.queue for application in (*changed, *late))
-    waited_for = [leaf.overdue_gang for leaf in leaves]
+    waited_for = [leaf.starved_gang for leaf in leaves]
     for application in changed:
-        _judge_changed(partition, application)
+        _check_changed(partition, application)
     for application in late:
-        if application not in partition.late_gangs:
+        if application not in partition.starved_admitted:
             continue
         if _is_live(partition, application) and application.waits_for_first_member:
-            _be_late(partition, application)
+            _update_starved(partition, application)
         else:  # it is watched again if it waits again
-            del partition.late_gangs[application]
-            queueing.wait_no_more_for(application)
-    return waited_for != [leaf.overdue_gang for leaf in leaves]
+            del partition.starved_admitted[application]
+            queueing.stop_waiting_for(application)
+    return waited_for != [leaf.starved_gang for leaf in leaves]
 
 
-def _judge_changed(partition: Partition, application: Application) -> None:
+def _check_changed(partition: Partition, application: Application) -> None:
     """Check a changed gang: its waiting time may be longer now."""
     if not _is_live(partition, application):
         return
@@ -137,7 +137,7 @@ def _watch_again(partition: Partition, application: Application) -> None:
     Another reason, for which others do not wait, may block it now.
     """
     watch(partition, application)
-    if application.queue.overdue_gang is application and application.refusal is not None:
+    if application.queue.starved_gang is application and application.refusal is not None:
         queueing.activate(application)
 
 
@@ -171,12 +171,12 @@ def _may_be_waited_for(application: Application) -> bool:
     return is_in_line and fits_limit(leaf.configured_max(), application.outstanding())
 
 
-def _be_late(partition: Partition, application: Application) -> None:
+def _update_starved(partition: Partition, application: Application) -> None:
     """Let others wait for a starved gang as long as it lacks only capacity."""
     if application.waits_for_first_member:
-        partition.late_gangs[application] = None
+        partition.starved_admitted[application] = None
         if not _lacks_only_room(application) or _is_another_short_of_nodes(partition, application):
-            queueing.wait_no_more_for(application)
+            queueing.stop_waiting_for(application)
             return
     _become_starved(partition, application)
 
@@ -218,23 +218,23 @@ def _short_of_nodes(partition: Partition) -> dict[Queue, None]:
 def _become_starved(partition: Partition, application: Application) -> None:
     """Make a gang the starved one of its leaf, unless one ahead of it is."""
     leaf = application.queue
-    waited_for = leaf.overdue_gang
+    waited_for = leaf.starved_gang
     if application.waits_in is not None and application.waits_at is not None:
         application.waits_at.try_always(application.waits_in)
     if waited_for is application:
         return
     if application.is_behind_starved_gang:
-        _ask_again(partition, application)  # it will wait behind that one
+        _requeue(partition, application)  # it will wait behind that one
         return
-    partition.set(leaf, overdue_gang=application)
+    partition.set(leaf, starved_gang=application)
     if waited_for is not None:
-        _ask_again(partition, waited_for)
+        _requeue(partition, waited_for)
     for other in list(leaf.promised_gangs):  # their claims may be what it lacks
         if other.is_behind_starved_gang:
-            _ask_again(partition, other)
+            _requeue(partition, other)
 
 
-def _ask_again(partition: Partition, application: Application) -> None:
+def _requeue(partition: Partition, application: Application) -> None:
     if application.is_admitted:
         partition.withdraw_admission(application)
     else:
@@ -242,7 +242,7 @@ def _ask_again(partition: Partition, application: Application) -> None:
 
 
 def _remember(partition: Partition, application: Application, due_ns: int) -> None:
-    moments = partition.patience_moments
+    moments = partition.starvation_times
     if len(moments) > MAX_SPARE + 2 * len(partition.applications):
         moments[:] = [moment for moment in moments if _is_live(partition, moment[2])]
         heapify(moments)

@@ -132,7 +132,7 @@ def test_the_patience_is_a_setting(text, patience_s):
     assert settings_from([("starvationGuard", text)]).starvation_guard_ns == seconds(patience_s)
 
 
-def test_who_was_refused_by_the_queue_before_the_gang_was_overdue_does_not_start_after_it():
+def test_who_was_refused_by_the_queue_before_the_gang_was_starved_does_not_start_after_it():
     core = Queue("{name: a, resources: {max: {vcore: 6m}}}", old=6)
     core.asks("filler", ["f2"], {"vcore": 3})
     assert not core.plain("waits", 3)
@@ -143,7 +143,7 @@ def test_who_was_refused_by_the_queue_before_the_gang_was_overdue_does_not_start
     assert core.running() == ["filler"]
 
 
-def test_a_reserved_node_starts_nobody_behind_an_overdue_gang():
+def test_a_reserved_node_starts_nobody_behind_a_starved_gang():
     core = Queue(LEAF, "{name: b}")
     core.node("large", vcore=200, memory=5)
     core.plain("other", 200, queue="root.b")
@@ -178,10 +178,10 @@ def test_a_gang_over_the_applications_that_may_run_is_not_waited_for():
     leaf = "{name: a, maxapplications: 2, resources: {max: {vcore: 4m}}}"
     core = Queue(leaf, settings=NEVER_PASSED)
     leaf = core.partition.queues["root.a"]
-    assert leaf.overdue_gang.id == "old"
+    assert leaf.starved_gang.id == "old"
     core.plain("ahead", 1, priority=9)
     assert core.reason("old") == "MAX_APPLICATIONS"
-    assert leaf.overdue_gang is None
+    assert leaf.starved_gang is None
 
 
 def test_a_gang_larger_than_a_max_that_was_lowered_is_not_waited_for():
@@ -258,23 +258,23 @@ def test_when_a_gang_moves_in_the_order_so_do_those_behind_it():
     assert core.running() == ["filler", "between"]
 
 
-def test_of_two_overdue_gangs_the_first_in_the_order_is_waited_for():
+def test_of_two_starved_gangs_the_first_in_the_order_is_waited_for():
     core = Queue(settings=(("starvationGuard", "100s"),))
     core.ganged("second", 3)
     core.pass_time(200)
     leaf = core.partition.queues["root.a"]
-    assert leaf.overdue_gang.id == "old"
+    assert leaf.starved_gang.id == "old"
     assert (core.reason("old"), core.reason("second")) == ("GANG_HEADROOM", "GANG_PATIENCE")
     core.end("old")
-    assert leaf.overdue_gang.id == "second"
+    assert leaf.starved_gang.id == "second"
     assert not core.plain("plain", 1)
     core.application("high", "root.a", placeholder_ask={"vcore": 4})
     keys = [f"h{at}" for at in range(4)]
     core.asks("high", keys, {"vcore": 1}, placeholder=True, **GROUP, priority=5)
     core.check()
-    assert leaf.overdue_gang.id == "second"  # a gang ahead of it that is not overdue yet
+    assert leaf.starved_gang.id == "second"  # a gang ahead of it that is not starved yet
     core.pass_time(101)
-    assert leaf.overdue_gang.id == "high"
+    assert leaf.starved_gang.id == "high"
     assert core.reason("second") == "GANG_PATIENCE"
     core.end("high")
     core.end("filler")
@@ -438,7 +438,7 @@ def test_a_gang_that_no_nodes_could_hold_is_not_waited_for_either_while_its_queu
     assert core.reason("old") == "GANG_HEADROOM"
     core.node("small", vcore=0)
     core.check()
-    assert core.partition.queues["root.a"].overdue_gang is None
+    assert core.partition.queues["root.a"].starved_gang is None
 
 
 # --- a gang that was let start, and has not --------------------------------------------------------
@@ -551,7 +551,7 @@ def test_what_was_promised_to_a_younger_gang_is_taken_back():
     core.gang("young", 2, {"vcore": 2}, queue="root.a")
     young = core.partition.applications["young"]
     assert young.promise == {"vcore": 4}
-    core.pass_time(59)  # the older one is overdue, the younger one not yet
+    core.pass_time(59)  # the older one is starved, the younger one not yet
     assert (core.reason("older"), core.reason("young")) == ("GANG_HEADROOM", "GANG_PATIENCE")
     assert not young.promise
     core.end("filler")
@@ -710,11 +710,11 @@ def test_a_gang_that_holds_a_part_is_waited_for_by_nobody():
     held = Allocation("held", "second", "n1", {"vcore": 1}, placeholder=True, task_group_name="tg")
     core.update(allocations=(held,))
     core.check()
-    assert core.partition.queues["root.a"].overdue_gang.id == "first"
+    assert core.partition.queues["root.a"].starved_gang.id == "first"
     assert core.partition.applications["second"].refusal.reason == "GANG_HEADROOM"
 
 
-def test_a_gang_that_was_there_earlier_is_overdue_earlier():
+def test_a_gang_that_was_there_earlier_is_starved_earlier():
     core = Core(
         config_of("{name: a, resources: {max: {vcore: 3m}}}"),
         settings=(("starvationGuard", "60s"),),
