@@ -5,7 +5,7 @@ its minimum for as long as the row says, by the machine's own clock. The machine
 whenever it hears something: there is no row without ``allocate``.
 """
 
-from services.core.scheduler.actions.preemption_looks import LOOK_NS
+from services.core.scheduler.actions.preemption_checks import CHECK_DELAY_NS
 from services.core.scheduler.model.rows import Application
 from shared.messages.constraints import Constraints, PodTerm, Requirement
 from shared.messages.interface import (
@@ -68,7 +68,7 @@ class Machine:
         self.now_ns = self.core.now_ns + LONG_NS
         self.core.update(nodes=tuple(map(self.node, row["nodes"])))
         self.submit()
-        self.core.now_ns = self.now_ns - LOOK_NS
+        self.core.now_ns = self.now_ns - CHECK_DELAY_NS
         waiting = [self.ask(task) for task in self.in_order() if self.state(task) == "Pending"]
         self.core.update(asks=tuple(waiting))
 
@@ -80,7 +80,7 @@ class Machine:
         paths = {queue.name: queue.path for queue in queues}  # a leaf before others of its name
         jobs = sorted(self.row["jobs"], key=lambda job: -job.get("priority", 0))
         for at, job in enumerate(jobs):
-            age_ns = max(LOOK_NS, seconds(60 * job.get("age_minutes", 0)))
+            age_ns = max(CHECK_DELAY_NS, seconds(60 * job.get("age_minutes", 0)))
             self.core.application(
                 job["name"],
                 paths.get(queue_name(job["queue"]), job["queue"]),
@@ -102,7 +102,7 @@ class Machine:
         """Return for how long a job has been as it is."""
         is_stuck = any(task["state"] == STUCK for task in job["tasks"])
         stale_ns = seconds(job.get("stale_for_s", 0))
-        return max(LOOK_NS, stale_ns, STUCK_FOR_NS if is_stuck else 0)
+        return max(CHECK_DELAY_NS, stale_ns, STUCK_FOR_NS if is_stuck else 0)
 
     def in_order(self) -> list[str]:
         jobs = sorted(self.row["jobs"], key=lambda job: -job.get("priority", 0))
@@ -187,7 +187,7 @@ class Machine:
     def act(self) -> None:
         """Let the actions run once, where the machine has set a moment for that."""
         timer = self.core.partition.timers.get("preemption")
-        if timer is not None and timer[1] <= self.core.now_ns + LOOK_NS:
+        if timer is not None and timer[1] <= self.core.now_ns + CHECK_DELAY_NS:
             self.core.fire_own("preemption")
 
     def round(self) -> None:
@@ -202,10 +202,10 @@ class Machine:
         """
         core = self.core
         timer = core.partition.timers.get("preemption")
-        if timer is not None and timer[1] <= core.now_ns + 2 * LOOK_NS:
+        if timer is not None and timer[1] <= core.now_ns + 2 * CHECK_DELAY_NS:
             core.fire_own("preemption")
         else:
-            core.now_ns += LOOK_NS
+            core.now_ns += CHECK_DELAY_NS
             core.send(Heartbeat("t"), epoch=0)
 
     def settle(self) -> None:

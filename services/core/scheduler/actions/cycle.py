@@ -22,7 +22,7 @@ from services.core.scheduler.actions import (
     head_gang,
     kai_turns,
     nominations,
-    preemption_looks,
+    preemption_checks,
     replacement,
     required_nodes,
     reservations,
@@ -193,7 +193,7 @@ def _block(
     if wait_list is partition.root.wait_list:
         partition.unplaced[group.bucket] = None
     if refusal.reason is Reason.QUEUE_QUOTA:
-        preemption_looks.check_later(partition, group.application, ask)
+        preemption_checks.check_later(partition, group.application, ask)
     partition.journal.record(QueueChanged(leaf))
 
 
@@ -236,7 +236,7 @@ def _set_unschedulable(
     by_need = _may_wait_by_need(partition, application.queue)
     queueing.set_unschedulable(application, refusal, partition.now_ns, wait_list, by_need=by_need)
     starvation_guard.watch(partition, application)
-    preemption_looks.check_gang_later(partition, application)
+    preemption_checks.check_gang_later(partition, application)
     partition.journal.record(ApplicationChanged(application))
 
 
@@ -244,7 +244,7 @@ def _may_wait_by_need(partition: Partition, leaf: Queue) -> bool:
     """Whether only free capacity helps the asks of a leaf: no preemption is possible for them."""
     settings = partition.settings
     is_yunikorn = settings.policy == YUNIKORN and CONSOLIDATION not in settings.actions
-    return is_yunikorn and not preemption_looks.has_guarantee(leaf)
+    return is_yunikorn and not preemption_checks.has_guarantee(leaf)
 
 
 def _no_headroom(
@@ -324,7 +324,7 @@ def _node_for(partition: Partition, group: AskGroup, ask: Ask) -> Node | None:
             refusal = partition.nodes.room.refusal(ask.shape)
         partition.refuse_by_nodes(bucket, refusal)
         _note_closed(partition, application, ask, refusal)
-        preemption_looks.check_later(partition, application, ask)
+        preemption_checks.check_later(partition, application, ask)
         backoff.begin(partition, bucket)
     return node
 

@@ -18,7 +18,7 @@ from itertools import filterfalse
 
 import numpy as np
 
-from services.core.scheduler.actions import preemption_looks
+from services.core.scheduler.actions import preemption_checks
 from services.core.scheduler.model.rows import AskGroup, Queue
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import When
@@ -53,9 +53,9 @@ def _later(partition: Partition, *, is_all: bool) -> Callable[[Shape], bool]:
     """Return a predicate: whether a shape waits for its turn or is requeued at once."""
     if is_all:
         return lambda _: False
-    if not preemption_looks.preempts(partition):
+    if not preemption_checks.preempts(partition):
         return lambda _: True
-    blocked, has_guarantee = partition.root.blocked_buckets, preemption_looks.has_guarantee
+    blocked, has_guarantee = partition.root.blocked_buckets, preemption_checks.has_guarantee
     guaranteed: dict[Queue, bool] = {}
 
     def is_later(shape: Shape) -> bool:
@@ -90,7 +90,7 @@ def have_room(partition: Partition, group: AskGroup, ask: Ask) -> bool:
     if shape in may_fit:  # not removed with others before its turn
         partition.root.pass_over((shape,))
         partition.check_reservations((shape,))
-        preemption_looks.check_later(partition, group.application, ask)
+        preemption_checks.check_later(partition, group.application, ask)
         _compare_again(partition)
     return False
 

@@ -26,7 +26,7 @@ from services.core.scheduler.actions.jobs_in_order import (
     tasks_to_allocate,
 )
 from services.core.scheduler.actions.placing import place_job
-from services.core.scheduler.actions.preemption_looks import LOOK_NS
+from services.core.scheduler.actions.preemption_checks import CHECK_DELAY_NS
 from services.core.scheduler.actions.solver import Search, could_ever_fit, solve
 from services.core.scheduler.actions.victims import carry_out
 from services.core.scheduler.constraints.capacity import may_take
@@ -158,7 +158,7 @@ def check_for_followers(partition: Partition) -> None:
     for name in partition.settings.actions:
         after = STEPS[name].after
         if after is not None and any(map(after, partition.journal)):
-            partition.check_preemption_at(partition.now_ns + LOOK_NS)
+            partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)
 
 
 def _changes_at(partition: Partition) -> int:

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from services.core.scheduler.actions import (
     gang,
-    preemption_looks,
+    preemption_checks,
     quota_preemption,
     replacement,
     restarts,
@@ -112,7 +112,7 @@ def _enter_all(partition: Partition, request: UpdateRequest) -> None:
         if application is not None:
             gang.await_placeholders(partition, application)
             queueing.enter(application)
-            preemption_looks.check_newcomers(partition, application)
+            preemption_checks.check_newcomers(partition, application)
             partition.check_replacements(application)
 
 

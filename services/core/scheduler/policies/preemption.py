@@ -24,7 +24,7 @@ from typing import Self
 from services.core.scheduler.actions import freed_nodes, live_actions, starvation_guard
 from services.core.scheduler.actions.gang_places import members
 from services.core.scheduler.actions.live_actions import SearchPolicy
-from services.core.scheduler.actions.preemption_looks import LOOK_NS, has_guarantee, is_due
+from services.core.scheduler.actions.preemption_checks import CHECK_DELAY_NS, has_guarantee, is_due
 from services.core.scheduler.actions.victims import evict_for
 from services.core.scheduler.constraints.guarantees import is_within, left
 from services.core.scheduler.model.preemptors import (
@@ -116,7 +116,7 @@ def _schedule_next(partition: Partition, so_far: SearchPass) -> None:
     if is_tried_again and partition.root.pending:
         partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
     if so_far.is_asked_for:
-        partition.check_preemption_at(partition.now_ns + LOOK_NS)
+        partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)
 
 
 def _preempt(partition: Partition) -> None:
@@ -134,7 +134,7 @@ def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
     """Log for due asks that their queues have no guarantee.
 
     For asks that were tried themselves, once each, at most MAX_ATTEMPTS of a leaf. The rest, and
-    later ones, follow after LOOK_NS at the earliest.
+    later ones, follow after CHECK_DELAY_NS at the earliest.
     """
     attempts = 0
     next_ns: list[int] = []
@@ -148,7 +148,7 @@ def _note_unguaranteed(partition: Partition, leaf: Queue) -> None:
         elif may_ever(ask):
             next_ns.append(due_at(ask, leaf.settings.preemption_delay_ns))
     if next_ns and partition.has_readers:
-        partition.check_preemption_at(max(min(next_ns), partition.now_ns + LOOK_NS))
+        partition.check_preemption_at(max(min(next_ns), partition.now_ns + CHECK_DELAY_NS))
 
 
 def _try_leaf(search: "Search", leaf: Queue) -> None:
@@ -176,7 +176,7 @@ def _attempt(search: "Search", application: Application, ask: Ask, number: int) 
     """Let an ask preempt, or log that too many were tried before."""
     partition = search.partition
     if number > MAX_ATTEMPTS:
-        partition.check_preemption_at(partition.now_ns + LOOK_NS)
+        partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)
         note(partition, application, ask, allocation_log.EXHAUSTED)
         return
     partition.set(ask, preemption_checked_ns=partition.now_ns)

@@ -15,7 +15,7 @@ from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
 from shared.model.units import seconds
 
-LOOK_NS = seconds(1)
+CHECK_DELAY_NS = seconds(1)  # from a refusal to the check; the least time between two passes
 
 
 def check_later(partition: Partition, application: Application, ask: Ask) -> None:
@@ -57,7 +57,7 @@ def check_newcomers(partition: Partition, application: Application) -> None:
     if partition.settings.policy != YUNIKORN and any(
         group.bucket.refusal is not None for group in application.groups.values()
     ):
-        partition.check_preemption_at(partition.now_ns + LOOK_NS)
+        partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)
 
 
 def preempts(partition: Partition) -> bool:
@@ -72,7 +72,7 @@ def _check_waiting_since(
 ) -> None:
     settings = partition.settings
     if settings.policy != YUNIKORN or CONSOLIDATION in settings.actions:
-        partition.check_preemption_at(partition.now_ns + LOOK_NS)
+        partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)
     elif is_owed and PREEMPT in settings.actions:
         partition.check_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
 
