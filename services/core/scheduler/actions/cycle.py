@@ -15,13 +15,13 @@ messages are handled in between.
 from typing import NamedTuple
 
 from services.core.scheduler.actions import (
-    asked_again,
     backoff,
     freed_nodes,
     gang,
     head_gang,
     kai_turns,
     nominations,
+    plugin_requeue,
     preemption_checks,
     replacement,
     required_nodes,
@@ -77,7 +77,7 @@ class Ran(NamedTuple):
 def run(partition: Partition) -> Ran:
     """Place all asks that can be placed."""
     decisions = refusals = 0
-    asked_again.requeue_due(partition)
+    plugin_requeue.requeue_due(partition)
     if partition.root.max_resource is None:
         return Ran(0, is_cut=False)
     spare_nodes.choose_again(partition)
@@ -86,7 +86,7 @@ def run(partition: Partition) -> Ran:
     starvation_guard.update_admitted(partition)
     kai_turns.begin(partition)
     usage_order.update(partition.root, partition.queues.values())
-    looked = 0  # number of decisions when the asks that plugins blocked were last requeued
+    requeued_after = 0  # number of decisions when the asks that plugins blocked were last requeued
     spares = partition.nodes.spares
     while not (is_cut := decisions >= MAX_DECISIONS or refusals >= MAX_REFUSALS):
         if spares.is_due:
@@ -95,9 +95,9 @@ def run(partition: Partition) -> Ran:
         if made is not None:
             decisions += made
             refusals += not made
-        elif partition.hooks is not None and decisions > looked:
-            looked = decisions
-            asked_again.requeue_due(partition)
+        elif partition.hooks is not None and decisions > requeued_after:
+            requeued_after = decisions
+            plugin_requeue.requeue_due(partition)
         elif not (
             starvation_guard.update_admitted(partition, is_after_cycle=True)
             or (partition.nominated and nominations.give_way(partition))
