@@ -138,7 +138,7 @@ def _part(parts: Mapping[str, PartitionConfig], name: str) -> PartitionConfig:
         checksum=default.checksum,
         text=default.text,
         partitions=default.partitions,
-        is_dropped=True,
+        is_removed=True,
     )
 
 

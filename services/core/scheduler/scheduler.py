@@ -17,9 +17,9 @@ from itertools import chain
 
 from services.core.scheduler.actions import (
     cycle,
-    dropped,
     gang,
     live_actions,
+    removed_partition,
     starvation_guard,
     usage_reports,
 )
@@ -398,7 +398,7 @@ class Scheduler:
             allocations.recover_timer(partition, application)
             queueing.enter(application)
             partition.check_replacements(application)
-        dropped.fail_all(partition)
+        removed_partition.fail_all(partition)
         self._reports.read(partition.journal.trim())
         self._reports.responses.forget_timers()
         self._publish_timers()

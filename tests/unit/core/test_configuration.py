@@ -109,8 +109,8 @@ def test_n_11_a_second_partition_gets_a_root_of_its_own():
     for name, queues in (("default", []), ("gpu", ["production", "test"])):
         config = parse_configuration(text, name)
         assert [queue.name for queue in config.root.children] == queues
-        assert (config.partitions, config.is_dropped) == (("default", "gpu"), False)
-    assert parse_configuration(text, "gone").is_dropped
+        assert (config.partitions, config.is_removed) == (("default", "gpu"), False)
+    assert parse_configuration(text, "gone").is_removed
 
 
 def test_a_file_holds_as_a_whole_and_warns_each_partition_of_its_own():

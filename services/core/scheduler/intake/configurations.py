@@ -1,6 +1,6 @@
 """Applies a parsed configuration to the partition, as a whole or not at all."""
 
-from services.core.scheduler.actions import dropped, gang, quota_preemption
+from services.core.scheduler.actions import gang, quota_preemption, removed_partition
 from services.core.scheduler.queues.tree import PartitionConfig, configure, conflict
 from services.core.scheduler.statement.partition import Partition
 
@@ -23,5 +23,5 @@ def take(partition: Partition, config: PartitionConfig) -> str:
             quota_preemption.max_changed(partition, queue)
     if partition.hooks is not None:
         partition.hooks.moves += 1
-    dropped.fail_all(partition)
+    removed_partition.fail_all(partition)
     return ""

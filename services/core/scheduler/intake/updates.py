@@ -218,7 +218,7 @@ def _unplaceable(partition: Partition, request: AddApplicationRequest) -> str:
             f"Failed to add application {name} to partition {request.partition_name}, "
             "partition doesn't exist"
         )
-    if partition.is_dropped and not (is_forced(request) or request.state):
+    if partition.is_removed and not (is_forced(request) or request.state):
         return f"partition {partition.name} is stopped cannot add a new application {name}"
     if not request.ugi.user:
         return "empty user cannot resolve"

@@ -3,7 +3,7 @@
 Rule: a firing counts if its timer is armed, has the armed generation, and is due; it is then spent.
 """
 
-from services.core.scheduler.actions import backoff, dropped, gang, quota_preemption
+from services.core.scheduler.actions import backoff, gang, quota_preemption, removed_partition
 from services.core.scheduler.model.rows import Application
 from services.core.scheduler.policies import preemption
 from services.core.scheduler.queues import dynamic_queues
@@ -38,7 +38,7 @@ def fire(partition: Partition, fired: TimerFired) -> None:
 def _fire_own(partition: Partition, kind: TimerKind) -> None:
     """Handle a timer of the partition itself."""
     if kind is TimerKind.CLEANER:
-        dropped.fail_all(partition)
+        removed_partition.fail_all(partition)
         dynamic_queues.clean_up(partition)
     elif kind is TimerKind.RESERVATION:
         partition.check_old_asks()

@@ -44,7 +44,7 @@ from shared.model.queue_properties import SPARES, parse_spares
 class PartitionConfig:
     """A parsed queues.yaml, for one partition. ``text`` is its source.
 
-    ``partitions`` are all that it names. A partition that it does not name ``is_dropped``.
+    ``partitions`` are all that it names. A partition that it does not name ``is_removed``.
     """
 
     root: QueueConfig
@@ -57,7 +57,7 @@ class PartitionConfig:
     checksum: str = ""
     text: str = ""
     partitions: tuple[str, ...] = (DEFAULT_PARTITION,)
-    is_dropped: bool = False
+    is_removed: bool = False
 
 
 def configure(partition: Partition, config: PartitionConfig) -> None:
@@ -146,7 +146,7 @@ def _configure_all(partition: Partition, config: PartitionConfig) -> None:
         preemption_enabled=config.preemption_enabled,
         quota_preemption_enabled=config.quota_preemption_enabled,
         rules=config.rules,
-        is_dropped=config.is_dropped,
+        is_removed=config.is_removed,
     )
     limits = _limits(partition)
     _apply(partition, partition.root, config.root, {})

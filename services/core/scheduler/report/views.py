@@ -60,7 +60,7 @@ def partition_state(partition: "Partition") -> PartitionState:
     return PartitionState(
         name=partition.name,
         rm_id=partition.rm_id,
-        state=DRAINING if partition.is_dropped else ACTIVE,
+        state=DRAINING if partition.is_removed else ACTIVE,
         capacity=bounded(partition.nodes.total),
         allocated=bounded(partition.root.allocated),
         node_sort_policy=partition.nodes.order.policy,

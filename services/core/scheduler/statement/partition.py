@@ -166,7 +166,7 @@ class Partition:
     config_checksum: str = ""
     config_text: str = ""
     config_partitions: tuple[str, ...] = ()  # of the configuration in use
-    is_dropped: bool = False  # no longer configured: it ends when it is empty
+    is_removed: bool = False  # no longer configured: it ends when it is empty
     config_error: str = ""
     config_time_ns: int = 0
     config_extra: tuple[tuple[str, str], ...] = ()  # the settings, apart from the queues

@@ -15,8 +15,8 @@ _MAY_FAIL = (ApplicationState.NEW, ApplicationState.ACCEPTED, ApplicationState.R
 
 
 def fail_all(partition: Partition) -> None:
-    """Fail every application of a dropped partition; do nothing for any other."""
-    if not partition.is_dropped:
+    """Fail every application of a removed partition; do nothing for any other."""
+    if not partition.is_removed:
         return
     for application in list(partition.applications.values()):
         if application.state in _MAY_FAIL:
