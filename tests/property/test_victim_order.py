@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from services.core.scheduler.actions import solver
 from services.core.scheduler.actions.jobs_in_order import JobOrder, TryOrder, is_ready
 from services.core.scheduler.statement.task_trees import Group, Remainder
-from tests.property.test_fruitless import Driven
+from tests.property.test_failed_searches import Driven
 
 
 @dataclass(eq=False)

@@ -210,7 +210,7 @@ class Scheduler:
             self.is_synced = self._is_syncing = False  # another core has been active since
         if handler is not None and not (envelope.epoch and envelope.epoch < self._epoch):
             if not isinstance(envelope.message, _CHANGING_NOTHING):
-                self.partition.fruitless.changed()
+                self.partition.failed_searches.changed()
             handler(envelope)
         elif isinstance(envelope.message, UpdateRequest | SyncBegin):
             self._ask_for_everything(now_ns)  # from another resource manager than the one followed
@@ -255,7 +255,7 @@ class Scheduler:
             decisions, is_cut = cycle.run(self.partition)
         self.decisions += decisions
         if decisions:
-            self.partition.fruitless.changed()
+            self.partition.failed_searches.changed()
             self._questions.forecasts.compare_started(self.partition.now_ns)
         self.partition.write_requeued()
         live_actions.check_for_followers(self.partition)

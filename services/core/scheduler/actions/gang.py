@@ -541,7 +541,7 @@ def change(partition: Partition, news: GangChanged) -> None:
     partition.set(application, passed_over=frozenset())
     application_ledger.usage_changed(application)
     queueing.activate(application)
-    partition.fruitless.changed()
+    partition.failed_searches.changed()
     partition.note_minimum(application)
     partition.check_preemption_at(partition.now_ns)
     partition.journal.record(ApplicationChanged(application))

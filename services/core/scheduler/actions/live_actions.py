@@ -112,15 +112,15 @@ def run(
     Searches that found nothing are skipped until something has changed. If the pass is cut
     (``is_cut``), it has more to do.
     """
-    known, wanted = partition.fruitless, _left_of(partition, actions, so_far)
+    known, wanted = partition.failed_searches, _left_of(partition, actions, so_far)
     so_far.is_cut = False
-    is_fruitless = False
+    is_known_to_fail = False
     if not so_far.has_begun:
         so_far.as_of = known.changes
         searches = [STEPS[name].is_search for _, name in wanted]
-        in_vain = searches == sorted(searches, reverse=True)  # no other action before a search
-        is_fruitless = in_vain and known.holds(actions, partition.now_ns)
-    if is_fruitless:
+        are_first = searches == sorted(searches, reverse=True)  # no other action before a search
+        is_known_to_fail = are_first and known.holds(actions, partition.now_ns)
+    if is_known_to_fail:
         known.skipped += 1
         wanted = [each for each in wanted if not STEPS[each[1]].is_search]
     if not wanted or not partition.nodes.nodes:
@@ -137,8 +137,8 @@ def run(
         return
     _note_delayed(partition)
     ends_ns = _window_ends(partition)
-    is_in_vain = not (so_far.has_found or is_fruitless) and so_far.as_of == known.changes
-    if is_in_vain and partition.hooks is None:
+    has_failed = not (so_far.has_found or is_known_to_fail) and so_far.as_of == known.changes
+    if has_failed and partition.hooks is None:
         known.remember(actions, min(ends_ns, _changes_at(partition)))
     if ends_ns < INT64_MAX:
         partition.check_preemption_at(ends_ns)

@@ -28,7 +28,7 @@ def fire(partition: Partition, fired: TimerFired) -> None:
     del timers[fired.timer_id]
     partition.journal.record(TimerSpent(fired.timer_id))
     if fired.kind is not TimerKind.PREEMPTION:
-        partition.fruitless.changed()
+        partition.failed_searches.changed()
     if application is None:
         _fire_own(partition, fired.kind)
     else:

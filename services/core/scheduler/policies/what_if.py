@@ -318,7 +318,7 @@ class _Forecaster:
     def _run(self) -> int:
         """Run the cycle until it has nothing to decide; return its number of decisions."""
         partition, before, is_cut = self._partition, self._left, True
-        partition.fruitless.changed()
+        partition.failed_searches.changed()
         starvation_guard.update(partition)
         while is_cut and self._left > 0:
             made, is_cut = cycle.run(partition)

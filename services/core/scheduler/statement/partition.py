@@ -13,8 +13,8 @@ from services.core.scheduler.model import resource_history
 from services.core.scheduler.model.blocked_shapes import BlockedShapes
 from services.core.scheduler.model.devices import need_of
 from services.core.scheduler.model.evictions import EvictionWatch
+from services.core.scheduler.model.failed_searches import FailedSearches
 from services.core.scheduler.model.freed_nodes import FreedNodes
-from services.core.scheduler.model.fruitless import FruitlessSearches
 from services.core.scheduler.model.head_gang import HeadGang
 from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
@@ -156,7 +156,7 @@ class Partition:
     lost_work: list[int] = field(default_factory=lambda: [0, 0])  # GPU and vcore ms, by evictions
     jobs_evicted: JobsEvicted = field(default_factory=JobsEvicted)
     evictions: EvictionWatch = field(default_factory=EvictionWatch)
-    fruitless: FruitlessSearches = field(default_factory=FruitlessSearches)
+    failed_searches: FailedSearches = field(default_factory=FailedSearches)
     searches: SearchPass | None = None  # a search pass that continues with the next batch
     victims: VictimIndex = field(init=False)
     reservations_due_ns: int = 0  # when the next ask is old enough for a reservation; 0: unknown
@@ -639,7 +639,7 @@ class Partition:
         ahead = application.moved(key)
         if ahead is not None and ahead.is_ahead:
             self.end_moved(ahead)
-        self.fruitless.changed()
+        self.failed_searches.changed()
         self.victims.gone(allocation)
         application.mark_released(key, why)
         application_ledger.releasing_changed(application)
@@ -683,7 +683,7 @@ class Partition:
         claim = application.moved(key)
         if claim is not None:
             self.end_moved(claim)
-        self.fruitless.changed()
+        self.failed_searches.changed()
         application.stuck[key] = self.released_ns.pop(key)
         self._is_released_no_more(key)
         self.victims.stuck(allocation)
@@ -1164,7 +1164,7 @@ class Partition:
     def end_moved(self, claim: Claim) -> None:
         """End the claim of a moved pod."""
         application, node = claim.application, claim.node
-        self.fruitless.changed()
+        self.failed_searches.changed()
         if not (claim.until_ns or claim.is_ahead):  # its queues count it as preempting again
             amount = application.allocations[claim.key].resource_per_alloc
             application.queue.change_preempting({}, amount)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
-class FruitlessSearches:
+class FailedSearches:
     """Which actions found nothing, at which count of changes, and until when that is valid."""
 
     skipped: int = 0

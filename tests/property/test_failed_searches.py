@@ -1,4 +1,4 @@
-"""Searches for victims that are remembered as fruitless: decided is what is decided without."""
+"""Searches for victims that are remembered as failed: decided is what is decided without."""
 
 from contextlib import contextmanager
 from dataclasses import replace
@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from services.core.scheduler.actions import live_actions, solver
-from services.core.scheduler.model.fruitless import FruitlessSearches
+from services.core.scheduler.model.failed_searches import FailedSearches
 from shared.messages.interface import (
     AllocationAskRelease,
     AllocationRelease,
@@ -67,12 +67,12 @@ OPS = st.lists(
 @contextmanager
 def forgetting():
     """Have nothing remembered."""
-    as_it_is = FruitlessSearches.holds
-    FruitlessSearches.holds = lambda *_: False
+    as_it_is = FailedSearches.holds
+    FailedSearches.holds = lambda *_: False
     try:
         yield
     finally:
-        FruitlessSearches.holds = as_it_is
+        FailedSearches.holds = as_it_is
 
 
 class Driven:
