@@ -240,7 +240,8 @@ class Replay:
         waits_for = self._why_waiting()
         return Outcome(
             self.trace, self.setup, self.runs, self.series, capacity, self.evictions, decisions,
-            self.scheduler.partition.held_idle.total, self.timed_out, waits_for, self.forecasts,
+            self.scheduler.partition.idle_allowance.total, self.timed_out, waits_for,
+            self.forecasts,
         )  # fmt: skip
 
     def _ask_about(self, came: list[Run]) -> None:

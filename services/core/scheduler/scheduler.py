@@ -302,7 +302,7 @@ class Scheduler:
             "pairs_held": partition.evictions.held(partition.now_ns),
             "lost_gpu_seconds_total": {self.name: partition.lost_work[0] // 1_000},
             "lost_vcore_seconds_total": {self.name: partition.lost_work[1] // 1_000},
-            "held_idle_ppm": {self.name: partition.held_idle.share_ppm},
+            "held_idle_ppm": {self.name: partition.idle_allowance.share_ppm},
             "timers_ordered": sum(len(app.timers) for app in partition.applications.values())
             + len(partition.timers),
             "is_synced": {self.name: int(self.is_synced)},

@@ -254,7 +254,7 @@ def test_how_much_stood_idle_is_counted():
     core = idle("5%")
     core.now_ns += seconds(1_000)
     core.update()
-    assert core.partition.held_idle.total == 8 * seconds(1_000)
+    assert core.partition.idle_allowance.total == 8 * seconds(1_000)
     assert core.scheduler.figures()["held_idle_ppm"] == {"default": 250_000}  # a node of four
 
 

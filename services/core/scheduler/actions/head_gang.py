@@ -24,8 +24,8 @@ Rule 5: with ``backfill: shortestFirst`` asks behind the gang are tried in the o
 Rule 6: so the expected start moves later only if a pod runs longer than stated or predicted, or a
         node is removed.
 Rule 7: nodes are claimed on predicted ends only while the allowance for idle capacity lasts
-        (``model/held_idle.py``), and only if it is enough for the expected idle time. Without it no
-        nodes are claimed.
+        (``model/idle_allowance.py``), and only if it is enough for the expected idle time. Without
+        it no nodes are claimed.
 Rule 8: a gang that has waited for LONG_WAIT_NS has an allowance of its own. As in rule 4 the last
         nodes that are free in time are claimed, stated ends or not. If no ask waiting for nodes
         comes before it, asks without a stated time may backfill by prediction with ``backfill:
@@ -126,13 +126,13 @@ def _make_head(partition: Partition, application: Application) -> None:
 
 def _size_allowance(partition: Partition, head_gang: HeadGang) -> None:
     """Set the type by which idle capacity is measured: the gang's first of MEASURES, else any."""
-    nodes, held = partition.nodes, partition.held_idle
+    nodes, allowance = partition.nodes, partition.idle_allowance
     asked = {
         name for shape in head_gang.needs for name in shape.wanted if nodes.total.get(name, 0) > 0
     }
     name = next((name for name in (*MEASURES, *sorted(asked)) if name in asked), "")
     share = partition.settings.idle_share(nodes.columns.schedulable_count())
-    held.count(name, nodes.total.get(name, 0), share)
+    allowance.configure(name, nodes.total.get(name, 0), share)
 
 
 def _is_eligible(partition: Partition, application: Application) -> bool:
@@ -193,7 +193,7 @@ def _choose(partition: Partition) -> None:
         _make_head(partition, first)
     elif partition.head_gang is not None:
         head_gang = partition.head_gang
-        partition.held_idle.pass_time(partition.now_ns)
+        partition.idle_allowance.pass_time(partition.now_ns)
         partition.set_head_gang(None)
         partition.nodes.backfill_window.backfill_ns = (
             partition.nodes.backfill_window.predicted_ns
@@ -321,7 +321,7 @@ def _recheck(partition: Partition, head_gang: HeadGang) -> None:
     Asks that may use claimed nodes now are requeued.
     """
     nodes, now_ns = partition.nodes, partition.now_ns
-    partition.held_idle.pass_time(now_ns)
+    partition.idle_allowance.pass_time(now_ns)
     improved: dict[Node, None] = {}
     window = nodes.backfill_window
     longest_ns = window.backfill_ns + window.predicted_ns
@@ -582,12 +582,12 @@ def _is_within_allowance(
 
     If the start is unknown, any remaining allowance is enough.
     """
-    held, expected = partition.held_idle, 0
+    allowance, expected = partition.idle_allowance, 0
     for node, (shape, times) in chosen.items() if head_gang.start_ns else ():
         free_ns = max(int(head_gang.rooms[shape][node.row, times - 1]), partition.now_ns)
-        amount = times * shape.resource.get(held.name, 0)
+        amount = times * shape.resource.get(allowance.name, 0)
         expected += max(0, head_gang.start_ns - free_ns) * amount
-    return held.suffice_for(expected, waited_long=head_gang.waited_long)
+    return allowance.suffice_for(expected, waited_long=head_gang.waited_long)
 
 
 def _start_of(partition: Partition, head_gang: HeadGang, chosen: Mapping[Node, Members]) -> int:
@@ -658,10 +658,10 @@ def _hold(
 
 def _count_idle(partition: Partition, head_gang: HeadGang) -> None:
     """Measure the idle capacity of the claimed nodes from now on, and schedule its end."""
-    held = partition.held_idle
-    idle = sum(max(0, node.available.get(held.name, 0)) for node in head_gang.nodes)
-    held.hold(idle, is_charged=not head_gang.is_known, waited_long=head_gang.waited_long)
-    ends_ns = held.ends_in_ns()
+    allowance = partition.idle_allowance
+    idle = sum(max(0, node.available.get(allowance.name, 0)) for node in head_gang.nodes)
+    allowance.set_idle(idle, is_charged=not head_gang.is_known, waited_long=head_gang.waited_long)
+    ends_ns = allowance.ends_in_ns()
     if ends_ns:
         partition.check_head_gang_at(partition.now_ns + ends_ns)
 

@@ -16,8 +16,8 @@ from services.core.scheduler.model.evictions import EvictionWatch
 from services.core.scheduler.model.failed_searches import FailedSearches
 from services.core.scheduler.model.freed_nodes import FreedNodes
 from services.core.scheduler.model.head_gang import HeadGang
-from services.core.scheduler.model.held_idle import HeldIdle
 from services.core.scheduler.model.hooks import Hooks
+from services.core.scheduler.model.idle_allowance import IdleAllowance
 from services.core.scheduler.model.lazy_heap import LazyHeap
 from services.core.scheduler.model.lost_work import (
     JobsEvicted,
@@ -143,7 +143,7 @@ class Partition:
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # more nodes may help; not reported
     waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # gangs without places
     head_gang: HeadGang | None = None
-    held_idle: HeldIdle = field(default_factory=HeldIdle)
+    idle_allowance: IdleAllowance = field(default_factory=IdleAllowance)
     run_times: RunTimes = field(default_factory=RunTimes)
     starvation_times: list[tuple[int, int, Application]] = field(default_factory=list)  # a heap
     too_large: dict[Application, None] = field(default_factory=dict)  # for all nodes, when empty

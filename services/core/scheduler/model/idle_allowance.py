@@ -63,7 +63,7 @@ class _Allowance:
 
 
 @dataclass(slots=True)
-class HeldIdle:
+class IdleAllowance:
     """The idle amount since ``at_ns``, its past total, and the allowances.
 
     ``total`` is an amount times ns, for a metric only; ``name`` the measured type.
@@ -100,13 +100,13 @@ class HeldIdle:
         for allowance in self._all:
             allowance.pass_time(by_ns, self.idle if self.is_charged else 0)
 
-    def count(self, name: str, size: int, share: Share) -> None:
+    def configure(self, name: str, size: int, share: Share) -> None:
         """Set the measured type, the size of the cluster, and the allowed share."""
         self.name, self.size = name, size
         for allowance in self._all:
             allowance.size_to(size, share)
 
-    def hold(self, idle: int, *, is_charged: bool, waited_long: bool) -> None:
+    def set_idle(self, idle: int, *, is_charged: bool, waited_long: bool) -> None:
         """Set the idle amount from now on."""
         self.idle, self.is_charged, self.waited_long = idle, is_charged, waited_long
 
