@@ -208,7 +208,7 @@ def _may_start(partition: Partition, application: Application) -> bool:
     admission_refusal = gang.admission_refusal(partition, application)
     reason = admission_refusal[0].reason if admission_refusal is not None else None
     if reason is not Reason.GANG_PATIENCE:
-        _note_runnable(partition, application, is_over=reason is Reason.MAX_APPLICATIONS)
+        _note_runnable(partition, application, is_at_limit=reason is Reason.MAX_APPLICATIONS)
     if admission_refusal is not None:
         _set_unschedulable(partition, application, *admission_refusal)
     elif is_behind:
@@ -286,15 +286,15 @@ def _note_no_headroom(
         partition.journal.record(HeadroomLacking(application, ask, by == BY_USER, available))
 
 
-def _note_runnable(partition: Partition, application: Application, *, is_over: bool) -> None:
+def _note_runnable(partition: Partition, application: Application, *, is_at_limit: bool) -> None:
     """Record whether the limits of its queues and user let an application run, if that changed.
 
-    ``is_over``: a limit on running applications blocks its start now.
+    ``is_at_limit``: a limit on running applications blocks its start now.
     """
-    if not is_over and not application.cannot_run:
+    if not is_at_limit and not application.cannot_run:
         return
-    by_queue = is_over and application.queue.first_over_applications(application.id) is not None
-    by_quota = is_over and first_full(application) is not None
+    by_queue = is_at_limit and application.queue.first_over_applications(application.id) is not None
+    by_quota = is_at_limit and first_full(application) is not None
     known = application.cannot_run
     partition.set(application, cannot_run=(BY_QUEUE,) * by_queue + (BY_USER,) * by_quota)
     for by, cannot in ((BY_QUEUE, by_queue), (BY_USER, by_quota)):

@@ -94,7 +94,7 @@ def queue_key(
     allocated: Sequence[int] = queue.allocated
     if popped is not None:
         allocated = minus(allocated, popped)
-    is_over = all(
+    is_over_fair_share = all(
         share != UNLIMITED and value > share
         for name, value, share in zip(trial.names, allocated, queue.fair_share, strict=True)
         if name in DIVIDED
@@ -105,7 +105,7 @@ def queue_key(
         value > 0 and share == 0 for value, share in zip(allocated, allocatable, strict=True)
     )
     return (
-        is_over,
+        is_over_fair_share,
         not within(with_job, queue.quota),
         -queue.priority,
         uses_unpromised,

@@ -396,8 +396,8 @@ class _Freed:
 
     def is_enough(self) -> bool:
         """Whether the free and freed capacity is enough, and limits allow the job."""
-        is_over = any(value > 0 for _, over in self.over for value in over)
-        return not is_over and bool((self.free + self.total >= self.demand).all())
+        is_over_limit = any(value > 0 for _, over in self.over for value in over)
+        return not is_over_limit and bool((self.free + self.total >= self.demand).all())
 
     def is_enough_on(self, nodes: list[int]) -> bool:
         """Whether what some nodes free, with all free capacity, is enough."""

@@ -291,8 +291,8 @@ def take_note(partition: Partition, note: ApplicationNote) -> None:
     application = partition.applications.get(note.application_id)
     if application is None:
         return
-    is_over = note.reason == Reason.APPLICATION_ENDING and application.state not in _GIVEN_UP
-    if not is_over and application.note(note.reason, note.message):
+    is_outdated = note.reason == Reason.APPLICATION_ENDING and application.state not in _GIVEN_UP
+    if not is_outdated and application.note(note.reason, note.message):
         partition.journal.record(ApplicationChanged(application))
 
 

@@ -208,7 +208,7 @@ class Claim:
         return self.purpose is Purpose.AGED
 
     @property
-    def lapses_ns(self) -> int:
+    def expires_ns(self) -> int:
         """Return when it expires; 0: never."""
         if self.until_ns or not self.is_ahead:
             return self.until_ns

@@ -79,7 +79,7 @@ class Usage:
 
     at: Moment | None = None  # None: not started
     has_grown: bool = False  # since the last report
-    told_ppm: Resource = field(default_factory=dict)  # the last published ratios
+    published_ppm: Resource = field(default_factory=dict)  # the last published ratios
     sums: Resource = field(default_factory=dict)
 
 

@@ -143,8 +143,8 @@ class Changes:
             ),
         }
         self._forget()
-        has_news: dict[str, Any] = {name: items for name, items in found.items() if items}
-        return StateDelta(time_ns=partition.now_ns, **has_news) if has_news else None
+        changed: dict[str, Any] = {name: items for name, items in found.items() if items}
+        return StateDelta(time_ns=partition.now_ns, **changed) if changed else None
 
     def take_without_values(self, partition: Partition) -> StateDelta:
         """Return events and evictions, which no snapshot has; clear all changes."""
@@ -339,13 +339,13 @@ class Published:
 
     def partition(self, state: PartitionState) -> tuple[PartitionState, ...]:
         """Return the partition's state if it differs from the last published."""
-        return (state,) if self._is_news("", state) else ()
+        return (state,) if self._has_changed("", state) else ()
 
     def queues(self, states: Iterable[QueueState]) -> list[QueueState]:
         """Return the states of queues that differ from the last published."""
-        return [state for state in states if self._is_news(state.path, state)]
+        return [state for state in states if self._has_changed(state.path, state)]
 
-    def _is_news(self, path: str, state: PartitionState | QueueState) -> bool:
+    def _has_changed(self, path: str, state: PartitionState | QueueState) -> bool:
         if self._states.get(path) == state:
             return False
         self._states[path] = state

@@ -161,7 +161,7 @@ def queue_state(queue: Queue, *, removed: bool = False) -> QueueState:
         quota_preemption_delay_ns=settings.quota_preemption_delay_ns,
         removed=removed,
         tells_refusals=True,
-        used_ppm=queue.used.told_ppm if queue.used is not None else {},
+        used_ppm=queue.used.published_ppm if queue.used is not None else {},
         weight_ppm=division.weight_ppm if division is not None else {},
         fair_share=bounded(division.entitled) if division is not None else None,
     )
@@ -228,7 +228,7 @@ def _usage_state(tracker: "Tracker", path: str) -> UsageState:
         usage=bounded(usage),
         max_resource=limit.max_resource,
         max_applications=saturated(limit.max_applications),
-        used_ppm=row.told_ppm if row is not None and not tracker.is_group else {},
+        used_ppm=row.published_ppm if row is not None and not tracker.is_group else {},
     )
 
 

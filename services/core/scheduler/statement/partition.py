@@ -1176,8 +1176,8 @@ class Partition:
     def end_claims_for_moved(self, *, node: Node | None = None) -> None:
         """End the claims of moved pods that have expired, or all on a node."""
         for claim in list(self.moved.values()):
-            is_over = 0 < claim.lapses_ns <= self.now_ns
-            if is_over if node is None else claim.node is node:
+            has_expired = 0 < claim.expires_ns <= self.now_ns
+            if has_expired if node is None else claim.node is node:
                 self.end_moved(claim)
         for claim in [each for each in self.restarting if each.until_ns <= self.now_ns]:
             self.unreserve(claim)
@@ -1186,7 +1186,7 @@ class Partition:
     def check_moved(self) -> None:
         """Schedule a check when the first claim of a moved pod expires."""
         claims = chain(self.moved.values(), self.restarting)
-        due_ns = min(filter(None, (claim.lapses_ns for claim in claims)), default=0)
+        due_ns = min(filter(None, (claim.expires_ns for claim in claims)), default=0)
         if due_ns and not (self.preemption_due_ns and self.preemption_due_ns <= due_ns):
             self.preemption_due_ns = due_ns
             self.arm_own_timer(TimerKind.PREEMPTION, due_ns)

@@ -86,10 +86,10 @@ def report(partition: Partition) -> bool:
 def _tell(clock: UsageClock, row: Usage) -> bool:
     """Update the shares shown to users; return whether one changed visibly."""
     shares = {name: clock.share_ppb(row, name) // 1_000 for name in row.sums}
-    changes = (abs(share - row.told_ppm.get(name, 0)) for name, share in shares.items())
+    changes = (abs(share - row.published_ppm.get(name, 0)) for name, share in shares.items())
     is_new = any(change >= TOLD_PPM for change in changes)
     if is_new:
-        row.told_ppm = shares
+        row.published_ppm = shares
     return is_new
 
 
