@@ -23,13 +23,13 @@ from services.core.scheduler.actions.gang_places import NoPlaces
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask
-from services.core.scheduler.nodes.domains import EVERYWHERE, Wish
+from services.core.scheduler.nodes.domains import EVERYWHERE, ResolvedTopology
 from services.core.scheduler.nodes.node_order import AS_CONFIGURED
 from services.core.scheduler.place import packing
+from services.core.scheduler.place.domain_capacity import DomainCapacity, capacity_of
 from services.core.scheduler.place.one import InDomain, node_for
 from services.core.scheduler.place.place import Unplaced, place_any
 from services.core.scheduler.place.regions import Region, at_home, regions, shared_out
-from services.core.scheduler.place.units import Units, units_of
 from services.core.scheduler.statement.task_trees import Group
 from services.core.scheduler.statement.tentative import Tentative
 from shared.messages.gang_tree import GangTree
@@ -202,14 +202,14 @@ class _InDomains:
 
         Pods with affinity to each other are also tried from several start nodes in each.
         """
-        wish = self._wish(group)
-        if wish is None:
+        resolved = self._resolve(group)
+        if resolved is None:
             yield where
             return
-        if isinstance(wish, str):
+        if isinstance(resolved, str):
             return
         counts = self._counts(group)
-        for region in self._regions(group, wish, where):
+        for region in self._regions(group, resolved, where):
             yield region
             for node in self._starts(counts, region.rows):
                 yield replace(region, begin=node)
@@ -219,22 +219,24 @@ class _InDomains:
             first = next(iter(counts))
             yield from gang_places.starts(self._nodes, counts, first, rows, backfill=self._backfill)
 
-    def _regions(self, group: Group[Ask], wish: Wish, where: Region) -> Iterator[Region]:
+    def _regions(
+        self, group: Group[Ask], resolved: ResolvedTopology, where: Region
+    ) -> Iterator[Region]:
         yield from regions(
             self._nodes.domains,
-            wish,
+            resolved,
             self._counts(group),
             self._room,
-            self._at_home(group, wish, where),
+            self._at_home(group, resolved, where),
             is_kai=self._application.is_kai,
             is_alike=self._is_of_one_shape,
         )
 
-    def _wish(self, group: Group[Ask]) -> Wish | str | None:
+    def _resolve(self, group: Group[Ask]) -> ResolvedTopology | str | None:
         """Return a group's topology constraint as levels, an error text, or None without one."""
         if group.topology is None:
             return None
-        return self._nodes.domains.wish(group.topology)
+        return self._nodes.domains.resolve(group.topology)
 
     def _counts(self, group: Group[Ask]) -> dict[Shape, int]:
         """Return how many pods of each shape are to be placed, most first."""
@@ -254,24 +256,24 @@ class _InDomains:
             self._at_start[shape] = places
         return places if rows is None else places * rows
 
-    def _at_home(self, group: Group[Ask], wish: Wish, where: Region) -> Region:
+    def _at_home(self, group: Group[Ask], resolved: ResolvedTopology, where: Region) -> Region:
         """Return the region that a group's existing members leave to those that wait."""
         members = self._bond.members(self._parts[group])
         count = sum(self._counts(group).values())
-        return at_home(self._nodes.domains, wish, members, where, count)
+        return at_home(self._nodes.domains, resolved, members, where, count)
 
     # --- nodes ----------------------------------------------------------------------------------
 
     def nodes_for(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
         """Yield the nodes of a leaf's asks: by numbers, or one by one if pods affect each other."""
-        shape, is_free = asks[0].shape, where.wish is None or packing.is_packed(where.wish)
+        shape, is_free = asks[0].shape, where.resolved is None or packing.is_packed(where.resolved)
         if where.begin is not None and self._nodes.filters.takes.holds(where.begin, shape):
             yield where.begin
             asks, where = asks[1:], replace(where, begin=None)
             if not asks:
                 return
         is_one_by_one = where.is_packed or (is_free and self._is_tightest_first)
-        if where.wish is None or is_one_by_one or not self._is_counted(shape):
+        if where.resolved is None or is_one_by_one or not self._is_counted(shape):
             yield from self._one_by_one(asks, where)
             return
         for row, number in shared_out(where, shape, self._room, len(asks)):
@@ -353,52 +355,56 @@ class _InDomains:
 
     def _lack(self, group: Group[Ask]) -> Fact | None:
         """Return what the best domain of a group's level lacks, None if one fits the group."""
-        wish = self._wish(group)
-        if not isinstance(wish, Wish):
-            return Fact(Kind.WORDS, text=wish or "")
+        resolved = self._resolve(group)
+        if not isinstance(resolved, ResolvedTopology):
+            return Fact(Kind.WORDS, text=resolved or "")
         counts = self._counts(group)
-        home = self._at_home(group, wish, Region())
-        least = _least(counts) if len(counts) > 1 and not wish.slices else None
+        home = self._at_home(group, resolved, Region())
+        least = _least(counts) if len(counts) > 1 and not resolved.slices else None
         if least is not None:
             counts[least] = sum(counts.values())
         for shape, count in counts.items():
-            units = units_of(wish, self._room(shape, home.rows), home.gaps)
-            if wish.required == EVERYWHERE:
-                if units.everywhere < count:
-                    return self._lack_everywhere(wish, units, count, shape)
+            capacity = capacity_of(resolved, self._room(shape, home.rows), home.gaps)
+            if resolved.required == EVERYWHERE:
+                if capacity.everywhere < count:
+                    return self._lack_everywhere(resolved, capacity, count, shape)
                 continue
-            known = wish.tree.known(wish.required)
+            known = resolved.tree.known(resolved.required)
             if not known:
-                return Fact(Kind.WORDS, text=f"no node is in a {self._level(wish)}")
-            whole = units.whole[wish.required]
+                return Fact(Kind.WORDS, text=f"no node is in a {self._level(resolved)}")
+            whole = capacity.whole[resolved.required]
             best = max(known, key=lambda at: int(whole[at]))
             if whole[best] < count:
-                return self._lack_of_domain(wish, (best, int(whole[best])), count, shape)
+                return self._lack_of_domain(resolved, (best, int(whole[best])), count, shape)
         return None
 
-    def _level(self, wish: Wish, level: int | None = None) -> str:
-        label = wish.tree.labels[wish.required if level is None else level]
+    def _level(self, resolved: ResolvedTopology, level: int | None = None) -> str:
+        label = resolved.tree.labels[resolved.required if level is None else level]
         names = {label: name for name, label in self._nodes.domains.levels}
         return names.get(label, label)
 
-    def _lack_everywhere(self, wish: Wish, units: Units, count: int, shape: Shape) -> Fact:
-        places = np.count_nonzero(units.raw[-1])
+    def _lack_everywhere(
+        self, resolved: ResolvedTopology, capacity: DomainCapacity, count: int, shape: Shape
+    ) -> Fact:
+        places = np.count_nonzero(capacity.raw[-1])
         fact = Fact(
             Kind.MOST_PLACES,
-            count=units.everywhere,
+            count=capacity.everywhere,
             total=count,
             nodes=int(places),
             amount=shape.resource,
         )
-        if not wish.slices:
+        if not resolved.slices:
             return fact
-        level, size = wish.slices[0]
-        return replace(fact, kind=Kind.SLICES, name=self._level(wish, level), most=size)
+        level, size = resolved.slices[0]
+        return replace(fact, kind=Kind.SLICES, name=self._level(resolved, level), most=size)
 
-    def _lack_of_domain(self, wish: Wish, best: tuple[int, int], count: int, shape: Shape) -> Fact:
+    def _lack_of_domain(
+        self, resolved: ResolvedTopology, best: tuple[int, int], count: int, shape: Shape
+    ) -> Fact:
         number, held = best
-        level = wish.required
-        own = self._nodes.domains.rows_in(wish.tree, level, number)
+        level = resolved.required
+        own = self._nodes.domains.rows_in(resolved.tree, level, number)
         full = np.flatnonzero(own & (self._nodes.room.places(shape) == 0)).tolist()
         takers: dict[str, int] = {}
         for row in full:
@@ -409,11 +415,11 @@ class _InDomains:
         shown = sorted(takers, key=lambda name: (-takers[name], name))[:MAX_SHOWN]
         return Fact(
             Kind.DOMAINS,
-            name=self._level(wish),
-            text="/".join(wish.tree.paths[level][number]),
+            name=self._level(resolved),
+            text="/".join(resolved.tree.paths[level][number]),
             count=held,
             total=count,
-            nodes=len(wish.tree.known(level)),
+            nodes=len(resolved.tree.known(level)),
             with_room=sum(1 for row in full if self._is_taken(row, shown)),
             names=tuple(shown),
         )

@@ -63,7 +63,7 @@ from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import Amounts, When
 from services.core.scheduler.nodes.node_table import NodeTable
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.place.units import units_of
+from services.core.scheduler.place.domain_capacity import capacity_of
 from services.core.scheduler.statement.journal import ApplicationChanged
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.tentative import Tentative
@@ -161,13 +161,13 @@ def _fits_a_domain(nodes: NodeTable, application: Application) -> bool:
     part = in_one_domain(application)
     if part is None:
         return True
-    wish = nodes.domains.wish(part.topology)
-    if isinstance(wish, str):
+    resolved = nodes.domains.resolve(part.topology)
+    if isinstance(resolved, str):
         return False
-    left = np.ones(len(wish.tree.paths[wish.required]), dtype=np.bool_)
+    left = np.ones(len(resolved.tree.paths[resolved.required]), dtype=np.bool_)
     for shape, count in application.placeholder_needs().items():
-        units = units_of(wish, nodes.room.places(shape, when=When.EMPTY))
-        left &= units.whole[wish.required] >= count
+        capacity = capacity_of(resolved, nodes.room.places(shape, when=When.EMPTY))
+        left &= capacity.whole[resolved.required] >= count
     return bool(left.any()) or bool(nodes.domains.bonds[application.id].members(part))
 
 
@@ -542,13 +542,13 @@ def _domains(partition: Partition, head_gang: HeadGang) -> list[Amounts] | None:
     part = in_one_domain(application)
     if part is None:
         return None
-    wish = domains.wish(part.topology)
-    if isinstance(wish, str):
+    resolved = domains.resolve(part.topology)
+    if isinstance(resolved, str):
         return []
     there = domains.bonds[application.id].members(part)
-    home = domains.home(wish.tree, wish.required, there) if there else None
-    known = wish.tree.known(wish.required) if home is None else [home]
-    ids = wish.tree.ids(wish.required, len(partition.nodes.rows))
+    home = domains.home(resolved.tree, resolved.required, there) if there else None
+    known = resolved.tree.known(resolved.required) if home is None else [home]
+    ids = resolved.tree.ids(resolved.required, len(partition.nodes.rows))
     return [np.flatnonzero(ids == at) for at in known]
 
 

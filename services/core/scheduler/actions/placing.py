@@ -33,8 +33,8 @@ def search_domains(trial: Trial, job: Job, tasks: list[Task]) -> list[Mask] | No
     if group is None or group.topology is None:
         return None
     domains, room = trial.nodes.domains, trial.nodes.room
-    wish = domains.wish(group.topology)
-    if isinstance(wish, str):
+    resolved = domains.resolve(group.topology)
+    if isinstance(resolved, str):
         return []
     running = [task.node for task in group.all_tasks(is_placed) if task.node is not None]
     counts = Counter(map(trial.shape_of, tasks))
@@ -45,7 +45,7 @@ def search_domains(trial: Trial, job: Job, tasks: list[Task]) -> list[Mask] | No
     def expected(shape: Shape, _: Mask | None) -> Amounts:
         return room.places(shape, when=When.EXPECTED)
 
-    return searched(domains, wish, counts, (empty, expected), Counter(running))
+    return searched(domains, resolved, counts, (empty, expected), Counter(running))
 
 
 def _in_one_domain(tree: Group[Task], tasks: Container[Task]) -> Group[Task] | None:
@@ -82,14 +82,14 @@ class _OnTrial:
             yield where
             return
         domains = self._nodes.domains
-        wish = domains.wish(group.topology)
-        if isinstance(wish, str):
+        resolved = domains.resolve(group.topology)
+        if isinstance(resolved, str):
             return
         running = [task.node for task in group.all_tasks(is_placed) if task.node is not None]
         tasks = group.all_tasks(self._place_of.__contains__)
-        home = at_home(domains, wish, Counter(running), where, len(tasks))
+        home = at_home(domains, resolved, Counter(running), where, len(tasks))
         counts = Counter(map(self._trial.shape_of, tasks))
-        yield from regions(domains, wish, counts, self._places, home, is_kai=True)
+        yield from regions(domains, resolved, counts, self._places, home, is_kai=True)
 
     def _places(self, shape: Shape, rows: Mask | None) -> Amounts:
         places = self._nodes.room.places(shape, when=When.EXPECTED)
@@ -98,7 +98,7 @@ class _OnTrial:
     def nodes_for(self, tasks: list[Task], where: Region) -> Iterator[Node | None]:
         """Yield a node of a domain for each task; slices are divided by numbers."""
         nodes = self._nodes
-        if where.wish is not None and where.wish.slices:
+        if where.resolved is not None and where.resolved.slices:
             shape = self._trial.shape_of(tasks[0])
             for row, number in shared_out(where, shape, self._places, len(tasks)):
                 yield from [nodes.rows[row]] * number

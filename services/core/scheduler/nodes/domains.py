@@ -114,7 +114,7 @@ class DomainTree:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Wish:
+class ResolvedTopology:
     """A topology constraint resolved in its tree: levels are numbers, EVERYWHERE for none.
 
     ``slices`` are (level, size), coarsest first; level ``tree.depth`` is that of single nodes.
@@ -197,15 +197,18 @@ class Bond:
 _NOWHERE: Bound = (DomainTree(()), EVERYWHERE, ())  # of an invalid constraint
 
 
-def _out_of_order(topology: TopologyConstraint, wish: Wish) -> str:
+def _out_of_order(topology: TopologyConstraint, resolved: ResolvedTopology) -> str:
     """Return an error if a level lies above one that must contain it, else ""."""
-    if wish.preferred != EVERYWHERE and wish.preferred < wish.required:
+    if resolved.preferred != EVERYWHERE and resolved.preferred < resolved.required:
         return (
             f"topology: the preferred level {topology.preferred} lies above the required level "
             f"{topology.required}"
         )
-    above, name = max(wish.required, wish.preferred), topology.preferred or topology.required
-    for (level, _), each in zip(wish.slices, topology.slices, strict=True):
+    above, name = (
+        max(resolved.required, resolved.preferred),
+        topology.preferred or topology.required,
+    )
+    for (level, _), each in zip(resolved.slices, topology.slices, strict=True):
         if level < above or (level == above and each is not topology.slices[0]):
             return f"topology: the slices' level {each.level} does not lie below {name}"
         above, name = level, each.level
@@ -279,7 +282,7 @@ class Domains:
         """Return the tree of the cluster's own levels, None without any."""
         return self.tree(tuple(label for _, label in self.levels)) if self.levels else None
 
-    def wish(self, topology: TopologyConstraint) -> Wish | str:
+    def resolve(self, topology: TopologyConstraint) -> ResolvedTopology | str:
         """Resolve a topology constraint; return an error text if it is invalid."""
         if topology.wrong:
             return topology.wrong
@@ -299,7 +302,7 @@ class Domains:
         if tree is None:
             return f"gangs name more than {MAX_TREES} lists of topology levels"
         slices = tuple((numbers[each.level], each.size) for each in topology.slices)
-        wish = Wish(
+        resolved = ResolvedTopology(
             tree,
             numbers[topology.required],
             numbers[topology.preferred],
@@ -307,7 +310,7 @@ class Domains:
             topology.is_unconstrained,
             topology.is_balanced,
         )
-        return _out_of_order(topology, wish) or wish
+        return _out_of_order(topology, resolved) or resolved
 
     def rows_in(self, tree: DomainTree, level: int, number: int) -> Mask:
         """Return the rows of a domain."""
@@ -352,20 +355,22 @@ class Domains:
         paths = tree.paths[level]
         return min(found, key=lambda at: (-found[at], paths[at]), default=None)
 
-    def homes(self, wish: Wish, members: Mapping[Node, int]) -> Iterator[tuple[int, int]]:
+    def homes(
+        self, resolved: ResolvedTopology, members: Mapping[Node, int]
+    ) -> Iterator[tuple[int, int]]:
         """Yield the homes (level, id) at the preferred level, then at the levels above it."""
-        for level in range(wish.preferred, wish.required, -1):
-            home = self.home(wish.tree, level, members)
+        for level in range(resolved.preferred, resolved.required, -1):
+            home = self.home(resolved.tree, level, members)
             if home is not None:
                 yield level, home
 
     def homes_of(self, bond: Bond, task_group: str) -> Iterator[tuple[DomainTree, int, int]]:
         """Yield the homes for one more pod of a task group, with their trees."""
         for part in bond.chains[task_group]:
-            wish = self.wish(part.topology)
-            if isinstance(wish, Wish):
-                for level, home in self.homes(wish, bond.members(part)):
-                    yield wish.tree, level, home
+            resolved = self.resolve(part.topology)
+            if isinstance(resolved, ResolvedTopology):
+                for level, home in self.homes(resolved, bond.members(part)):
+                    yield resolved.tree, level, home
 
     def open_rows(self, bond: Bond, task_group: str) -> Mask:
         """Return the rows that existing members allow for one more pod of a task group.
@@ -399,18 +404,18 @@ class Domains:
         return known[1]
 
     def _bounds_of(self, bond: Bond, part: GangTree) -> Iterator[Bound]:
-        wish = self.wish(part.topology)
-        if isinstance(wish, str):
+        resolved = self.resolve(part.topology)
+        if isinstance(resolved, str):
             yield _NOWHERE
             return
         members = bond.members(part)
-        if wish.required != EVERYWHERE:
-            home = self.home(wish.tree, wish.required, members)
-            yield wish.tree, wish.required, () if home is None else (home,)
-        for level, size in wish.slices:
-            counts = self.counts(wish.tree, level, members)
+        if resolved.required != EVERYWHERE:
+            home = self.home(resolved.tree, resolved.required, members)
+            yield resolved.tree, resolved.required, () if home is None else (home,)
+        for level, size in resolved.slices:
+            counts = self.counts(resolved.tree, level, members)
             begun = tuple(at for at, number in counts.items() if number % size)
-            yield wish.tree, level, begun
+            yield resolved.tree, level, begun
 
     def counts(self, tree: DomainTree, level: int, members: Mapping[Node, int]) -> dict[int, int]:
         """Return the number of members in each domain of a level that has any, sorted by name."""

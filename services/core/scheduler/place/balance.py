@@ -12,8 +12,8 @@ from functools import partial
 import numpy as np
 
 from services.core.scheduler.nodes.columns import Amounts
-from services.core.scheduler.nodes.domains import EVERYWHERE, Wish
-from services.core.scheduler.place.units import ALL, At, Units, order
+from services.core.scheduler.nodes.domains import EVERYWHERE, ResolvedTopology
+from services.core.scheduler.place.domain_capacity import ALL, At, DomainCapacity, order
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,26 +43,32 @@ class _Parts:
         return int(self.sizes.sum())
 
 
-def domains(wish: Wish, units: Units, count: int) -> list[At]:
+def domains(resolved: ResolvedTopology, capacity: DomainCapacity, count: int) -> list[At]:
     """Return the domains above the preferred level that fit the pods, the most even first."""
-    level = wish.preferred - 1
-    if level < wish.required:
+    level = resolved.preferred - 1
+    if level < resolved.required:
         return []
-    above: list[At] = [ALL] if units.everywhere >= count else []
+    above: list[At] = [ALL] if capacity.everywhere >= count else []
     if level != EVERYWHERE:
-        fitting = np.flatnonzero(units.whole[level] >= count).tolist()
-        above = [(level, at) for at in sorted(fitting, key=partial(order, units, level))]
-    found = [(even, at) for at in above if (even := balanced(wish, units, at, count)) is not None]
+        fitting = np.flatnonzero(capacity.whole[level] >= count).tolist()
+        above = [(level, at) for at in sorted(fitting, key=partial(order, capacity, level))]
+    found = [
+        (even, at) for at in above if (even := balanced(resolved, capacity, at, count)) is not None
+    ]
     return [at for _, at in sorted(found, key=lambda each: (-each[0].least, each[0].domains))]
 
 
-def balanced(wish: Wish, units: Units, at: At, count: int) -> Even | None:
+def balanced(
+    resolved: ResolvedTopology, capacity: DomainCapacity, at: At, count: int
+) -> Even | None:
     """Return the most even spread in a domain above the preferred level, None if none fits.
 
     Domains of the preferred level are added in order of their capacity.
     """
-    size, wanted = wish.size, -(-count // wish.size)
-    all_parts = [_parts(units, (wish.preferred, int(number)), size) for number in units.below(at)]
+    size, wanted = resolved.size, -(-count // resolved.size)
+    all_parts = [
+        _parts(capacity, (resolved.preferred, int(number)), size) for number in capacity.below(at)
+    ]
     least = _largest_least(np.concatenate([*(each.sizes for each in all_parts), [0]]), wanted)
     if not least:
         return None
@@ -74,14 +80,16 @@ def balanced(wish: Wish, units: Units, at: At, count: int) -> Even | None:
         if found.room >= wanted:
             on = _evenly(found, least, wanted)
             return Even(
-                least, number, [((wish.preferred + 1, part), slices * size) for part, slices in on]
+                least,
+                number,
+                [((resolved.preferred + 1, part), slices * size) for part, slices in on],
             )
     return None
 
 
-def _parts(units: Units, at: At, size: int) -> _Parts:
-    ids = units.below(at)
-    return _together([_Parts(ids, units.whole[at[0] + 1][ids] // size)])
+def _parts(capacity: DomainCapacity, at: At, size: int) -> _Parts:
+    ids = capacity.below(at)
+    return _together([_Parts(ids, capacity.whole[at[0] + 1][ids] // size)])
 
 
 def _together(parts: list[_Parts]) -> _Parts:

@@ -16,13 +16,13 @@ import numpy as np
 
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts
-from services.core.scheduler.nodes.domains import Wish
-from services.core.scheduler.place.units import At, Units
+from services.core.scheduler.nodes.domains import ResolvedTopology
+from services.core.scheduler.place.domain_capacity import At, DomainCapacity
 
 
-def is_packed(wish: Wish) -> bool:
+def is_packed(resolved: ResolvedTopology) -> bool:
     """Whether this order applies; slices, balance and unconstrained pods are spread by number."""
-    return not (wish.slices or wish.is_balanced or wish.is_unconstrained)
+    return not (resolved.slices or resolved.is_balanced or resolved.is_unconstrained)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -40,13 +40,13 @@ class Ranks:
         return self.by_row[rows]
 
 
-def ranks(wish: Wish, units: Units, at: At) -> Ranks | None:
+def ranks(resolved: ResolvedTopology, capacity: DomainCapacity, at: At) -> Ranks | None:
     """Return the ranks of a domain's rows (rule 2); None if all are equal."""
-    level, tree = wish.preferred, units.tree
+    level, tree = resolved.preferred, capacity.tree
     if level <= at[0]:
         return None
-    room, paths = units.whole[level], tree.paths[level]
+    room, paths = capacity.whole[level], tree.paths[level]
     known = sorted(tree.known(level), key=lambda each: (int(room[each]), paths[each]))
     place_of = np.full(len(paths) + 1, len(known), dtype=np.int64)  # the last: of no domain
     place_of[known] = np.arange(len(known))[::-1]
-    return Ranks(place_of[tree.ids(level, units.raw[-1].size)])
+    return Ranks(place_of[tree.ids(level, capacity.raw[-1].size)])

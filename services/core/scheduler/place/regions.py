@@ -17,10 +17,10 @@ import numpy as np
 from services.core.scheduler.model.rows import Node
 from services.core.scheduler.model.shapes import Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask
-from services.core.scheduler.nodes.domains import EVERYWHERE, Domains, Wish
+from services.core.scheduler.nodes.domains import EVERYWHERE, Domains, ResolvedTopology
 from services.core.scheduler.place import packing, spread
+from services.core.scheduler.place.domain_capacity import ALL, At, Share, capacity_of
 from services.core.scheduler.place.packing import Ranks
-from services.core.scheduler.place.units import ALL, At, Share, units_of
 
 MAX_SEARCHED = 32  # domains searched for victims of one gang; the others are not tried
 Gaps = tuple[int, dict[int, int]]  # partly filled slices: the level, and how many pods each lacks
@@ -32,7 +32,7 @@ class Region:
     """A domain for pods: its rows (None: all), and the topology constraint that selected it."""
 
     rows: Mask | None = None
-    wish: Wish | None = None
+    resolved: ResolvedTopology | None = None
     at: At = ALL
     gaps: Gaps | None = None
     is_packed: bool = False  # pods are placed one by one, by rank and node order
@@ -42,21 +42,25 @@ class Region:
 
 
 def at_home(
-    domains: Domains, wish: Wish, members: Mapping[Node, int], within: Region, count: int
+    domains: Domains,
+    resolved: ResolvedTopology,
+    members: Mapping[Node, int],
+    within: Region,
+    count: int,
 ) -> Region:
     """Return the region that existing members leave to ``count`` pods, with the gaps to fill."""
     rows = within.rows
     if not members:
         return Region(rows)
-    if wish.required != EVERYWHERE:
-        home = domains.home(wish.tree, wish.required, members)
+    if resolved.required != EVERYWHERE:
+        home = domains.home(resolved.tree, resolved.required, members)
         if home is not None:
-            rows = _rows_of(domains, wish, (wish.required, home), rows)
-    homes = tuple(domains.homes(wish, members))
-    if not wish.slices:
+            rows = _rows_of(domains, resolved, (resolved.required, home), rows)
+    homes = tuple(domains.homes(resolved, members))
+    if not resolved.slices:
         return Region(rows, homes=homes)
-    level, size = wish.slices[-1]
-    there = domains.counts(wish.tree, level, members)
+    level, size = resolved.slices[-1]
+    there = domains.counts(resolved.tree, level, members)
     gaps = {at: size - number % size for at, number in there.items() if number % size}
     begun = (level, gaps) if 0 < count <= sum(gaps.values()) else None
     return Region(rows, gaps=begun, homes=homes)
@@ -64,7 +68,7 @@ def at_home(
 
 def regions(
     domains: Domains,
-    wish: Wish,
+    resolved: ResolvedTopology,
     counts: Mapping[Shape, int],
     places: Places,
     within: Region,
@@ -77,28 +81,30 @@ def regions(
     If all pods to be placed are equal (``is_alike``), domains equal to one that failed are skipped.
     """
     rows, gaps = within.rows, within.gaps
-    held = [(units_of(wish, places(shape, rows), gaps), count) for shape, count in counts.items()]
+    held = [
+        (capacity_of(resolved, places(shape, rows), gaps), count) for shape, count in counts.items()
+    ]
     if not held:
         return
     (first, count), *others = held
-    is_packed = is_kai and packing.is_packed(wish)
+    is_packed = is_kai and packing.is_packed(resolved)
     failed: set[object] = set()
-    candidates = spread.candidates(wish, first, count, from_the_top=is_kai)
+    candidates = spread.candidates(resolved, first, count, from_the_top=is_kai)
     at_home = (at for at in within.homes if first.of(at) >= count)
     for at in chain(at_home, candidates):
         if failed and first.pattern(at) in failed:
             continue
-        if all(units.of(at) >= number for units, number in others):
-            ranks = packing.ranks(wish, first, at) if is_packed else None
-            own = _rows_of(domains, wish, at, rows)
-            yield Region(own, wish, at, gaps, is_packed, () if ranks is None else (ranks,))
+        if all(capacity.of(at) >= number for capacity, number in others):
+            ranks = packing.ranks(resolved, first, at) if is_packed else None
+            own = _rows_of(domains, resolved, at, rows)
+            yield Region(own, resolved, at, gaps, is_packed, () if ranks is None else (ranks,))
             if is_alike:
                 failed.add(first.pattern(at))
 
 
 def searched(
     domains: Domains,
-    wish: Wish,
+    resolved: ResolvedTopology,
     counts: Mapping[Shape, int],
     places: tuple[Places, Places],
     members: Mapping[Node, int],
@@ -109,11 +115,11 @@ def searched(
     first, at most MAX_SEARCHED. ``places`` counts those of empty nodes and the expected ones.
     Existing members leave only their domain; partly filled slices are not counted in whole ones.
     """
-    level, tree = wish.required, wish.tree
+    level, tree = resolved.required, resolved.tree
     at_home = domains.home(tree, level, members) if members else None
     lacks = dict.fromkeys(tree.known(level) if at_home is None else [at_home], 0)
     for shape, count in counts.items():
-        most, now = (units_of(wish, each(shape, None)).whole[level] for each in places)
+        most, now = (capacity_of(resolved, each(shape, None)).whole[level] for each in places)
         if members:
             most = np.maximum(most, count)
         for at in [at for at in lacks if most[at] < count]:
@@ -126,15 +132,17 @@ def searched(
 
 def shared_out(region: Region, shape: Shape, places: Places, count: int) -> Share:
     """Return how many pods go to which rows of a region, at most as many as fit."""
-    assert region.wish is not None
-    units = units_of(region.wish, places(shape, region.rows), region.gaps)
-    held = min(count, units.of(region.at))
-    return spread.fill(region.wish, units, region.at, held) if held else []
+    assert region.resolved is not None
+    capacity = capacity_of(region.resolved, places(shape, region.rows), region.gaps)
+    held = min(count, capacity.of(region.at))
+    return spread.fill(region.resolved, capacity, region.at, held) if held else []
 
 
-def _rows_of(domains: Domains, wish: Wish, at: At, rows: Mask | None) -> Mask | None:
+def _rows_of(
+    domains: Domains, resolved: ResolvedTopology, at: At, rows: Mask | None
+) -> Mask | None:
     level, number = at
     if level == EVERYWHERE:
         return rows
-    own = domains.rows_in(wish.tree, level, number)
+    own = domains.rows_in(resolved.tree, level, number)
     return own if rows is None else own & rows

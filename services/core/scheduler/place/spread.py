@@ -19,61 +19,67 @@ from functools import partial
 import numpy as np
 
 from services.core.scheduler.nodes.columns import Amounts
-from services.core.scheduler.nodes.domains import EVERYWHERE, Wish
+from services.core.scheduler.nodes.domains import EVERYWHERE, ResolvedTopology
 from services.core.scheduler.place import balance
-from services.core.scheduler.place.units import ALL, At, Share, Units, order
+from services.core.scheduler.place.domain_capacity import ALL, At, DomainCapacity, Share, order
 
 
-def candidates(wish: Wish, units: Units, count: int, *, from_the_top: bool = False) -> Iterator[At]:
+def candidates(
+    resolved: ResolvedTopology, capacity: DomainCapacity, count: int, *, from_the_top: bool = False
+) -> Iterator[At]:
     """Yield the domains that fit so many pods, in the order to try them.
 
     ``from_the_top``: in the order of ``packing.py``.
     """
-    key = partial(order, units, from_the_top=from_the_top)
-    if wish.is_balanced and wish.preferred != EVERYWHERE:
-        yield from balance.domains(wish, units, count)
-    for level in range(max(wish.preferred, wish.required), wish.required - 1, -1):
+    key = partial(order, capacity, from_the_top=from_the_top)
+    if resolved.is_balanced and resolved.preferred != EVERYWHERE:
+        yield from balance.domains(resolved, capacity, count)
+    for level in range(max(resolved.preferred, resolved.required), resolved.required - 1, -1):
         if level == EVERYWHERE:
-            if units.everywhere >= count:
+            if capacity.everywhere >= count:
                 yield ALL
             continue
-        fitting = np.flatnonzero(units.whole[level] >= count).tolist()
+        fitting = np.flatnonzero(capacity.whole[level] >= count).tolist()
         for number in sorted(fitting, key=partial(key, level)):
             yield level, number
 
 
-def fill(wish: Wish, units: Units, at: At, count: int) -> Share:
+def fill(resolved: ResolvedTopology, capacity: DomainCapacity, at: At, count: int) -> Share:
     """Return how many of ``count`` pods go to which rows of a domain that fits them."""
     even = None
-    if wish.is_balanced and at[0] == wish.preferred - 1:
-        even = balance.balanced(wish, units, at, count)
+    if resolved.is_balanced and at[0] == resolved.preferred - 1:
+        even = balance.balanced(resolved, capacity, at, count)
     if even is None:
-        return fill_plainly(wish, units, at, count)
-    return [each for part, number in even.on for each in fill_plainly(wish, units, part, number)]
+        return fill_plainly(resolved, capacity, at, count)
+    return [
+        each for part, number in even.on for each in fill_plainly(resolved, capacity, part, number)
+    ]
 
 
-def fill_plainly(wish: Wish, units: Units, at: At, count: int) -> Share:
+def fill_plainly(resolved: ResolvedTopology, capacity: DomainCapacity, at: At, count: int) -> Share:
     """Return the same without balance."""
     level = at[0]
-    if level == units.tree.depth:
+    if level == capacity.tree.depth:
         return [(at[1], count)]
     found: Share = []
-    if level == EVERYWHERE and not units.tree.depth:
-        return share_out(units.whole[0], units.raw[0], count, is_least=wish.is_unconstrained)
-    held = min(count, int(units.whole[0].sum())) if level == EVERYWHERE else count
-    below = units.below(at)
-    whole, raw = units.whole[level + 1][below], units.raw[level + 1][below]
-    for place, number in share_out(whole, raw, held, is_least=wish.is_unconstrained):
-        found += fill_plainly(wish, units, (level + 1, int(below[place])), number)
-    return found + _loose(units, count - held)
+    if level == EVERYWHERE and not capacity.tree.depth:
+        return share_out(
+            capacity.whole[0], capacity.raw[0], count, is_least=resolved.is_unconstrained
+        )
+    held = min(count, int(capacity.whole[0].sum())) if level == EVERYWHERE else count
+    below = capacity.below(at)
+    whole, raw = capacity.whole[level + 1][below], capacity.raw[level + 1][below]
+    for place, number in share_out(whole, raw, held, is_least=resolved.is_unconstrained):
+        found += fill_plainly(resolved, capacity, (level + 1, int(below[place])), number)
+    return found + _loose(capacity, count - held)
 
 
-def _loose(units: Units, count: int) -> Share:
+def _loose(capacity: DomainCapacity, count: int) -> Share:
     """Return how many pods go to which nodes that are in no domain."""
     if not count:
         return []
-    rows = np.flatnonzero(units.tree.ids(0, units.raw[-1].size) < 0)
-    room = units.raw[-1][rows]
+    rows = np.flatnonzero(capacity.tree.ids(0, capacity.raw[-1].size) < 0)
+    room = capacity.raw[-1][rows]
     return [(int(rows[at]), number) for at, number in share_out(room, room, count)]
 
 

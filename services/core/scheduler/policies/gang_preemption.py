@@ -26,7 +26,7 @@ from services.core.scheduler.model.preemptors import may_ever
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.shapes import Ask, Shape
 from services.core.scheduler.nodes.columns import Amounts, Mask, When
-from services.core.scheduler.nodes.domains import EVERYWHERE, Wish
+from services.core.scheduler.nodes.domains import EVERYWHERE, ResolvedTopology
 from services.core.scheduler.nodes.victim_kinds import Victim
 from services.core.scheduler.place.regions import searched
 from services.core.scheduler.policies.preemption_choice import NoChoice, choose_victims
@@ -94,36 +94,39 @@ class _InDomains:
         asks = [ask for name in part.minima() for ask in self._asks.get(name, ())]
         if not asks:
             return True
-        wish: Wish | str | None = None
+        resolved: ResolvedTopology | str | None = None
         if part.constraint is not None:
-            wish = self._nodes.domains.wish(part.topology)
-        if isinstance(wish, str):
+            resolved = self._nodes.domains.resolve(part.topology)
+        if isinstance(resolved, str):
             return False
-        if wish is None or wish.required == EVERYWHERE:
-            return self._inside(part, asks, wish, rows)
+        if resolved is None or resolved.required == EVERYWHERE:
+            return self._inside(part, asks, resolved, rows)
         there = self._bond.members(part)
         return self._in_the_best(
-            replace(wish, slices=()), asks, there, rows,
-            lambda own: self._inside(part, asks, wish, own),
+            replace(resolved, slices=()), asks, there, rows,
+            lambda own: self._inside(part, asks, resolved, own),
         )  # fmt: skip
 
     def _inside(
-        self, part: GangTree, asks: list[Ask], wish: Wish | None, rows: Mask | None
+        self, part: GangTree, asks: list[Ask], resolved: ResolvedTopology | None, rows: Mask | None
     ) -> bool:
         """Place a part in a domain: its slices, or its parts, those with a level first."""
-        if wish is not None and wish.slices:
-            return not self._bond.members(part) and self._in_slices(asks, wish, rows)
+        if resolved is not None and resolved.slices:
+            return not self._bond.members(part) and self._in_slices(asks, resolved, rows)
         inner = [each for each in part.parts if each.has_topology]
         apart = {name for each in inner for name in each.minima()}
         loose = [ask for ask in asks if ask.request.task_group_name not in apart]
         return all(self.place(each, rows) for each in inner) and self._together(loose, rows)
 
-    def _in_slices(self, asks: list[Ask], wish: Wish, rows: Mask | None) -> bool:
+    def _in_slices(self, asks: list[Ask], resolved: ResolvedTopology, rows: Mask | None) -> bool:
         """Place slice after slice, each in the domain with the least harm."""
-        if not wish.slices:
+        if not resolved.slices:
             return self._together(asks, rows)
-        (level, size), *finer = wish.slices
-        own, rest = replace(wish, required=level, slices=()), replace(wish, slices=tuple(finer))
+        (level, size), *finer = resolved.slices
+        own, rest = (
+            replace(resolved, required=level, slices=()),
+            replace(resolved, slices=tuple(finer)),
+        )
         return all(
             self._in_the_best(own, each, {}, rows, partial(self._in_slices, each, rest))
             for each in (asks[at : at + size] for at in range(0, len(asks), size))
@@ -131,7 +134,7 @@ class _InDomains:
 
     def _in_the_best(
         self,
-        wish: Wish,
+        resolved: ResolvedTopology,
         asks: list[Ask],
         there: Mapping[Node, int],
         rows: Mask | None,
@@ -147,7 +150,7 @@ class _InDomains:
             del self.way.places[found:]
             return None if harm is None else (harm, own)
 
-        domains = enumerate(self._domains(wish, asks, there, rows))
+        domains = enumerate(self._domains(resolved, asks, there, rows))
         best = search_places(
             (
                 (NO_HARM, domain if rows is None else domain & rows)
@@ -159,7 +162,11 @@ class _InDomains:
         return best is not None and find(best)
 
     def _domains(
-        self, wish: Wish, asks: list[Ask], there: Mapping[Node, int], rows: Mask | None
+        self,
+        resolved: ResolvedTopology,
+        asks: list[Ask],
+        there: Mapping[Node, int],
+        rows: Mask | None,
     ) -> list[Mask]:
         counts: dict[Shape, int] = {}
         for ask in asks:
@@ -170,7 +177,7 @@ class _InDomains:
             return places if rows is None else places * rows
 
         places = partial(room, When.EMPTY), partial(room, When.NOW)
-        return searched(self._nodes.domains, wish, counts, places, there)
+        return searched(self._nodes.domains, resolved, counts, places, there)
 
     def _together(self, asks: list[Ask], rows: Mask | None) -> bool:
         return _place(self._trial, self._application, asks, self.way, rows)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from services.core.scheduler.nodes.columns import Amounts
-from services.core.scheduler.nodes.domains import EVERYWHERE, DomainTree, Wish
+from services.core.scheduler.nodes.domains import EVERYWHERE, DomainTree, ResolvedTopology
 
 MOST = 2**31  # largest number of places counted for a node
 Share = list[tuple[int, int]]  # (id or row, how many)
@@ -18,7 +18,7 @@ ALL: At = (EVERYWHERE, 0)
 
 
 @dataclass(slots=True, eq=False)
-class Units:
+class DomainCapacity:
     """How many equal pods each domain fits, by level; the last level is single nodes."""
 
     tree: DomainTree
@@ -77,12 +77,14 @@ def _above(tree: DomainTree, level: int, rows: int) -> Amounts:
     return tree.above(level)
 
 
-def units_of(wish: Wish, room: Amounts, gaps: tuple[int, dict[int, int]] | None = None) -> Units:
+def capacity_of(
+    resolved: ResolvedTopology, room: Amounts, gaps: tuple[int, dict[int, int]] | None = None
+) -> DomainCapacity:
     """Return how many pods the domains fit, given the places of each row.
 
     ``gaps``, a level and what partly filled slices lack: only these are counted then.
     """
-    tree, slices = wish.tree, () if gaps is not None else wish.slices
+    tree, slices = resolved.tree, () if gaps is not None else resolved.slices
     sizes = dict(slices)
     raw: list[Amounts] = [np.minimum(room, MOST)]
     whole: list[Amounts] = [_rounded(raw[0], sizes.get(tree.depth, 1))]
@@ -95,7 +97,7 @@ def units_of(wish: Wish, room: Amounts, gaps: tuple[int, dict[int, int]] | None 
             held = np.array([min(int(n), gaps[1].get(at, 0)) for at, n in enumerate(held)])
         whole.insert(0, _rounded(held, sizes.get(level, 1)))
     loose = 0 if slices or gaps is not None else int(raw[-1][~is_in].sum())
-    return Units(tree, slices, whole, raw, loose if tree.depth else 0)
+    return DomainCapacity(tree, slices, whole, raw, loose if tree.depth else 0)
 
 
 def _rounded(amounts: Amounts, size: int) -> Amounts:
@@ -110,7 +112,7 @@ def _summed(above: Amounts, amounts: Amounts, number: int) -> Amounts:
 
 
 def order(
-    units: Units, level: int, number: int, *, from_the_top: bool = False
+    capacity: DomainCapacity, level: int, number: int, *, from_the_top: bool = False
 ) -> tuple[object, ...]:
     """Return the sort key of a domain in its level: the tightest first, then by name.
 
@@ -119,6 +121,6 @@ def order(
     """
     rooms, at = [], number
     for each in range(level, EVERYWHERE, -1):
-        rooms.append(int(units.whole[each][at]))
-        at = units.tree.parents[each][at]
-    return (*(rooms[::-1] if from_the_top else rooms), units.tree.paths[level][number])
+        rooms.append(int(capacity.whole[each][at]))
+        at = capacity.tree.parents[each][at]
+    return (*(rooms[::-1] if from_the_top else rooms), capacity.tree.paths[level][number])
