@@ -266,14 +266,14 @@ class _InDomains:
 
     def nodes_for(self, asks: list[Ask], where: Region) -> Iterator[Node | None]:
         """Yield the nodes of a leaf's asks: by numbers, or one by one if pods affect each other."""
-        shape, is_free = asks[0].shape, where.resolved is None or packing.is_packed(where.resolved)
+        shape, is_free = asks[0].shape, where.topology is None or packing.is_packed(where.topology)
         if where.begin is not None and self._nodes.filters.takes.holds(where.begin, shape):
             yield where.begin
             asks, where = asks[1:], replace(where, begin=None)
             if not asks:
                 return
         is_one_by_one = where.is_packed or (is_free and self._is_tightest_first)
-        if where.resolved is None or is_one_by_one or not self._is_counted(shape):
+        if where.topology is None or is_one_by_one or not self._is_counted(shape):
             yield from self._one_by_one(asks, where)
             return
         for row, number in shared_out(where, shape, self._room, len(asks)):

@@ -98,7 +98,7 @@ class _OnTrial:
     def nodes_for(self, tasks: list[Task], where: Region) -> Iterator[Node | None]:
         """Yield a node of a domain for each task; slices are divided by numbers."""
         nodes = self._nodes
-        if where.resolved is not None and where.resolved.slices:
+        if where.topology is not None and where.topology.slices:
             shape = self._trial.shape_of(tasks[0])
             for row, number in shared_out(where, shape, self._places, len(tasks)):
                 yield from [nodes.rows[row]] * number

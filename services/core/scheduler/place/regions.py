@@ -32,7 +32,7 @@ class Region:
     """A domain for pods: its rows (None: all), and the topology constraint that selected it."""
 
     rows: Mask | None = None
-    resolved: ResolvedTopology | None = None
+    topology: ResolvedTopology | None = None
     at: At = ALL
     gaps: Gaps | None = None
     is_packed: bool = False  # pods are placed one by one, by rank and node order
@@ -132,10 +132,10 @@ def searched(
 
 def shared_out(region: Region, shape: Shape, places: Places, count: int) -> Share:
     """Return how many pods go to which rows of a region, at most as many as fit."""
-    assert region.resolved is not None
-    capacity = capacity_of(region.resolved, places(shape, region.rows), region.gaps)
+    assert region.topology is not None
+    capacity = capacity_of(region.topology, places(shape, region.rows), region.gaps)
     held = min(count, capacity.of(region.at))
-    return spread.fill(region.resolved, capacity, region.at, held) if held else []
+    return spread.fill(region.topology, capacity, region.at, held) if held else []
 
 
 def _rows_of(
