@@ -167,7 +167,7 @@ def _give_back(partition: Partition, queue: Queue, wanted: Resource) -> None:
         owner = partition.applications[victim.application_id]
         text = f"Preempted by Quota change enforcement process in {queue.path}"
         key, reason = victim.allocation_key, MESSAGE + queue.path
-        evict(partition, owner, key, None, reason, law=EvictionCause.QUOTA, event=text)
+        evict(partition, owner, key, None, reason, cause=EvictionCause.QUOTA, event=text)
     claimed = _sum(victims)
     partition.journal.record(QuotaEnforced(queue, wanted, claimed, len(victims)))
 

@@ -96,7 +96,7 @@ def make_room(partition: Partition, reservation: Claim) -> None:
     partition.set(reservation, has_preempted=True)
     partition.set(ask, has_preempted=True)
     cause = EvictionCause.REQUIRED_NODE
-    evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", law=cause)
+    evict_for(partition, victims, application, ask, f"{REASON}{ask.key}", cause=cause)
     partition.journal.record(ClaimMade(reservation))  # now reported as a preemptor's
     partition.journal.record(ApplicationChanged(application))
 

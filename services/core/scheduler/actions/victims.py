@@ -33,7 +33,7 @@ def evict(
     winner: Application | None,
     reason: str,
     *,
-    law: str,
+    cause: str,
     event: str = "",
     ask: str = "",
 ) -> None:
@@ -46,10 +46,10 @@ def evict(
     partition.victims.budgets.choose(key)
     partition.evicted_for[key] = (winner.id if winner is not None else "", ask)
     allocation = owner.allocations[key]
-    partition.journal.record(Preempted(owner, allocation, event or reason, law, winner, ask))
-    if winner is None and law is EvictionCause.STALE:
+    partition.journal.record(Preempted(owner, allocation, event or reason, cause, winner, ask))
+    if winner is None and cause is EvictionCause.STALE:
         partition.evictions.ended(owner.id, STALE)
-    if winner is None or law is EvictionCause.REQUIRED_NODE:
+    if winner is None or cause is EvictionCause.REQUIRED_NODE:
         return
     if partition.evictions.evicted(owner.id, winner.id, partition.now_ns):
         partition.journal.record(PairHeld(owner.id, winner.id))
@@ -63,14 +63,14 @@ def evict_for(
     ask: Ask,
     reason: str,
     *,
-    law: EvictionCause,
+    cause: EvictionCause,
 ) -> None:
     """Release victims for an ask, in order; each event names the ask."""
     event = f"Preempted by {ask.key} from application {winner.id} in {winner.queue.path}"
     for victim in victims:
         owner = partition.applications[victim.application_id]
         key = victim.allocation_key
-        evict(partition, owner, key, winner, reason, law=law, event=event, ask=ask.key)
+        evict(partition, owner, key, winner, reason, cause=cause, event=event, ask=ask.key)
 
 
 def carry_out(partition: Partition, decisions: list[Decision]) -> None:
@@ -79,8 +79,8 @@ def carry_out(partition: Partition, decisions: list[Decision]) -> None:
         owner = partition.applications[decision.application]
         if decision.evicts and decision.key in owner.allocations:  # otherwise only nominated
             winner = partition.applications.get(decision.by)
-            law = CAUSE_OF.get(decision.action, decision.action)
-            evict(partition, owner, decision.key, winner, decision.reason, law=law)
+            cause = CAUSE_OF.get(decision.action, decision.action)
+            evict(partition, owner, decision.key, winner, decision.reason, cause=cause)
             if decision.node:
                 partition.move(owner, decision.key, partition.nodes.nodes[decision.node])
     for decision in decisions:

@@ -360,7 +360,7 @@ class Search:
         self._refused.clear()
         partition, taken = self.partition, [victim.allocation for victim in victims]
         evict_for(
-            partition, taken, application, ask, f"{REASON}{ask.key}", law=EvictionCause.GUARANTEE
+            partition, taken, application, ask, f"{REASON}{ask.key}", cause=EvictionCause.GUARANTEE
         )
         partition.claim_freed_room(application, ask, node)
 

@@ -457,6 +457,6 @@ def _victim(entry: Preempted) -> ForecastVictim:
         gone.allocation_tags.get(POD_NAME_TAG, ""),
         gone.application_id,
         gone.node_id,
-        entry.law,
+        entry.cause,
         entry.winner.id if entry.winner is not None else "",
     )

@@ -307,7 +307,7 @@ class Changes:
                 allocation_key=allocation.allocation_key,
                 application_id=entry.application.id,
                 node_id=allocation.node_id,
-                law=entry.law,
+                law=entry.cause,
                 message=entry.text,
                 pod_name=allocation.allocation_tags.get(POD_NAME_TAG, ""),
                 winner=winner.id if winner is not None else "",

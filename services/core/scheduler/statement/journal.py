@@ -415,7 +415,7 @@ class Preempted:
     application: Application
     allocation: Allocation
     text: str
-    law: str  # a EvictionCause, or the name of an action that has none
+    cause: str  # an EvictionCause, or the name of an action that has none
     winner: Application | None = None
     ask: str = ""
 
