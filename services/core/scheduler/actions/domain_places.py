@@ -89,7 +89,7 @@ class _InDomains:
     def __init__(self, trial: Tentative, application: Application, *, backfill: bool) -> None:
         assert application.layout is not None
         self._nodes, self._application, self._backfill = trial.nodes, application, backfill
-        self._bond = trial.nodes.domains.bonds[application.id]
+        self._gang = trial.nodes.domains.gangs[application.id]
         self.checkpoint, self.rollback, self.put = trial.checkpoint, trial.rollback, trial.place
         self.stuck_part = ""  # the task group of the first ask, or part, without a place
         self._start = trial.checkpoint()  # before the first placement
@@ -258,7 +258,7 @@ class _InDomains:
 
     def _at_home(self, group: Group[Ask], resolved: ResolvedTopology, where: Region) -> Region:
         """Return the region that a group's existing members leave to those that wait."""
-        members = self._bond.members(self._parts[group])
+        members = self._gang.members(self._parts[group])
         count = sum(self._counts(group).values())
         return at_home(self._nodes.domains, resolved, members, where, count)
 

@@ -537,7 +537,7 @@ def change(partition: Partition, news: GangChanged) -> None:
         return
     application.replant(replace(application.request, gang=news.gang))
     if application.layout is not None:
-        partition.nodes.domains.rebind(application.id, application.layout)
+        partition.nodes.domains.update_gang(application.id, application.layout)
     partition.set(application, passed_over=frozenset())
     application_ledger.usage_changed(application)
     queueing.activate(application)

@@ -168,7 +168,7 @@ def _fits_a_domain(nodes: NodeTable, application: Application) -> bool:
     for shape, count in application.placeholder_needs().items():
         capacity = capacity_of(resolved, nodes.room.places(shape, when=When.EMPTY))
         left &= capacity.whole[resolved.required] >= count
-    return bool(left.any()) or bool(nodes.domains.bonds[application.id].members(part))
+    return bool(left.any()) or bool(nodes.domains.gangs[application.id].members(part))
 
 
 def choose_again(partition: Partition) -> None:
@@ -545,7 +545,7 @@ def _domains(partition: Partition, head_gang: HeadGang) -> list[Amounts] | None:
     resolved = domains.resolve(part.topology)
     if isinstance(resolved, str):
         return []
-    there = domains.bonds[application.id].members(part)
+    there = domains.gangs[application.id].members(part)
     home = domains.home(resolved.tree, resolved.required, there) if there else None
     known = resolved.tree.known(resolved.required) if home is None else [home]
     ids = resolved.tree.ids(resolved.required, len(partition.nodes.rows))

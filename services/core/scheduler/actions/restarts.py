@@ -140,9 +140,9 @@ def _may_stay(partition: Partition, application: Application, pod: Allocation, n
 def _shape_of(partition: Partition, application: Application, pod: Allocation) -> Shape:
     """Return the shape that a running pod would have as an ask."""
     labels = partition.nodes.pods.labels_of(pod.allocation_tags)
-    bond = partition.nodes.domains.bond_of(application.id, pod.task_group_name)
+    gang_part = partition.nodes.domains.gang_part_of(application.id, pod.task_group_name)
     resource = dict(pod.resource_per_alloc)
-    return Shape("of a member", resource, pod.constraints, labels, bond=bond)
+    return Shape("of a member", resource, pod.constraints, labels, gang_part=gang_part)
 
 
 def _another(

@@ -410,7 +410,7 @@ def _may_run(partition: Partition, leaf: _Leaf, group: AskGroup) -> bool:
     if (
         application.tree is not None
         or (application.takes_turns and not group.placeholder)
-        or group.bucket.shape.bond is not None
+        or group.bucket.shape.gang_part is not None
         or constraints.asks_about_pods
         or constraints.required_node
         or group.is_covered

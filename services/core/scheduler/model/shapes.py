@@ -13,7 +13,7 @@ from shared.messages.interface import AllocationAsk
 from shared.model.resources import MEMORY, VCORE
 
 Labels = tuple[tuple[str, str], ...]
-Rest = tuple[Constraints, Labels, int, int, Any]  # run_ns, expected_ns, bond
+Rest = tuple[Constraints, Labels, int, int, Any]  # run_ns, expected_ns, gang_part
 ShapeKey = tuple[tuple[tuple[str, int], ...], Rest]
 
 
@@ -44,7 +44,7 @@ class Shape:
     labels: Labels = ()  # those that pod selectors of any constraints use
     run_ns: int = 0  # largest run time, if backfill uses it; 0: unknown or unused
     expected_ns: int = 0  # predicted run time, likewise
-    bond: Any = None  # the gang and its part with a topology constraint
+    gang_part: Any = None  # the gang and its part with a topology constraint
     wanted: dict[str, int] = field(init=False)  # the amounts that are more than nothing
     on_devices: Need | None = field(init=False)  # None: no GPU requested
     asked_for: AskedFor = field(init=False)  # its kind in the mix of recent asks
@@ -113,16 +113,16 @@ class ShapeTable:
         labels: Labels = (),
         run_ns: int = 0,
         expected_ns: int = 0,
-        bond: Any = None,
+        gang_part: Any = None,
     ) -> Shape:
         """Return the shape of an ask, one object for all equal asks, and count its use."""
         resource, constraints = dict(ask.resource_per_alloc), ask.constraints
-        key = _key_of(resource, (constraints, labels, run_ns, expected_ns, bond))
+        key = _key_of(resource, (constraints, labels, run_ns, expected_ns, gang_part))
         shape = self._shapes.get(key)
         if shape is None:
             self._made += 1
             name = f"shape-{self._made}"
-            shape = Shape(name, resource, constraints, labels, run_ns, expected_ns, bond)
+            shape = Shape(name, resource, constraints, labels, run_ns, expected_ns, gang_part)
             self._shapes[key] = shape
         self.use(shape, 1)
         return shape
@@ -138,7 +138,7 @@ class ShapeTable:
             self._uses[shape] = left
             return False
         del self._uses[shape]
-        rest = (shape.constraints, shape.labels, shape.run_ns, shape.expected_ns, shape.bond)
+        rest = (shape.constraints, shape.labels, shape.run_ns, shape.expected_ns, shape.gang_part)
         del self._shapes[_key_of(shape.resource, rest)]
         return True
 

@@ -134,7 +134,7 @@ class ResolvedTopology:
 
 
 @dataclass(slots=True, eq=False)
-class Bond:
+class GangMembers:
     """The nodes of a gang's members, for a gang with topology constraints."""
 
     tree: GangTree
@@ -149,21 +149,21 @@ class Bond:
     _was_whole: bool = False
 
     def __post_init__(self) -> None:
-        self._follow(self.tree, [])
+        self._add_part(self.tree, [])
 
-    def follow(self, tree: GangTree) -> None:
+    def set_tree(self, tree: GangTree) -> None:
         """Replace the tree by one that has all of its parts."""
         self.tree = tree
         self.bounds.clear()
-        self._follow(tree, [])
+        self._add_part(tree, [])
 
-    def _follow(self, part: GangTree, above: list[GangTree]) -> None:
+    def _add_part(self, part: GangTree, above: list[GangTree]) -> None:
         chain = [*above, part] if part.topology != NO_TOPOLOGY else above
         if not part.is_group:
             self.chains[part.name] = chain
             self.on.setdefault(part.name, {})
         for each in part.parts:
-            self._follow(each, chain)
+            self._add_part(each, chain)
 
     def count(self, allocation: Allocation, node: Node, change: int) -> bool:
         """Add a pod of the gang on its node, or remove it.
@@ -223,7 +223,7 @@ class Domains:
         self.levels: tuple[tuple[str, str], ...] = ()  # (name, label), the widest first
         self._trees: dict[Path, DomainTree] = {}
         self._version = 0  # of nodes, labels and levels
-        self.bonds: dict[str, Bond] = {}  # by application
+        self.gangs: dict[str, GangMembers] = {}  # by application
 
     def use(self, levels: Sequence[tuple[str, str]]) -> None:
         """Set the levels of the cluster."""
@@ -249,7 +249,7 @@ class Domains:
         self._version += 1
         for tree in self._trees.values():
             tree.erase(node.row, len(self._rows))
-        for allocation in node.allocations.values() if self.bonds else ():
+        for allocation in node.allocations.values() if self.gangs else ():
             self.count(allocation, node, -1)
 
     def relabelled(self, node: Node) -> None:
@@ -319,30 +319,30 @@ class Domains:
 
     # --- gangs ----------------------------------------------------------------------------------
 
-    def bind(self, application_id: str, tree: GangTree, queue: Queue) -> None:
+    def add_gang(self, application_id: str, tree: GangTree, queue: Queue) -> None:
         """Start to record the members of a gang of a leaf queue."""
-        self.bonds[application_id] = Bond(tree, queue)
+        self.gangs[application_id] = GangMembers(tree, queue)
 
-    def rebind(self, application_id: str, tree: GangTree) -> None:
+    def update_gang(self, application_id: str, tree: GangTree) -> None:
         """Record the members of a gang by a tree that has all of its parts."""
-        self.bonds[application_id].follow(tree)
+        self.gangs[application_id].set_tree(tree)
 
-    def unbind(self, application_id: str) -> None:
+    def remove_gang(self, application_id: str) -> None:
         """Stop to record them; an unknown gang is no error."""
-        self.bonds.pop(application_id, None)
+        self.gangs.pop(application_id, None)
 
-    def bond_of(self, application_id: str, task_group: str) -> tuple[Bond, str] | None:
+    def gang_part_of(self, application_id: str, task_group: str) -> tuple[GangMembers, str] | None:
         """Return a task group's topology constraint for its shape, None if it has none."""
-        bond = self.bonds.get(application_id)
-        return (bond, task_group) if bond is not None and bond.chains.get(task_group) else None
+        gang = self.gangs.get(application_id)
+        return (gang, task_group) if gang is not None and gang.chains.get(task_group) else None
 
     def count(self, allocation: Allocation, node: Node, change: int) -> bool:
         """Add a pod on its node, or remove it, if it belongs to such a gang.
 
         Return whether the gang's ``has_lost_members`` changed.
         """
-        bond = self.bonds.get(allocation.application_id)
-        return bond is not None and bond.count(allocation, node, change)
+        gang = self.gangs.get(allocation.application_id)
+        return gang is not None and gang.count(allocation, node, change)
 
     def home(self, tree: DomainTree, level: int, members: Mapping[Node, int]) -> int | None:
         """Return the domain of a level with most members, None if there is none."""
@@ -364,51 +364,51 @@ class Domains:
             if home is not None:
                 yield level, home
 
-    def homes_of(self, bond: Bond, task_group: str) -> Iterator[tuple[DomainTree, int, int]]:
+    def homes_of(self, gang: GangMembers, task_group: str) -> Iterator[tuple[DomainTree, int, int]]:
         """Yield the homes for one more pod of a task group, with their trees."""
-        for part in bond.chains[task_group]:
+        for part in gang.chains[task_group]:
             resolved = self.resolve(part.topology)
             if isinstance(resolved, ResolvedTopology):
-                for level, home in self.homes(resolved, bond.members(part)):
+                for level, home in self.homes(resolved, gang.members(part)):
                     yield resolved.tree, level, home
 
-    def open_rows(self, bond: Bond, task_group: str) -> Mask:
+    def open_rows(self, gang: GangMembers, task_group: str) -> Mask:
         """Return the rows that existing members allow for one more pod of a task group.
 
         Without members, all rows in a domain of the level.
         """
         count = len(self._rows)
         left = np.ones(count, dtype=np.bool_)
-        for tree, level, allowed in self._bounds(bond, task_group):
+        for tree, level, allowed in self._bounds(gang, task_group):
             if level == EVERYWHERE:
                 return np.zeros(count, dtype=np.bool_)
             ids = tree.ids(level, count)
             left &= np.isin(ids, allowed) if allowed else ids >= 0
         return left
 
-    def is_open(self, bond: Bond, task_group: str, node: Node) -> bool:
+    def is_open(self, gang: GangMembers, task_group: str, node: Node) -> bool:
         """Return the same for one node."""
-        for tree, level, allowed in self._bounds(bond, task_group):
+        for tree, level, allowed in self._bounds(gang, task_group):
             at = -1 if level == EVERYWHERE else int(tree.ids(level, len(self._rows))[node.row])
             if at < 0 or (allowed and at not in allowed):
                 return False
         return True
 
-    def _bounds(self, bond: Bond, task_group: str) -> list[Bound]:
+    def _bounds(self, gang: GangMembers, task_group: str) -> list[Bound]:
         """Return the allowed domains for one more pod; cached until members or nodes change."""
-        known = bond.bounds.get(task_group)
+        known = gang.bounds.get(task_group)
         if known is None or known[0] != self._version:
-            chain = bond.chains[task_group]
-            found = [each for part in chain for each in self._bounds_of(bond, part)]
-            known = bond.bounds[task_group] = (self._version, found)
+            chain = gang.chains[task_group]
+            found = [each for part in chain for each in self._bounds_of(gang, part)]
+            known = gang.bounds[task_group] = (self._version, found)
         return known[1]
 
-    def _bounds_of(self, bond: Bond, part: GangTree) -> Iterator[Bound]:
+    def _bounds_of(self, gang: GangMembers, part: GangTree) -> Iterator[Bound]:
         resolved = self.resolve(part.topology)
         if isinstance(resolved, str):
             yield _NOWHERE
             return
-        members = bond.members(part)
+        members = gang.members(part)
         if resolved.required != EVERYWHERE:
             home = self.home(resolved.tree, resolved.required, members)
             yield resolved.tree, resolved.required, () if home is None else (home,)

@@ -195,7 +195,7 @@ class NodeTable:
             self.devices.give_to(node, allocation, allocation.devices)
         if self.pods.placed(node, allocation, 1):
             self.pods_changed = True
-        if self.domains.bonds:
+        if self.domains.gangs:
             self._count_member(allocation, node, 1)
         if self.hooks is not None:
             self.hooks.allocation_added(allocation)
@@ -263,7 +263,7 @@ class NodeTable:
 
     def _count(self, node: Node, allocation: Allocation, change: int) -> None:
         self._take(node, allocation.resource_per_alloc, change)
-        if self.domains.bonds:
+        if self.domains.gangs:
             self._count_member(allocation, node, change)
         if self.pods.placed(node, allocation, change):
             self.pods_changed = True
@@ -273,7 +273,7 @@ class NodeTable:
         if self.domains.count(allocation, node, change):
             for spare in self.spares.nodes:
                 self.touch(spare)
-        if self.spares.levels_of_queues and allocation.application_id in self.domains.bonds:
+        if self.spares.levels_of_queues and allocation.application_id in self.domains.gangs:
             self.spares.is_due = True
 
     def keep_spares(self, level: str, number: int) -> None:

@@ -63,7 +63,7 @@ class Spares:
             return True
         keepers = self.nodes[node]
         return _has_lost_members(shape) and (
-            keepers == ALL_QUEUES or shape.bond[0].queue.path in keepers
+            keepers == ALL_QUEUES or shape.gang_part[0].queue.path in keepers
         )
 
     def may_use_all(self, shape: Shape) -> bool:
@@ -147,9 +147,9 @@ class Spares:
         found: dict[str, int] = {}
         for node in own:
             for pod in node.allocations.values():
-                bond = self._domains.bonds.get(pod.application_id)
-                if bond is not None and bond.queue.settings.spares[0] == level:
-                    found[bond.queue.path] = bond.queue.settings.spares[1]
+                gang = self._domains.gangs.get(pod.application_id)
+                if gang is not None and gang.queue.settings.spares[0] == level:
+                    found[gang.queue.path] = gang.queue.settings.spares[1]
         return {leaf: found[leaf] for leaf in sorted(found)}
 
     def _is_there(self, node: Node) -> bool:
@@ -158,7 +158,7 @@ class Spares:
 
 def _has_lost_members(shape: Shape) -> bool:
     """Whether the gang of a shape, if it has a topology, has lost members."""
-    return shape.bond is not None and bool(shape.bond[0].has_lost_members)
+    return shape.gang_part is not None and bool(shape.gang_part[0].has_lost_members)
 
 
 def _joined(one: Keepers, other: Keepers) -> Keepers:

@@ -83,7 +83,7 @@ class _InDomains:
         self.way = Way([])
         self._trial, self._application = trial, application
         self._nodes = trial.partition.nodes
-        self._bond = self._nodes.domains.bonds[application.id]
+        self._gang = self._nodes.domains.gangs[application.id]
         self._asks: dict[str, list[Ask]] = {}  # the asks that start, by task group
         for ask in _starting(application):
             self._asks.setdefault(ask.request.task_group_name, []).append(ask)
@@ -101,7 +101,7 @@ class _InDomains:
             return False
         if resolved is None or resolved.required == EVERYWHERE:
             return self._inside(part, asks, resolved, rows)
-        there = self._bond.members(part)
+        there = self._gang.members(part)
         return self._in_the_best(
             replace(resolved, slices=()), asks, there, rows,
             lambda own: self._inside(part, asks, resolved, own),
@@ -112,7 +112,7 @@ class _InDomains:
     ) -> bool:
         """Place a part in a domain: its slices, or its parts, those with a level first."""
         if resolved is not None and resolved.slices:
-            return not self._bond.members(part) and self._in_slices(asks, resolved, rows)
+            return not self._gang.members(part) and self._in_slices(asks, resolved, rows)
         inner = [each for each in part.parts if each.has_topology]
         apart = {name for each in inner for name in each.minima()}
         loose = [ask for ask in asks if ask.request.task_group_name not in apart]

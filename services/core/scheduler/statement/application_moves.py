@@ -29,7 +29,7 @@ def add(partition: Partition, application: Application) -> None:
     application.queue.applications[application.id] = application
     partition.users.link(application)
     if application.layout is not None:
-        partition.nodes.domains.bind(application.id, application.layout, application.queue)
+        partition.nodes.domains.add_gang(application.id, application.layout, application.queue)
     partition.journal.record(ApplicationAccepted(application))
     group = group_in(application.trackers)
     if group:
@@ -80,7 +80,7 @@ def remove(partition: Partition, application: Application) -> None:
         level.allocating_accepted.pop(application.id, None)
     partition.users.unlink(application)
     partition.applications.pop(application.id, None)
-    partition.nodes.domains.unbind(application.id)
+    partition.nodes.domains.remove_gang(application.id)
     partition.replaceable.pop(application, None)
     partition.unreplaceable.pop(application, None)
     partition.journal.record(ApplicationEnded(application))

@@ -283,13 +283,13 @@ class Partition:
         """Return the present shape of an ask, and count its use."""
         labels = self.nodes.pods.labels_of(request.allocation_tags)
         times = self._run_times(application, request)
-        bond = self.nodes.domains.bond_of(application.id, request.task_group_name)
+        gang_part = self.nodes.domains.gang_part_of(application.id, request.task_group_name)
         groups = application.task_groups
         counts = groups.get(request.task_group_name) if groups else None
         if counts is not None and counts.avoided:
             constraints = counts.avoiding(request.constraints, self.now_ns)
             request = replace(request, constraints=constraints)
-        return self.shapes.shape_of(request, labels, *times, bond)
+        return self.shapes.shape_of(request, labels, *times, gang_part)
 
     def share_devices(self) -> None:
         """Add GPU shares to the nodes' capacity, from the first request for one on."""

@@ -586,7 +586,7 @@ class Trial:
         """Return a task's shape; of a running pod, the shape that it would have as an ask."""
         pod = task.pod
         if isinstance(pod, Ask):
-            return pod.shape if pod.shape.bond is None else self._unbound(pod.shape)
+            return pod.shape if pod.shape.gang_part is None else self._without_domains(pod.shape)
         labels = self.nodes.pods.labels_of(pod.allocation_tags)
         key = (task.request, pod.resource_per_alloc.get(PODS, 0), pod.constraints, labels)
         shape = self._shapes.get(key)
@@ -595,11 +595,11 @@ class Trial:
             shape = self._shapes[key] = Shape("of a victim", resource, pod.constraints, labels)
         return shape
 
-    def _unbound(self, shape: Shape) -> Shape:
+    def _without_domains(self, shape: Shape) -> Shape:
         """Return a shape without its gang's domains: in a trial the tree enforces them."""
         found = self._free.get(shape)
         if found is None:
-            found = replace(shape, bond=None, view=None, candidates=None, plan=None)
+            found = replace(shape, gang_part=None, view=None, candidates=None, plan=None)
             self._free[shape] = found
         return found
 

@@ -20,18 +20,18 @@ class InDomain(Filter):
         self._domains = domains
 
     def matters(self, shape: Shape) -> bool:
-        return shape.bond is not None
+        return shape.gang_part is not None
 
     def rows(self, shape: Shape, when: When, at: At) -> Mask | None:
-        if shape.bond is None:
+        if shape.gang_part is None:
             return None
-        return self._domains.open_rows(*shape.bond)[at]
+        return self._domains.open_rows(*shape.gang_part)[at]
 
     def holds(self, node: Node, shape: Shape, when: Moment) -> bool:
-        if shape.bond is None:
+        if shape.gang_part is None:
             return True
-        bond, part = shape.bond
-        return self._domains.is_open(bond, part, node)
+        gang, part = shape.gang_part
+        return self._domains.is_open(gang, part, node)
 
     def reason(self, shape: Shape, before: Stage) -> tuple[Reason, Fact]:
         return Reason.TOPOLOGY, Fact(Kind.NODES, count=before.number)

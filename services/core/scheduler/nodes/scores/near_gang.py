@@ -15,15 +15,15 @@ class NearGang:
 
     def matters(self, shape: Shape) -> bool:
         """Whether an ask's gang prefers a level."""
-        if shape.bond is None:
+        if shape.gang_part is None:
             return False
-        bond, part = shape.bond
-        return any(each.topology.preferred for each in bond.chains[part])
+        gang, part = shape.gang_part
+        return any(each.topology.preferred for each in gang.chains[part])
 
     def of_rows(self, rows: Amounts, shape: Shape) -> Amounts:
         """Return the scores of some rows; less is better."""
-        bond, part = shape.bond
+        gang, part = shape.gang_part
         far = np.zeros(rows.size, dtype=np.int64)
-        for tree, level, home in self._domains.homes_of(bond, part):
+        for tree, level, home in self._domains.homes_of(gang, part):
             far += tree.of_rows(level, rows) != home
         return far
