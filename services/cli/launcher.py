@@ -10,7 +10,7 @@ import structlog
 
 from services.api.machine import ApiMachine
 from services.core import service as core_service
-from services.core.aside import CAN_COPY
+from services.core.forecast_process import CAN_COPY
 from services.core.scheduler.scheduler import Scheduler
 from services.shim_adapter.kubernetes_service import KubernetesService
 from services.shim_adapter.machine import ShimMachine

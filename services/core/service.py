@@ -5,8 +5,8 @@ from functools import partial
 import structlog
 from prometheus_client import Histogram
 
-from services.core.aside import CAN_COPY, Copy
 from services.core.configuration import ReadOnce
+from services.core.forecast_process import CAN_COPY, ForecastProcess
 from services.core.plugins import find_plugin
 from services.core.scheduler.model.forecasts import P50, P90
 from services.core.scheduler.model.timings import Timings
@@ -42,7 +42,7 @@ def make_machine(
         log.error,
         Timings(**STOPWATCHES),
         name=partition,
-        questions=Questions(Copy() if copies else None, _observe),
+        questions=Questions(ForecastProcess() if copies else None, _observe),
     )
 
 

@@ -2,8 +2,8 @@
 
 A cluster of nodes with ten pods each, in twenty queues, and as many gangs that wait as there are
 tens of nodes. Per question: CPU milliseconds of the batch that answers it, which is what a copy of
-the process works (``services/core/aside.py``), and of the next ask, beside those of an ask that
-nobody asked before. What decisions wait for is the copy's making, in a row of its own.
+the process works (``services/core/forecast_process.py``), and of the next ask, beside those of an ask
+that nobody asked before. What decisions wait for is the copy's making, in a row of its own.
 Each at growing sizes, with the growth.
 """
 
@@ -12,7 +12,7 @@ import gc
 import time
 from statistics import median
 
-from services.core.aside import Copy
+from services.core.forecast_process import ForecastProcess
 from shared.messages.envelope import CORE, Envelope
 from shared.messages.interface import AddApplicationRequest, AllocationAsk, NodeAction, NodeInfo
 from shared.messages.what_if import Forecast, WhatIf
@@ -105,7 +105,7 @@ def one_ask(core: Core, number: int) -> float:
 
 def copied() -> float:
     """Return the CPU milliseconds that making a copy of this process takes it."""
-    copy = Copy()
+    copy = ForecastProcess()
     start = time.process_time()
     copy.start(lambda: Forecast(done=True))
     took = 1000 * (time.process_time() - start)

@@ -42,7 +42,7 @@ class Preemptors:
         self._known: dict[str, Ask] = {}  # asks in one of the following
         self._due: list[tuple[tuple[int, int, int], int, Ask]] = []
         self._later: list[tuple[int, int, Ask]] = []
-        self._aside: dict[str, Ask] = {}  # asks that have preempted
+        self._skipped: dict[str, Ask] = {}  # asks that have preempted
         self.fresh = [*self._asks.values()]  # asks that are new since the last ``follow``
 
     def follow(self, now_ns: int) -> None:
@@ -59,7 +59,7 @@ class Preemptors:
 
     def has_lost_room(self, key: str) -> None:
         """Consider an ask again that has lost the capacity freed for it."""
-        ask = self._aside.pop(key, None)
+        ask = self._skipped.pop(key, None)
         if ask is not None:
             del self._known[key]
             self.fresh.append(ask)
@@ -98,7 +98,7 @@ class Preemptors:
             if self._known.get(ask.key) is ask:
                 del self._known[ask.key]
         elif ask.has_preempted:
-            self._aside[ask.key] = ask
+            self._skipped[ask.key] = ask
         elif may_ever(ask) and due_ns <= now_ns:
             heappush(self._due, (ask.order, self._pushed, ask))
         elif may_ever(ask):

@@ -1,7 +1,7 @@
 """What-ifs (``what_if.py``), answered one at a time.
 
-Rule 1: a what-if is answered on the partition as a cycle leaves it. With an ``Aside`` a copy of the
-        process computes the answer while decisions continue; otherwise they wait.
+Rule 1: a what-if is answered on the partition as a cycle leaves it. With a ``ForecastWorker`` a
+        copy of the process computes the answer while decisions continue; otherwise they wait.
 Rule 2: while one is computed, others are refused. A recovering core refuses all.
 Rule 3: forecast starts are compared with the actual ones (``forecasts.py``).
 Limit: an answer that takes longer than MOST_NS is given up.
@@ -29,7 +29,7 @@ RECOVERING = "the core is still reading what is in the cluster: ask again in a m
 TOO_LONG = f"it was not answered within {MOST_NS // seconds(1)} s: ask about less"
 
 
-class Aside(Protocol):
+class ForecastWorker(Protocol):
     """Computes one answer at a time on a copy of the present state."""
 
     def start(self, work: Callable[[], Forecast]) -> str:
@@ -56,9 +56,9 @@ class Questions:
     """The what-ifs of a partition, and the record of forecast starts."""
 
     def __init__(
-        self, aside: Aside | None = None, observe: Observe = lambda _which, _ns: None
+        self, worker: ForecastWorker | None = None, observe: Observe = lambda _which, _ns: None
     ) -> None:
-        self._aside = aside
+        self._worker = worker
         self._taken: list[tuple[Envelope, PartitionConfig | None]] = []  # received in this batch
         self._asked: _Asked | None = None
         self.forecasts = Forecasts(observe)
@@ -99,12 +99,12 @@ class Questions:
         waiting = [(each, [ask.key for ask in each.asks()]) for each in named if each is not None]
         asked = _Asked(envelope, partition.now_ns, partition.now_ns + MOST_NS, waiting)
         work = partial(what_if.forecast, partition, question, config)
-        if self._aside is None:
+        if self._worker is None:
             recorded = len(partition.journal)
             answer = work()
             assert len(partition.journal) == recorded
             return [self._answer(asked, answer)]
-        why = self._aside.start(work)
+        why = self._worker.start(work)
         if why:
             return [refused(envelope, why)]
         self._asked = asked
@@ -112,15 +112,15 @@ class Questions:
 
     def _finished(self, now_ns: int) -> list[Outgoing]:
         """Return the computed answer, if there is one."""
-        asked, aside = self._asked, self._aside
-        if asked is None or aside is None:
+        asked, worker = self._asked, self._worker
+        if asked is None or worker is None:
             return []
-        answer = aside.poll()
+        answer = worker.poll()
         if answer is None and now_ns < asked.due_ns:
             return []
         self._asked = None
         if answer is None:
-            aside.stop()
+            worker.stop()
             return [refused(asked.envelope, TOO_LONG)]
         return [self._answer(asked, answer)]
 

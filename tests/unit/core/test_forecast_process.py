@@ -7,8 +7,8 @@ import time
 
 import pytest
 
-from services.core import aside
-from services.core.aside import ENDED, Copy
+from services.core import forecast_process
+from services.core.forecast_process import ENDED, ForecastProcess
 from services.core.scheduler.policies.questions import BUSY, MOST_NS, POLL_NS, TOO_LONG, Questions
 from shared.messages.protocol import Tick
 from shared.messages.what_if import Forecast, WhatIf
@@ -51,7 +51,7 @@ def tick(core):
 
 
 def test_decisions_go_on_while_a_copy_answers_of_what_was_when_it_was_asked():
-    core = one_waits(questions=Questions(Copy()))
+    core = one_waits(questions=Questions(ForecastProcess()))
     assert core.scheduler.next_due_ns() is None
     assert ask(core, add_nodes=1) == []
     assert core.scheduler.next_due_ns() == core.now_ns + POLL_NS
@@ -67,7 +67,7 @@ def test_decisions_go_on_while_a_copy_answers_of_what_was_when_it_was_asked():
 
 
 def test_a_forecast_of_a_copy_is_compared_with_what_comes():
-    core = one_waits(questions=Questions(Copy()))
+    core = one_waits(questions=Questions(ForecastProcess()))
     core.asks("runs", ["x"], {"vcore": 2}, allocation_tags={"muster.io/run-seconds": "5"})
     core.node("n1", vcore=2)
     assert ask(core, when=("late",)) == []
@@ -104,14 +104,14 @@ def test_an_answer_that_takes_too_long_is_given_up():
 
 
 def test_a_copy_answers_however_long_the_answer():
-    copy = Copy()
+    copy = ForecastProcess()
     assert copy.start(lambda: Forecast(done=True, message=LONG)) == ""
     assert answered(copy).message == LONG
 
 
 def test_a_copy_keeps_no_file_and_no_connection():
     first, second = socket.socketpair()
-    copy = Copy()
+    copy = ForecastProcess()
 
     def work():
         try:
@@ -127,7 +127,7 @@ def test_a_copy_keeps_no_file_and_no_connection():
 
 def test_a_copy_that_fails_or_is_killed_has_no_answer_and_leaves_no_process():
     for work in (lambda: 1 // 0, lambda: os.kill(os.getpid(), signal.SIGKILL)):
-        copy = Copy()
+        copy = ForecastProcess()
         copy.start(work)
         pid = copy._pid
         assert answered(copy) == Forecast(done=False, message=ENDED)
@@ -136,7 +136,7 @@ def test_a_copy_that_fails_or_is_killed_has_no_answer_and_leaves_no_process():
 
 
 def test_a_copy_that_is_given_up_is_gone():
-    copy = Copy()
+    copy = ForecastProcess()
     copy.start(lambda: time.sleep(60))
     pid = copy._pid
     del copy
@@ -145,8 +145,8 @@ def test_a_copy_that_is_given_up_is_gone():
 
 
 def test_a_question_is_refused_where_the_container_has_no_room_for_a_copy(monkeypatch, tmp_path):
-    monkeypatch.setattr(aside, "_CGROUP", tmp_path)
-    core = one_waits(questions=Questions(Copy()))
+    monkeypatch.setattr(forecast_process, "_CGROUP", tmp_path)
+    core = one_waits(questions=Questions(ForecastProcess()))
     (tmp_path / "memory.stat").write_text("anon 1048576\nfile 9\n")
     (tmp_path / "memory.max").write_text("2097152\n")
     (answer,) = ask(core, add_nodes=1)
@@ -162,7 +162,7 @@ def test_a_question_is_refused_where_no_process_can_be_started(monkeypatch):
     def fork():
         raise BlockingIOError(11, "Resource temporarily unavailable")
 
-    monkeypatch.setattr(aside.os, "fork", fork)
-    core = one_waits(questions=Questions(Copy()))
+    monkeypatch.setattr(forecast_process.os, "fork", fork)
+    core = one_waits(questions=Questions(ForecastProcess()))
     (answer,) = ask(core, add_nodes=1)
     assert (answer.done, "no process could be started" in answer.message) == (False, True)

@@ -34,8 +34,8 @@ _PIECE = 1 << 16
 _FIRST_FILE = 3  # after standard input, output and error
 
 
-class Copy:
-    """At most one copy at a time (implements ``Aside`` of ``policies/questions.py``)."""
+class ForecastProcess:
+    """At most one copy at a time (implements ``ForecastWorker`` of ``policies/questions.py``)."""
 
     def __init__(self) -> None:
         self._pid = 0
