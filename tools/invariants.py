@@ -238,11 +238,11 @@ def _placeholder_sets(partition: Partition) -> Iterator[str]:
                 add_into(on_nodes[claim.node.node_id], claim.on_node)
     _add_moved(partition, on_nodes)
     for node in partition.nodes.nodes.values():
-        yield from _differs(f"node {node.node_id} kept", node.kept, on_nodes[node.node_id])
+        yield from _differs(f"node {node.node_id} reserved", node.reserved, on_nodes[node.node_id])
     for queue in depth_first(partition.root):
         inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
-        kept = total_of(_reserved_for(application) for application in inside)
-        yield from _differs(f"queue {queue.path} kept", queue.kept, kept)
+        reserved = total_of(_reserved_for(application) for application in inside)
+        yield from _differs(f"queue {queue.path} reserved", queue.reserved, reserved)
         fixed = total_of(map(_fixed_use, inside))
         yield from _differs(f"queue {queue.path} fixed", queue.fixed, fixed)
         for tracker in partition.users.all():
@@ -252,8 +252,8 @@ def _placeholder_sets(partition: Partition) -> Iterator[str]:
                 if tracker in application.trackers
                 for claim in application.claims_for(Purpose.PLACEHOLDERS).values()
             ]
-            name = f"{tracker.title} in {queue.path} kept"
-            yield from _differs(name, tracker.kept.get(queue.path, {}), total_of(own))
+            name = f"{tracker.title} in {queue.path} reserved"
+            yield from _differs(name, tracker.reserved.get(queue.path, {}), total_of(own))
 
 
 def _fixed_use(application: Application) -> ResourceView:
@@ -426,7 +426,7 @@ def _nodes(partition: Partition) -> Iterator[str]:
             if partition.foreign.get(key) != node.node_id:
                 yield f"foreign pod {key} is on {node.node_id}, not {partition.foreign.get(key)}"
         rest = subtract(subtract(node.capacity, node.allocated), node.occupied)
-        rest = subtract(rest, node.kept)
+        rest = subtract(rest, node.reserved)
         yield from _differs(f"node {node.node_id} available", node.available, rest)
         yield from _devices(node)
     for key, node_id in partition.nominated.items():

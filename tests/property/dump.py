@@ -62,7 +62,7 @@ def _nodes(partition: Partition) -> list:
         [
             (
                 node.node_id,
-                *map(_sorted, (node.allocated, node.occupied, node.available, node.kept)),
+                *map(_sorted, (node.allocated, node.occupied, node.available, node.reserved)),
                 _sorted(node.expected),
                 list(node.allocations),
                 list(node.foreign),
@@ -101,7 +101,7 @@ def _pods(partition: Partition) -> list:
 
 
 def _queue(queue) -> list:
-    ledgers = (queue.allocated, queue.pending, queue.promised, queue.preempting, queue.kept)
+    ledgers = (queue.allocated, queue.pending, queue.promised, queue.preempting, queue.reserved)
     return [
         queue.path,
         *map(_sorted, ledgers),
@@ -131,7 +131,7 @@ def _tracker(tracker) -> list:
         [(path, list(running)) for path, running in tracker.running.items()],
         list(tracker.levels),
         sorted((path, _sorted(amount)) for path, amount in tracker.promised.items()),
-        sorted((path, _sorted(amount)) for path, amount in tracker.kept.items()),
+        sorted((path, _sorted(amount)) for path, amount in tracker.reserved.items()),
         tracker.links,
     ]
 

@@ -27,7 +27,7 @@ class GangWatch:
         }
         self.known = set(partition.applications)
         self.admitted = {name for name, app in partition.applications.items() if app.gang_admitted}
-        self.kept = {name for name, app in partition.applications.items() if app.queue.kept}
+        self.kept = {name for name, app in partition.applications.items() if app.queue.reserved}
 
     def check(self, core):
         """Raise when gangs together are over a max, or one that was overdue has been passed."""
@@ -244,7 +244,7 @@ def everything(core):
         },
         "queues": [
             (path, list(q.allocated.items()), list(q.pending.items()), dict(q.promised),
-             dict(q.kept), list(q.allocating_accepted))
+             dict(q.reserved), list(q.allocating_accepted))
             for path, q in partition.queues.items()
         ],
         "users": [(t.name, repr(t.usage), repr(t.promised)) for t in partition.users.all()],

@@ -50,7 +50,7 @@ class Ledger:
         """Return what a queue would use: not what it gives back, but what is kept for its asks."""
         used = dict(queue.allocated)
         subtract_into(used, queue.preempting)
-        add_into(used, queue.kept)
+        add_into(used, queue.reserved)
         add_into(used, self.changes.get(queue, {}))
         return used
 

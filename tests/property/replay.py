@@ -323,18 +323,18 @@ def live_sums(partition):
     for node in partition.nodes.rows:
         found["node", node.node_id] = node.allocated
         found["foreign", node.node_id] = node.occupied
-        found["kept on", node.node_id] = node.kept
+        found["kept on", node.node_id] = node.reserved
     for name, app in partition.applications.items():
         found["allocated", name], found["pending of", name] = app.allocated, app.pending
         found["placeholders", name] = app.allocated_placeholder
     for queue in partition.queues.values():
         path = queue.path
         found["allocated in", path], found["pending in", path] = queue.allocated, queue.pending
-        found["kept in", path], found["promised in", path] = queue.kept, queue.promised
+        found["kept in", path], found["promised in", path] = queue.reserved, queue.promised
         found["preempting in", path] = queue.preempting
     for tracker in partition.users.all():
         owner = ("group" if tracker.is_group else "user", tracker.name)
-        ledgers = (tracker.usage, tracker.promised, tracker.kept)
+        ledgers = (tracker.usage, tracker.promised, tracker.reserved)
         for what, by_path in zip(("used by", "promised to", "kept for"), ledgers, strict=True):
             found |= {((what, owner), path): amount for path, amount in by_path.items()}
     return without_nothing(found)

@@ -91,7 +91,7 @@ LEDGERS = {
     "a queue's preempting": lambda at: at.queues["root.a"].change_preempting({}, ONE),
     "a queue's allocated": lambda at: at.queues["root.a"].allocate(ONE),
     "a queue's pending": lambda at: at.queues["root.a"].add_pending(ONE),
-    "a node's kept": lambda at: at.nodes.nodes["n"].kept.update(ONE),
+    "a node's reserved": lambda at: at.nodes.nodes["n"].reserved.update(ONE),
     "a user's usage": lambda at: user_of(at).count_in(at.queues["root.a"], "app", ONE),
     "a user's promised": lambda at: user_of(at).change_promise(at.queues["root.a"], {}, ONE),
     "a user's kept": lambda at: user_of(at).claim(at.queues["root.a"], ONE),

@@ -139,7 +139,7 @@ def made_anew(table: NodeTable) -> NodeTable:
     fresh.pods.label_tags.update(table.pods.label_tags)
     for old in sorted(table.nodes.values(), key=lambda node: node.node_id, reverse=True):
         node = Node(old.node_id, 0, old.capacity, {}, old.labels, old.taints, old.schedulable)
-        node.kept, node.reservations = old.kept, old.reservations
+        node.reserved, node.reservations = old.reserved, old.reservations
         fresh.add(node)
         for allocation in old.allocations.values():
             fresh.place(node, allocation)
@@ -285,7 +285,7 @@ class NodeIndexMachine(RuleBasedStateMachine):
     @rule(data=st.data(), kept=st.sampled_from([{}, {"vcore": 2}]))
     def keep(self, data, kept):
         node = self.node(data)
-        node.kept = dict(kept)
+        node.reserved = dict(kept)
         self.table.refresh(node)
 
     @precondition(has_nodes)

@@ -100,7 +100,7 @@ def ledgers(partition):
     """Return every sum, and where an application stands."""
     return (
         {
-            path: (queue.allocated, queue.pending, queue.promised, queue.kept, queue.priorities)
+            path: (queue.allocated, queue.pending, queue.promised, queue.reserved, queue.priorities)
             for path, queue in partition.queues.items()
         },
         {
@@ -113,7 +113,7 @@ def ledgers(partition):
             for name, application in partition.applications.items()
         },
         {
-            tracker.title: (tracker.usage, tracker.promised, tracker.kept, tracker.running)
+            tracker.title: (tracker.usage, tracker.promised, tracker.reserved, tracker.running)
             for tracker in partition.users.all()
         },
         {

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.core.scheduler.statement.tentative import KEPT, PREEMPTING, Tentative, tentative
+from services.core.scheduler.statement.tentative import PREEMPTING, RESERVED, Tentative, tentative
 from shared.messages.conversions import allocation_of
 from shared.messages.interface import AddApplicationRequest, AllocationAsk, UpdateRequest
 from shared.model.resources import add_into, subtract_into
@@ -13,7 +13,7 @@ from tests.property.histories import MODES, History
 from tests.property.material import SELECTORS
 
 NODES, ASKS = 3, 4
-LEDGERS = st.sampled_from((KEPT, PREEMPTING))
+LEDGERS = st.sampled_from((RESERVED, PREEMPTING))
 MOVES = st.one_of(
     st.tuples(st.just("place"), st.integers(0, ASKS - 1), st.integers(0, NODES - 1)),
     st.tuples(st.just("count"), LEDGERS, st.integers(1, 3), st.sampled_from((1, -1))),

@@ -121,7 +121,7 @@ def check_choices(partition: Partition) -> list[object]:
 
 def _same_answer(partition: Partition, leaf: Queue, ask: Ask) -> object:
     queues = list(partition.queues.values())
-    before = [(dict(queue.preempting), dict(queue.kept)) for queue in queues]
+    before = [(dict(queue.preempting), dict(queue.reserved)) for queue in queues]
     victims = plain.eligible_victims(partition, leaf, ask)
     found = eligible(partition, leaf, ask)
     keys = sorted(victim.allocation.allocation_key for victim in victims)
@@ -131,7 +131,7 @@ def _same_answer(partition: Partition, leaf: Queue, ask: Ask) -> object:
         is_owed = preemption.guarantees_hold(trial, leaf, ask, found)
         chosen = preemption_choice.choose_victims(trial, leaf, ask, found)
     assert is_owed == plain.guarantees_hold(leaf, ask, victims)
-    assert [(dict(queue.preempting), dict(queue.kept)) for queue in queues] == before
+    assert [(dict(queue.preempting), dict(queue.reserved)) for queue in queues] == before
     if isinstance(wanted, NoChoice):
         assert chosen is wanted
         return wanted

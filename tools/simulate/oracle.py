@@ -102,10 +102,10 @@ def _left_in_core(core: Scheduler) -> Iterator[str]:
     partition = core.partition
     for node in partition.nodes.nodes.values():
         left = [*node.allocations, *node.reservations]
-        if left or without_zeros(node.kept):
-            yield f"at the end node {node.node_id} holds {left}, keeps {dict(node.kept)}"
+        if left or without_zeros(node.reserved):
+            yield f"at the end node {node.node_id} holds {left}, keeps {dict(node.reserved)}"
     for queue in depth_first(partition.root):
-        sums = (queue.allocated, queue.pending, queue.promised, queue.kept, queue.preempting)
+        sums = (queue.allocated, queue.pending, queue.promised, queue.reserved, queue.preempting)
         if any(map(without_zeros, sums)) or queue.running_apps:
             yield f"at the end queue {queue.path} counts {[dict(s) for s in sums]}"
     for tracker in partition.users.all():

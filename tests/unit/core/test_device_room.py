@@ -329,6 +329,6 @@ def test_an_ask_that_waits_for_its_part_and_goes_leaves_it_to_others():
     gone = AllocationAskRelease("two", "asks", TerminationType.STOPPED_BY_RM)
     core.update(ask_releases=(gone,))
     core.check()
-    assert core.partition.root.kept == {}
+    assert core.partition.root.reserved == {}
     assert devices_of(core.asks("two", ["next"], share(500))) == {}
     assert go(core, "goes") == {"next": ((0, 500),)}

@@ -438,7 +438,7 @@ def test_5_with_no_other_node_it_is_unschedulable_and_nothing_is_kept():
     responses = confirm(core, releases)
     assert (placed(responses), failed(responses)) == ([], ["big"])
     assert section(responses, "released_allocations") == []  # there is nothing to be had for it
-    assert core.partition.root.kept == {}
+    assert core.partition.root.reserved == {}
     responses = add_node(core, "n2", {"vcore": 4})
     assert placed(confirm(core, section(responses, "released_allocations"))) == [("big", "n2")]
 
@@ -449,7 +449,7 @@ def test_5_the_node_is_removed():
     add_node(core, "n2", {"vcore": 4})
     assert placed(change(core, "n1", NodeAction.DECOMISSION)) == [("big", "n2")]
     core.check()
-    assert core.partition.root.kept == {}
+    assert core.partition.root.reserved == {}
 
 
 @pytest.mark.parametrize("gone", [0, 1, 2])

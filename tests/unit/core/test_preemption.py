@@ -567,7 +567,7 @@ def test_kept_room_is_given_back_with_the_ask():
     assert core.look() == ["v2"]
     core.run("leaf1", "again", 5)
     core.update(releases=(AllocationRelease("leaf2", "wants", TerminationType.STOPPED_BY_RM),))
-    assert core.partition.root.kept == {}
+    assert core.partition.root.reserved == {}
     assert core.confirm("leaf1", "v2") == ["again"]
 
 
@@ -579,7 +579,7 @@ def test_who_loses_the_node_that_was_freed_for_it_may_preempt_once_more():
     assert core.look() == ["v2"]
     core.update(nodes=(NodeInfo("n2", NodeAction.DECOMISSION),))
     core.check()
-    assert core.partition.root.kept == {}
+    assert core.partition.root.reserved == {}
     assert core.look() == ["v1"]
     assert core.confirm("leaf1", "v1") == ["wants"]
 

@@ -41,7 +41,7 @@ def test_room_that_is_kept_twice_is_still_kept_when_one_gives_it_back():
     assert alice.room_for(leaf, {"vcore": 1}) == 6
     alice.release_claim(leaf, {"vcore": 4})
     assert alice.room_for(leaf, {"vcore": 1}) == 10
-    assert alice.kept == {}
+    assert alice.reserved == {}
 
 
 # --- limits that go with a reload ---------------------------------------------------------------
@@ -160,4 +160,4 @@ def test_a_claim_for_which_no_room_is_kept_is_given_back_in_any_order():
         tracker.claim(queue, second)
         tracker.release_claim(queue, first)
         tracker.release_claim(queue, second)
-        assert tracker.kept == {}
+        assert tracker.reserved == {}

@@ -264,7 +264,7 @@ def _no_headroom(
         over = over_quota(application, amount, amount if keeps_room else {})
         if over is not None:
             return over
-    short = application.queue.first_without_room(amount, count_kept=not keeps_room)
+    short = application.queue.first_without_room(amount, count_reserved=not keeps_room)
     if short is not None:
         queue, limit = short
         if limit.is_nowhere:

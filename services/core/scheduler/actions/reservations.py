@@ -59,7 +59,9 @@ def has_room(partition: Partition, reservation: Claim) -> bool:
     """
     application, amount = reservation.application, reservation.ask.shape.resource
     short_user = first_shortage(application, amount)
-    short_queue = application.queue.first_without_room(amount, count_kept=not reservation.in_queues)
+    short_queue = application.queue.first_without_room(
+        amount, count_reserved=not reservation.in_queues
+    )
     wait_list: WaitList | None
     wait_list = (
         short_user[0].wait_list if short_user else short_queue[0].wait_list if short_queue else None

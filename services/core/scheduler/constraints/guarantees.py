@@ -19,7 +19,9 @@ from shared.model.resources import Resource, ResourceView, smaller_of
 
 def used(queue: Queue, name: str) -> int:
     """Return a queue's usage of a type: without what is being preempted, with its claims."""
-    return queue.allocated.get(name, 0) - queue.preempting.get(name, 0) + queue.kept.get(name, 0)
+    return (
+        queue.allocated.get(name, 0) - queue.preempting.get(name, 0) + queue.reserved.get(name, 0)
+    )
 
 
 def own_left(queue: Queue) -> Resource:

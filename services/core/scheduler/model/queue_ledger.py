@@ -111,7 +111,7 @@ class QueueLedger:
     pending: Resource = field(default_factory=dict)
     promised: Resource = field(default_factory=dict)  # admitted gangs' outstanding members
     preempting: Resource = field(default_factory=dict)  # of victims that have not ended yet
-    kept: Resource = field(default_factory=dict)  # claimed for asks that have preempted
+    reserved: Resource = field(default_factory=dict)  # claimed for asks that have preempted
     fixed: Resource = field(default_factory=dict)  # under kai: non-preemptible usage and claims
     quota: Resource = field(default_factory=dict)  # KAI's quota, by ordering/quotas.py
     quota_version: int = -1  # of the tree when the quota was computed
@@ -178,18 +178,18 @@ class QueueLedger:
         return room
 
     def first_without_room(
-        self, amount: ResourceView, *, count_kept: bool = True, own: ResourceView | None = None
+        self, amount: ResourceView, *, count_reserved: bool = True, own: ResourceView | None = None
     ) -> tuple[Self, Shortage] | None:
         """Return the nearest queue on the path that an amount does not fit, with the numbers.
 
-        With ``count_kept`` claims for asks that have preempted count as allocated, less ``own``,
-        the claims of the asking application.
+        With ``count_reserved`` claims for asks that have preempted count as allocated, less
+        ``own``, the claims of the asking application.
         """
         for queue in self.lineage():
             if queue.max_resource is None:
                 continue
-            is_kept = count_kept and queue.kept
-            used = add(queue.allocated, queue.kept) if is_kept else queue.allocated
+            is_reserved = count_reserved and queue.reserved
+            used = add(queue.allocated, queue.reserved) if is_reserved else queue.allocated
             if own:
                 used = subtract(used, own)
             short = queue._shortage(used, amount)
@@ -208,7 +208,7 @@ class QueueLedger:
                 most = limit.get(name)
                 if value <= 0 or (most is None and queue.parent is not None):
                     continue
-                used = queue.allocated.get(name, 0) + queue.kept.get(name, 0)
+                used = queue.allocated.get(name, 0) + queue.reserved.get(name, 0)
                 times = ((most or 0) - used) // value
                 if times < room:  # noqa: PLR1730 - asked for each group of a run
                     room = times
@@ -226,7 +226,7 @@ class QueueLedger:
         for queue in self.lineage():
             if queue.parent is None:
                 continue
-            used = add(add(queue.allocated, queue.promised), queue.kept)
+            used = add(add(queue.allocated, queue.promised), queue.reserved)
             if own:
                 used = subtract(used, own)
             wanted = shared_types(amount, queue.promised) if if_promised else amount
@@ -241,7 +241,9 @@ class QueueLedger:
         ``for_gangs`` subtracts outstanding members and claims too.
         """
         room = dict(self.max_resource or {})
-        for used in (self.allocated, self.promised, self.kept) if for_gangs else (self.allocated,):
+        for used in (
+            (self.allocated, self.promised, self.reserved) if for_gangs else (self.allocated,)
+        ):
             for name in room:
                 room[name] -= used.get(name, 0)
         return room
@@ -338,12 +340,12 @@ class QueueLedger:
     def claim(self, amount: ResourceView) -> None:
         """Claim an amount for an ask that has preempted, from here to the root."""
         for queue in self.lineage():
-            add_into(queue.kept, amount)
+            add_into(queue.reserved, amount)
 
     def release_claim(self, amount: ResourceView) -> None:
         """End a claim of an amount, from here to the root."""
         for queue in self.lineage():
-            subtract_into(queue.kept, amount)
+            subtract_into(queue.reserved, amount)
 
     def add_pending(self, amount: ResourceView) -> None:
         """Add to the pending amount, from here to the root."""

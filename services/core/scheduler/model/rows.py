@@ -104,7 +104,7 @@ class Node:
     allocations: dict[str, Allocation] = field(default_factory=dict)
     foreign: dict[str, Allocation] = field(default_factory=dict)
     reservations: dict[str, "Claim"] = field(default_factory=dict)  # by ask, oldest first
-    kept: Resource = field(default_factory=dict)  # reserved by claims
+    reserved: Resource = field(default_factory=dict)  # reserved by claims
     expected: Resource = field(default_factory=dict)  # open statement: released, less nominated
     head_claim: "Claim | None" = None  # of the head gang
     claimed: int = 0  # the flags BY_ASK, BY_HEAD_GANG and NOT_CLOSED of its reservations

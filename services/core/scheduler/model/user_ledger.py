@@ -27,7 +27,7 @@ from shared.model.resources import (
 )
 
 WILDCARD = "*"
-_BY_PATH = ("usage", "promised", "kept", "running")
+_BY_PATH = ("usage", "promised", "reserved", "running")
 
 
 @dataclass(slots=True, eq=False, repr=False)
@@ -38,7 +38,7 @@ class UserLedger:
     is_group: bool
     usage: dict[str, Resource] = field(default_factory=dict)
     promised: dict[str, Resource] = field(default_factory=dict)
-    kept: dict[str, Resource] = field(default_factory=dict)  # claims for placeholder sets
+    reserved: dict[str, Resource] = field(default_factory=dict)  # claims for placeholder sets
     running: dict[str, dict[str, None]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)  # application -> its group, "" for none
     levels: dict[str, QueueLedger] = field(default_factory=dict)  # the queues of ``usage``
@@ -82,13 +82,13 @@ class UserLedger:
                 continue
             used = self.usage.get(level.path, {})
             promised = self.promised.get(level.path, {}) if count_promises else {}
-            kept = self.kept.get(level.path, {})
+            reserved = self.reserved.get(level.path, {})
             wanted = shared_types(amount, promised) if if_promised else amount
             for name, value in wanted.items():
                 most = limit.max_resource.get(name)
                 if most is None or value <= 0:
                     continue
-                left = most - used.get(name, 0) - promised.get(name, 0) - kept.get(name, 0)
+                left = most - used.get(name, 0) - promised.get(name, 0) - reserved.get(name, 0)
                 if value > left:
                     return Shortage(self.title, level.path, name, left, most, amount)
         return None
@@ -97,11 +97,11 @@ class UserLedger:
         """Return how many times an amount fits its limits on the path."""
         room = MANY
         for level, limit in self.limits(queue):
-            used, kept = self.usage.get(level.path, {}), self.kept.get(level.path, {})
+            used, reserved = self.usage.get(level.path, {}), self.reserved.get(level.path, {})
             for name, most in (limit.max_resource or {}).items():
                 value = amount.get(name, 0)
                 if value > 0:
-                    left = most - used.get(name, 0) - kept.get(name, 0)
+                    left = most - used.get(name, 0) - reserved.get(name, 0)
                     room = min(room, left // value)
         return max(room, 0)
 
@@ -173,11 +173,11 @@ class UserLedger:
     def claim(self, queue: QueueLedger, amount: ResourceView) -> None:
         """Claim an amount for an ask with a placeholder set, from a queue to the root."""
         for level in queue.lineage() if amount else ():
-            add_into(self.kept.setdefault(level.path, {}), amount)
+            add_into(self.reserved.setdefault(level.path, {}), amount)
 
     def release_claim(self, queue: QueueLedger, amount: ResourceView) -> None:
         """End a claim of an amount, from a queue to the root."""
         for level in queue.lineage() if amount else ():
-            subtract_into(self.kept[level.path], amount)
-            if not self.kept[level.path]:
-                del self.kept[level.path]
+            subtract_into(self.reserved[level.path], amount)
+            if not self.reserved[level.path]:
+                del self.reserved[level.path]

@@ -89,7 +89,7 @@ def _on_several(times: NDArray[np.int64], count: int, most: NDArray[np.int64]) -
 
 def open_devices(node: Node) -> list[int]:
     """Return the free parts of a node's devices, without claimed ones."""
-    return left_over(node.devices, node.kept) if node.kept else node.devices
+    return left_over(node.devices, node.reserved) if node.reserved else node.devices
 
 
 def places_on(node: Node, need: Need) -> int:

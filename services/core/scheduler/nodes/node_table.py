@@ -317,7 +317,7 @@ class NodeTable:
     def refresh(self, node: Node) -> None:
         """Update a node's row to its ledgers."""
         available = dict(node.capacity)
-        for taken in (node.allocated, node.occupied, node.kept):
+        for taken in (node.allocated, node.occupied, node.reserved):
             if taken:
                 subtract_into(available, taken)
         node.available = available

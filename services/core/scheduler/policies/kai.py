@@ -27,7 +27,7 @@ from services.core.scheduler.statement.trial import (
 
 def has_victims(job: Job) -> bool:
     """Whether a job has evictable tasks."""
-    return job.active > job.kept
+    return job.active > job.reserved
 
 
 def _waits(job: Job) -> bool:

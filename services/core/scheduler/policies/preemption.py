@@ -47,7 +47,7 @@ from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
 from services.core.scheduler.statement.partition import Partition
 from services.core.scheduler.statement.statement import Statement
-from services.core.scheduler.statement.tentative import KEPT, PREEMPTING, Tentative
+from services.core.scheduler.statement.tentative import PREEMPTING, RESERVED, Tentative
 from shared.model.reasons import EvictionCause
 from shared.model.resources import ResourceView, multiply
 
@@ -293,8 +293,8 @@ def _is_owed(partition: Partition, leaf: Queue, gang: ResourceView) -> bool:
     limited = [name for name in leaf.configured_max() if gang.get(name, 0) > 0]
     with Tentative(partition.nodes) as trial:
         for level in leaf.lineage():
-            trial.count((level,), KEPT, dict(level.promised))
-        trial.count(leaf.lineage(), KEPT, gang)
+            trial.count((level,), RESERVED, dict(level.promised))
+        trial.count(leaf.lineage(), RESERVED, gang)
         owed = left(leaf, leaf) or {}
         return is_within(leaf, gang) and all(name in owed for name in limited)
 
@@ -404,7 +404,7 @@ def guarantees_hold(trial: Statement, leaf: Queue, ask: Ask, victims: Eligible) 
 def _guarantees_hold(
     trial: Statement, leaf: Queue, wanted: ResourceView, victims: Eligible
 ) -> bool:
-    trial.count(leaf.lineage(), KEPT, wanted)
+    trial.count(leaf.lineage(), RESERVED, wanted)
     if is_within(leaf, wanted):
         return True
     for kind in victims.kinds:

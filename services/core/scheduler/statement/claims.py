@@ -157,8 +157,8 @@ class Claims:
 
     def _set(self, claim: Claim, on_node: ResourceView, in_queues: ResourceView) -> None:
         if on_node != claim.on_node:
-            subtract_into(claim.node.kept, claim.on_node)
-            add_into(claim.node.kept, on_node)
+            subtract_into(claim.node.reserved, claim.on_node)
+            add_into(claim.node.reserved, on_node)
             claim.on_node = dict(on_node)
             self._refresh(claim)
         if claim.purpose is Purpose.GANG:

@@ -272,7 +272,7 @@ class Statement(Tentative):
         if at.place is Place.NOMINATED:
             assert at.node is not None
             self._pipeline(at.node, pod, change)
-            _change(leaf, "kept", amount, change)
+            _change(leaf, "reserved", amount, change)
         elif at.place is Place.PLACED and isinstance(pod, Ask):
             self._assume(application, pod, at, change)
         elif at.place is Place.RELEASING and isinstance(pod, Ask):

@@ -27,7 +27,7 @@ from shared.messages.interface import Allocation
 from shared.model.resources import Resource, ResourceView, add_into, subtract_into
 
 Ledger = Callable[[Queue], Resource]
-KEPT: Ledger = attrgetter("kept")
+RESERVED: Ledger = attrgetter("reserved")
 PREEMPTING: Ledger = attrgetter("preempting")
 
 

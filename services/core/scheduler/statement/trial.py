@@ -131,14 +131,14 @@ def is_evictable(task: Task) -> bool:
 class Job:
     """An application: it starts with its minimum of tasks at once and may grow beyond."""
 
-    __slots__ = ("__dict__", "application", "counts", "kept", "queue", "trial", "waits")
+    __slots__ = ("__dict__", "application", "counts", "queue", "reserved", "trial", "waits")
 
     def __init__(self, trial: "Trial", application: Application, queue: "Share") -> None:
         self.trial = trial
         self.application = application
         self.queue = queue
         asks = application.groups.values()
-        self.kept = 0
+        self.reserved = 0
         self.waits: list[tuple[AskGroup, int]] = []  # its groups of asks, with the number waiting
         self.counts = [0] * len(Status)
         self.counts[Status.RELEASING] = len(application.released)
@@ -149,8 +149,8 @@ class Job:
     def _count_asks(self) -> None:
         application = self.application
         if application.reservations or application.claims:
-            self.kept = len(_reserved_nodes(application))
-            self.counts[Status.PIPELINED] = self.kept
+            self.reserved = len(_reserved_nodes(application))
+            self.counts[Status.PIPELINED] = self.reserved
         self.waits = self.trial.waiting(self)
         self.counts[Status.PENDING] = sum([count for _, count in self.waits])
 
@@ -280,10 +280,13 @@ class Share:
     def allocated(self) -> Amount:
         """Return its usage: without what is being preempted, with what is reserved for its asks."""
         queue = self.queue
-        held, going, kept = queue.allocated, queue.preempting, queue.kept
-        if going or kept:
+        held, preempting, reserved = queue.allocated, queue.preempting, queue.reserved
+        if preempting or reserved:
             return tuple(
-                [held.get(name, 0) - going.get(name, 0) + kept.get(name, 0) for name in self.names]
+                [
+                    held.get(name, 0) - preempting.get(name, 0) + reserved.get(name, 0)
+                    for name in self.names
+                ]
             )
         return tuple([held.get(name, 0) for name in self.names])
 
@@ -519,7 +522,7 @@ class Trial:
             task.status = _OF_POD[now.place]
             task.node = now.node or self.nodes.nodes[pod.node_id]
         counts[task.status] += 1
-        if job.active > job.kept:
+        if job.active > job.reserved:
             of_leaf[job] = None
         else:
             of_leaf.pop(job, None)
