@@ -243,8 +243,10 @@ def _placeholder_sets(partition: Partition) -> Iterator[str]:
         inside = [a for a in partition.applications.values() if queue in a.queue.lineage()]
         reserved = total_of(_reserved_for(application) for application in inside)
         yield from _differs(f"queue {queue.path} reserved", queue.reserved, reserved)
-        fixed = total_of(map(_fixed_use, inside))
-        yield from _differs(f"queue {queue.path} fixed", queue.fixed, fixed)
+        non_preemptible = total_of(map(_non_preemptible_use, inside))
+        yield from _differs(
+            f"queue {queue.path} non-preemptible", queue.non_preemptible, non_preemptible
+        )
         for tracker in partition.users.all():
             own = [
                 claim.in_queues
@@ -256,10 +258,10 @@ def _placeholder_sets(partition: Partition) -> Iterator[str]:
             yield from _differs(name, tracker.reserved.get(queue.path, {}), total_of(own))
 
 
-def _fixed_use(application: Application) -> ResourceView:
+def _non_preemptible_use(application: Application) -> ResourceView:
     """Return what an application takes of quotas that may not be preempted, or its minimum."""
-    if not application.is_fixed:
-        return application.fixed_use() if application.keeps_minimum_in_quota else {}
+    if not application.is_non_preemptible:
+        return application.non_preemptible_use() if application.keeps_minimum_in_quota else {}
     going = [
         allocation.resource_per_alloc
         for key, allocation in application.allocations.items()

@@ -378,7 +378,7 @@ class PartitionAdapter(Adapter):
 
     def is_preemptible(self, application: Application) -> bool:
         """Whether an application may be evicted: no budget blocks it."""
-        if application.is_fixed:
+        if application.is_non_preemptible:
             return False
         barred = self._partition.victims.is_barred
         return super().is_preemptible(application) and not (

@@ -59,9 +59,11 @@ def over_quota(job: Job, request: Amount) -> bool:
     """
     is_bound = not job.preemptible or job.application.asks_within_quota
     return is_bound and any(
-        value > 0 and quota != UNLIMITED and fixed + value > quota
+        value > 0 and quota != UNLIMITED and used + value > quota
         for queue in job.queue.lineage()
-        for fixed, value, quota in zip(job.trial.fixed(queue), request, queue.quota, strict=True)
+        for used, value, quota in zip(
+            job.trial.non_preemptible(queue), request, queue.quota, strict=True
+        )
     )
 
 

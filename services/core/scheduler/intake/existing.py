@@ -80,5 +80,8 @@ def _is_plain(application: Application, allocation: Allocation, node: Node) -> b
         or is_zero(allocation.resource_per_alloc)
         or is_negative(allocation.resource_per_alloc)
         or GPU_SHARE in allocation.resource_per_alloc
-        or (application.is_kai and not (application.is_fixed or allocation.allow_preempt_self))
+        or (
+            application.is_kai
+            and not (application.is_non_preemptible or allocation.allow_preempt_self)
+        )
     )

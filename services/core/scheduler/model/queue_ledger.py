@@ -112,7 +112,7 @@ class QueueLedger:
     promised: Resource = field(default_factory=dict)  # admitted gangs' outstanding members
     preempting: Resource = field(default_factory=dict)  # of victims that have not ended yet
     reserved: Resource = field(default_factory=dict)  # claimed for asks that have preempted
-    fixed: Resource = field(default_factory=dict)  # under kai: non-preemptible usage and claims
+    non_preemptible: Resource = field(default_factory=dict)  # under kai: such usage and claims
     quota: Resource = field(default_factory=dict)  # KAI's quota, by ordering/quotas.py
     quota_version: int = -1  # of the tree when the quota was computed
     used: Usage | None = None  # usage over time, once counted
@@ -331,11 +331,11 @@ class QueueLedger:
             subtract_into(queue.preempting, before)
             add_into(queue.preempting, after)
 
-    def change_fixed(self, before: ResourceView, after: ResourceView) -> None:
+    def change_non_preemptible(self, before: ResourceView, after: ResourceView) -> None:
         """Change the non-preemptible usage, from here to the root."""
         for queue in self.lineage():
-            subtract_into(queue.fixed, before)
-            add_into(queue.fixed, after)
+            subtract_into(queue.non_preemptible, before)
+            add_into(queue.non_preemptible, after)
 
     def claim(self, amount: ResourceView) -> None:
         """Claim an amount for an ask that has preempted, from here to the root."""

@@ -1041,9 +1041,9 @@ class Application:
     layout: GangTree | None = None  # tree of a gang with topology constraints
     is_kai: bool = False  # under the policy kai
     takes_turns: bool = False  # grows after applications with a lower ratio to their minimum
-    is_fixed: bool = False  # under kai: one of its pods is not preemptible
-    fixed: Resource = field(default_factory=dict)  # its non-preemptible usage in its queues
-    going: Resource = field(default_factory=dict)  # under kai: amount being released
+    is_non_preemptible: bool = False  # under kai: one of its pods is not preemptible
+    non_preemptible: Resource = field(default_factory=dict)  # such usage in its queues
+    releasing: Resource = field(default_factory=dict)  # under kai: amount being released
     refused_needs: dict[Shape, int] | None = None  # members without places, while it waits
     waiting_among: GangList | None = None
     is_gang_over: bool = False  # the gang gave up: it continues without
@@ -1618,12 +1618,12 @@ class Application:
                 add_into(total, claim.in_queues)
         return total
 
-    def fixed_use(self) -> Resource:
+    def non_preemptible_use(self) -> Resource:
         """Return its non-preemptible usage, which counts for the quotas of its queues."""
-        if not self.is_fixed:
+        if not self.is_non_preemptible:
             return self._minimum_use()
         used = add(self.in_use(), self.claimed_room())
-        return subtract(used, self.going) if self.going else used
+        return subtract(used, self.releasing) if self.releasing else used
 
     def _minimum_use(self) -> Resource:
         """Return its minimum's usage; all pods of a task group count as the latest one."""
@@ -1637,12 +1637,12 @@ class Application:
     def keeps_minimum_in_quota(self) -> bool:
         """Whether only its minimum is non-preemptible (semi-preemptible)."""
         is_semi = self.is_kai and self.request.gang.keeps_minimum
-        return is_semi and self.tree is not None and not self.is_fixed
+        return is_semi and self.tree is not None and not self.is_non_preemptible
 
     @property
     def asks_within_quota(self) -> bool:
         """Whether its next pods are non-preemptible, so that quotas limit them."""
-        return self.is_fixed or (self.keeps_minimum_in_quota and bool(self.missing))
+        return self.is_non_preemptible or (self.keeps_minimum_in_quota and bool(self.missing))
 
     def has_claimed_room(self, ask: Ask) -> bool:
         """Whether an ask's amount is claimed in the queues because victims made room for it."""
@@ -1670,7 +1670,7 @@ class Application:
         """Yield every waiting list that may block the application's asks."""
         for queue in self.queue.lineage():
             yield queue.wait_list
-            if self.is_fixed or self.keeps_minimum_in_quota:
+            if self.is_non_preemptible or self.keeps_minimum_in_quota:
                 yield queue.quota_wait_list
         for tracker in self.trackers:
             yield tracker.wait_list
@@ -1703,7 +1703,7 @@ class Application:
     def count_going(self, allocation: Allocation, change: int, amount: ResourceView) -> None:
         """Count a real pod's amount as being released (1), or not (-1); under kai only."""
         if self.is_kai and not allocation.placeholder:
-            (add_into if change > 0 else subtract_into)(self.going, amount)
+            (add_into if change > 0 else subtract_into)(self.releasing, amount)
 
     def moved(self, key: str) -> Claim | None:
         """Return the claim of a moved pod that has not ended."""

@@ -64,7 +64,7 @@ def over_quota(
             most = quota.get(name, UNLIMITED)
             if value <= 0 or most == UNLIMITED:
                 continue
-            left = most - queue.fixed.get(name, 0) + own.get(name, 0)
+            left = most - queue.non_preemptible.get(name, 0) + own.get(name, 0)
             if value > left:
                 where = f"queue {queue.path}"
                 limit = Shortage(where, queue.path, name, left, most, amount)

@@ -172,8 +172,8 @@ def note_fixed(application: Application, item: Allocation | AllocationAsk) -> No
 
     Only under the policy kai, whose quotas depend on it.
     """
-    if not (application.is_fixed or item.allow_preempt_self):
-        application.is_fixed = True
+    if not (application.is_non_preemptible or item.allow_preempt_self):
+        application.is_non_preemptible = True
         count_fixed(application)
 
 
@@ -191,13 +191,13 @@ def count_fixed(application: Application) -> None:
     Capacity freed for it counts, a pod being released does not. If the usage falls, the queues'
     quota waiting lists are requeued.
     """
-    if not (application.is_fixed or application.keeps_minimum_in_quota):
+    if not (application.is_non_preemptible or application.keeps_minimum_in_quota):
         return
-    before, after = application.fixed, application.fixed_use()
+    before, after = application.non_preemptible, application.non_preemptible_use()
     if before == after:
         return
-    application.fixed = after
-    application.queue.change_fixed(before, after)
+    application.non_preemptible = after
+    application.queue.change_non_preemptible(before, after)
     if any(after.get(name, 0) < value for name, value in before.items()):
         for queue in application.queue.lineage():
             queueing.requeue(queue.quota_wait_list)

@@ -429,8 +429,8 @@ class Trial:
         self.orders: dict[Share, list[Any]] = {}  # victims in their order before the trial
         self.passed: dict[Share, int] = {}  # how many of its first entries are touched
         self.shares = shares_of(partition.root, self.names, adapter.share)
-        self._fixed = {
-            share: list(self.amounts(queue.fixed)) for queue, share in self.shares.items()
+        self._non_preemptible = {
+            share: list(self.amounts(queue.non_preemptible)) for queue, share in self.shares.items()
         }
         self.asking = [
             job
@@ -526,10 +526,10 @@ class Trial:
             of_leaf[job] = None
         else:
             of_leaf.pop(job, None)
-        if job.application.is_fixed:
+        if job.application.is_non_preemptible:
             change = (task.status in ACTIVE) - (was in ACTIVE)
             if change:
-                self._fix(job.queue, task.request, change)
+                self._add_non_preemptible(job.queue, task.request, change)
 
     def _touch(self, job: Job) -> dict[Job, None]:
         """Mark a job as changed; return the evictable jobs of its leaf."""
@@ -570,14 +570,14 @@ class Trial:
         wanted = {name: value for name, value in zip(self.names, request, strict=True) if value}
         return self.partition.no_capacity(job.application, wanted) is None
 
-    def fixed(self, share: Share) -> list[int]:
+    def non_preemptible(self, share: Share) -> list[int]:
         """Return a queue's usage by jobs that may not be preempted."""
-        return self._fixed[share]
+        return self._non_preemptible[share]
 
-    def _fix(self, leaf: Share, request: Amount, change: int) -> None:
+    def _add_non_preemptible(self, leaf: Share, request: Amount, change: int) -> None:
         for share in leaf.lineage():
             for at, value in enumerate(request):
-                self._fixed[share][at] += change * value
+                self._non_preemptible[share][at] += change * value
 
     # --- reading --------------------------------------------------------------------------------
 
