@@ -362,6 +362,26 @@ def timers_of(core, name):
     }
 
 
+@pytest.mark.parametrize("has_ask", [False, True], ids=["its node came late", "bound by another"])
+def test_the_placeholder_timeout_starts_at_the_first_placeholder_that_is_found(has_ask):
+    """It is found when its node comes after the recovery, or when another scheduler binds it."""
+    core = Core()
+    core.application(
+        "app", placeholder_ask=multiply(ONE, 2), execution_timeout_milli_seconds=60_000
+    )
+    if has_ask:
+        core.asks("app", ["p"], ONE, placeholder=True, task_group_name="tg")
+    found = Allocation("p", "app", "n1", ONE, placeholder=True, task_group_name="tg")
+    core.update(nodes=(NodeInfo("n1", NodeAction.CREATE_DRAIN, NODE),), allocations=(found,))
+    assert timers_of(core, "app") == {"placeholder": 60}
+    released = section(core.fire("app", "placeholder"), "released_allocations")
+    assert [(one.allocation_key, str(one.termination_type)) for one in released] == [
+        ("p", "TIMEOUT")
+    ]
+    assert str(core.partition.applications["app"].state) == "Resuming"
+    core.check()
+
+
 def test_the_placeholder_timeout_and_the_execution_timeout_are_two():
     core = Core()
     core.node("n1", **NODE)

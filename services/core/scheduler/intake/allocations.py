@@ -12,7 +12,7 @@ Rule 3: an allocation that could not be bound becomes an ask again, at its old p
 
 from dataclasses import replace
 
-from services.core.scheduler.actions import quota_preemption
+from services.core.scheduler.actions import gang, quota_preemption
 from services.core.scheduler.intake import foreign
 from services.core.scheduler.model.devices import misfit
 from services.core.scheduler.model.rows import Application, Node
@@ -170,10 +170,15 @@ def _recover_state(partition: Partition, application: Application, allocation: A
 
 
 def _recover_reservation(partition: Partition, application: Application) -> None:
-    """Run a recovered gang if it is whole, otherwise claim the missing capacity."""
+    """Run a recovered gang if it is whole, otherwise claim the missing capacity.
+
+    An existing placeholder starts the placeholder timeout as one that is allocated does. In a
+    recovery its end continues it from its original start (``recover_timer``).
+    """
     if application.state is not ApplicationState.ACCEPTED:
         return
     application_moves.count_as_starting(application)
+    gang.start_reservation(partition, application)
     if application.holds_whole_gang:
         partition.fire(application, ApplicationEvent.RUN)
     partition.claim_for_gang(application)
