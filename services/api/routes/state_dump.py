@@ -13,6 +13,7 @@ from services.api.yunikorn.answers import (
     Answer,
     application_info,
     by_name,
+    cluster_id,
     node_info,
     partition_info,
     pruned,
@@ -32,7 +33,7 @@ def cluster_info(model: Model) -> list[Answer]:
     return [
         {
             "startTime": partition.started_ns,
-            "rmBuildInformation": [by_name({**build_information(), "rmId": partition.rm_id})],
+            "rmBuildInformation": [by_name({**build_information(), "rmId": cluster_id(partition)})],
             "partition": partition.name,
             "clusterName": "kubernetes",
         }

@@ -58,6 +58,11 @@ def percent_of(part: ResourceView, whole: ResourceView) -> Resource:
     return bounded(shares)
 
 
+def cluster_id(partition: PartitionState) -> str:
+    """Return the id of the cluster's resource manager; until it reports, YuniKorn's default."""
+    return partition.rm_id or "mycluster"
+
+
 def partition_info(model: Model) -> list[Answer]:
     """Return PartitionInfo of a partition, or an empty list before there is one."""
     partition = model.partition
@@ -66,7 +71,7 @@ def partition_info(model: Model) -> list[Answer]:
     return [
         pruned(
             {
-                "clusterId": partition.rm_id or "mycluster",
+                "clusterId": cluster_id(partition),
                 "name": partition.name,
                 "capacity": _capacity(partition),
                 "nodeSortingPolicy": pruned(

@@ -8,7 +8,7 @@ Source: docs/rules/rest.md#node-utilizations, PartitionNodesUtilDAOInfo; W-08.
 from collections.abc import Iterable, Iterator
 
 from services.api.projection.model import Model
-from services.api.yunikorn.answers import PERCENT, Answer, pruned
+from services.api.yunikorn.answers import PERCENT, Answer, cluster_id, pruned
 
 BUCKETS = 10
 
@@ -22,7 +22,7 @@ def _utilizations(model: Model) -> Answer:
     assert model.partition is not None
     return pruned(
         {
-            "clusterId": model.partition.rm_id,
+            "clusterId": cluster_id(model.partition),
             "partition": model.name,
             "utilizations": [
                 {"type": name, "utilization": [_bucket(*step) for step in enumerate(full)]}

@@ -42,6 +42,18 @@ def with_two_nodes(config=""):
 # --- W-08 ---------------------------------------------------------------------------------------
 
 
+async def test_one_cluster_has_one_id_from_the_start():
+    system = System(config_of("{name: a}"))
+    for _ in range(2):
+        (partition,) = await answered(system, "/ws/v1/partitions")
+        (nodes,) = await answered(system, "/ws/v1/scheduler/node-utilizations")
+        (cluster,) = await answered(system, "/ws/v1/clusters")
+        (build,) = cluster["rmBuildInformation"]
+        wanted = system.partition.rm_id or "mycluster"
+        assert {partition["clusterId"], nodes["clusterId"], build["rmId"]} == {wanted}
+        system.node("n1", vcore=1)
+
+
 async def test_w_08_nodes_by_how_full_they_are():
     system = with_two_nodes()
     for node, memory in (("node-1", 500), ("node-2", 300)):
