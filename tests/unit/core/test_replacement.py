@@ -381,6 +381,33 @@ def test_8_a_placeholder_that_went_for_a_pod_that_was_deleted_takes_the_next_one
     core.check()
 
 
+@pytest.mark.parametrize("bound_to", ["n1", "n2"])
+@pytest.mark.parametrize("is_drained", [False, True], ids=["in its place", "on another node"])
+def test_a_real_pod_bound_before_its_placeholder_has_gone_counts_once(bound_to, is_drained):
+    """Its place is for the next real pod of the group."""
+    core = Core()
+    add_node(core, "n1")
+    core.gang("app", 2, ONE)
+    add_node(core, "n2")
+    if is_drained:
+        change(core, "n1", NodeAction.DRAIN_NODE)
+    said = core.asks("app", ["real"], ONE, task_group_name="tg")
+    found = Allocation("real", "app", bound_to, ONE, task_group_name="tg")
+    assert placed(core.update(allocations=(found,))) == []
+    core.check()
+    core.asks("app", ["next"], ONE, task_group_name="tg")
+    released = tuple(section(said, "released_allocations"))
+    assert [key for key, _ in placed(core.update(releases=released))] == ["next"]
+    app = core.partition.applications["app"]
+    assert app.allocations["real"].node_id == bound_to
+    assert app.queue.allocated["vcore"] == 3 * ONE["vcore"]
+    core.check()
+    for key in ("real", "next"):
+        core.update(releases=(AllocationRelease("app", key, TerminationType.STOPPED_BY_RM),))
+    assert app.queue.allocated["vcore"] == ONE["vcore"]
+    core.check()
+
+
 @pytest.mark.parametrize(("style", "state"), [("Soft", "Resuming"), ("Hard", "Failing")])
 def test_a_gang_that_is_given_up_gives_back_the_ask_that_was_to_take_a_place(style, state):
     core = Core()

@@ -4,7 +4,8 @@ Rule 1: an existing allocation is counted even beyond limits (recovery).
 Rule 2: the same key with another resource is a pod resized in place: every ledger and the counts
         of its volumes follow, even beyond limits. If it is on another node than the decision
         said, because another scheduler bound it first, it is moved there. A placeholder stays a
-        placeholder of its task group.
+        placeholder of its task group. A real pod that is bound before its placeholder has ended
+        needs its place no more: the next real pod of the group gets it.
 Rule 3: an allocation that could not be bound becomes an ask again, at its old position in its
         queue. It is no longer counted on a node, in a queue or for a user, and its victims are
         not evicted.
@@ -18,7 +19,7 @@ from services.core.scheduler.model.devices import misfit
 from services.core.scheduler.model.rows import Application, Node
 from services.core.scheduler.model.task_groups import with_group
 from services.core.scheduler.ordering import queueing
-from services.core.scheduler.statement import application_moves
+from services.core.scheduler.statement import application_moves, replacing
 from services.core.scheduler.statement.journal import AllocationChanged, AskRejected, BindFailed
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.conversions import ask_of
@@ -90,6 +91,7 @@ def _count_existing(
         roll_back(
             partition, application, AllocationRelease(application.id, key, failed, message=why)
         )
+    replacing.cancel(partition, application, key)  # it has a place of its own now
     ask = partition.remove_ask(application, key)
     partition.learn(allocation.constraints)
     if ask is not None and ask.request.placeholder:

@@ -74,6 +74,7 @@ def _is_plain(application: Application, allocation: Allocation, node: Node) -> b
         or allocation.constraints.asks_about_pods
         or key in application.allocations
         or key in application.group_of
+        or key in application.replacing_ask
         or key in node.allocations
         or 0 < allocation.create_time_ns < application.submission_time_ns
         or allocation.priority not in INT32
