@@ -194,6 +194,22 @@ async def test_a_minimum_that_changes_counts_for_who_waits_also_in_the_queue(mus
     assert {"p0", "p1", "p2"} <= {*await muster.kubectl.pods()}
 
 
+async def test_a_minimum_that_is_raised_counts_for_who_comes_to_a_group_that_runs(muster):
+    await nodes(muster, {"a1": "a", "a2": "a"}, cpu="2")
+    await make(muster, GROUPS, "g", 2)
+    await pods(muster, "g", "p0", "p1")
+    await until_running(muster, "p0", "p1")
+    policy = {"schedulingPolicy": {"gang": {"minCount": 4}}}
+    await muster.kubectl.patch(f"{GROUPS}/g", {"spec": policy})
+    await settled(muster)
+    await pods(muster, "g", "p2")
+    await until_waits(muster, "p2", "4 pods must start together, and some do not exist yet")
+    await settled(muster)
+    assert "p2" not in muster.kubelets.ran
+    await pods(muster, "g", "p3")
+    await until_running(muster, "p2", "p3")
+
+
 async def test_pods_of_one_group_have_one_scheduler_or_none_of_ours_starts(muster):
     await nodes(muster, {"a1": "a"}, cpu="4")
     await make(muster, GROUPS, "g", 2)

@@ -3,7 +3,8 @@
 Rule 1: a pod that names a PodGroup waits until the PodGroup exists, and as many of its pods as it
         requires: waiting, on nodes, or succeeded. Gated and failed pods do not count.
 Rule 2: the pods released together are a gang of a new application, with a task group for every
-        shape (``gang_of_group.py``). While one of them exists, new pods join it.
+        shape (``gang_of_group.py``). While one of them exists, new pods join it; those of a group
+        of Kubernetes' own only while as many exist as it requires now.
 Rule 3: all or nothing. A gang that gets no places in time, or no placeholders, waits again, and is
         tried again after a growing pause; it never continues pod by pod.
 Rule 4: a change or deletion of a PodGroup affects waiting pods only. But a gang without
@@ -671,7 +672,8 @@ class PodGroups:
         if not (self._is_ready and group.waiting) or isinstance(gang, str):
             return []
         is_there = bool(group.let_go or group.text)
-        if group.retry_ns > now_ns or (not is_there and group.lacks(gang)):
+        must_be_whole = not is_there or ref.kind == CORE
+        if group.retry_ns > now_ns or (must_be_whole and group.lacks(gang)):
             return []
         if self.objects.has_foreign_pods(ref):
             return []
