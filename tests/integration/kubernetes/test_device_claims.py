@@ -367,6 +367,32 @@ async def test_an_extended_resource_that_a_class_offers_is_claimed_where_no_plug
     await until(lambda: used().get("nvidia.com/gpu") == 2, "its queue counts two")
 
 
+async def test_a_gang_that_claims_an_extended_resource_starts_and_its_placeholders_claim_nothing(
+    muster,
+):
+    text = f'device.driver == "{GPU}"'
+    selectors = [{"cel": {"expression": text}}]
+    spec = {"selectors": selectors, "extendedResourceName": "nvidia.com/gpu"}
+    await post(muster, "deviceclasses", {"metadata": {"name": "offered"}, "spec": spec})
+    await node(muster, "n1", 3)
+    spec = {"schedulingPolicy": {"gang": {"minCount": 2}}}
+    body = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup", "spec": spec}
+    await muster.kubectl.client.request("POST", GROUPS, {**body, "metadata": {"name": "g"}})
+    for at in range(2):
+        pod = a_pod(f"p{at}", cpu="100m", labels=QUEUE)
+        pod["spec"]["containers"][0]["resources"]["requests"]["nvidia.com/gpu"] = "2"
+        pod["spec"]["schedulingGroup"] = {"podGroupName": "g"}
+        await muster.kubectl.pod(pod)
+    await until(lambda: muster.model.application("default-podgroup-g"), "it waits for room")
+    await until_running(muster, await settle(muster))
+    assert [*muster.kubelets.ran] == ["settled"]
+    await publish(muster, "n1", range(4), generation=2)
+    await until_running(muster, "p0", "p1")
+    claims = (await muster.kubectl.get(CLAIMS))["items"]
+    owners = [each["metadata"]["ownerReferences"][0]["name"] for each in claims]
+    assert sorted(owners) == ["p0", "p1"]
+
+
 async def test_without_the_right_to_write_claims_the_pod_waits_and_says_which(muster, double):
     await node(muster, "n1", 1)  # D16
     right = ("patch", "resource.k8s.io", "resourceclaims/status", "")

@@ -502,8 +502,11 @@ class PodsWithClaims:
     def _extended_claim(self, known: _Pod, pod: PodRecord) -> tuple[Key, list[Request]] | None:
         """Return the claim to create for a pod's extended resources, or None.
 
-        A resource that a device plugin offers on the pod's node is the plugin's.
+        A resource that a device plugin offers on the pod's node is the plugin's. A placeholder has
+        none: it holds a number of devices, and its claim would outlive it.
         """
+        if pod.spec.placeholder:
+            return None
         plugin = self._allocatable.get(pod.node, {})
         requests: list[Request] = []
         for _, at, resource, place, count in known.view.device_claims.extended:
