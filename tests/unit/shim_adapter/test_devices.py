@@ -361,3 +361,24 @@ def test_devices_are_found_where_there_are_any(devices, requests, match):
     assert (take(found, "n1", wanted) is not None) is _is_possible(there, requests, match)
     found.give_back(KEY)
     assert (often(found, "n1", wanted) > 0) is _is_possible(there, requests, match)
+
+
+@pytest.mark.parametrize("names", [("old", "new"), ("a", "b"), ("b", "a")])
+def test_an_extended_resource_is_of_the_newest_class_that_offers_it(names):
+    found = cluster(n1={"gpu": [device("a", m="A100")]}, n2={"gpu": [device("h", m="H200")]})
+    for at, (name, kind) in enumerate(zip(names, ("A100", "H200"), strict=True)):
+        expression = f'device.attributes["gpu"].m == "{kind}"'
+        spec = {
+            "selectors": [{"cel": {"expression": expression}}],
+            "extendedResourceName": "x.y/gpu",
+        }
+        made = {"creationTimestamp": f"2026-11-28T08:00:0{at}Z"}
+        found.see_class(name, class_of({"metadata": made, "spec": spec}))
+        wanted = claim(exactly("gpu", name))
+        assert often(found, "n2" if at else "n1", wanted) == 1
+        assert found.classes.class_of("x.y/gpu") == name
+    offered = [found.offered(node, {}) for node in ("n1", "n2")]
+    assert [each.get("x.y/gpu", 0) for each in offered] == [0, 1]
+    assert often(found, "n1", claim(exactly("gpu", names[0]))) == 1  # by its own name
+    found.see_class(names[1], None)
+    assert [found.offered(node, {}).get("x.y/gpu", 0) for node in ("n1", "n2")] == [1, 0]

@@ -110,11 +110,12 @@ class TaintRule:
 
 @dataclass(frozen=True, slots=True)
 class DeviceClass:
-    """A DeviceClass: its selectors, extended resource, and config."""
+    """A DeviceClass: its selectors, extended resource, config, and when it was made (RFC 3339)."""
 
     selectors: tuple[str, ...] = ()
     extended: str = ""
     config: tuple[Mapping[str, Any], ...] = ()
+    made: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -429,9 +430,9 @@ def qualified(driver: str, key: str) -> Qualified:
 def class_of(raw: Mapping[str, Any]) -> DeviceClass:
     """Convert a DeviceClass. Raises ManifestError with the field."""
     spec = mapping(raw.get("spec") or {}, "spec")
-    return DeviceClass(
-        _selectors(spec, "spec"), text(spec, "extendedResourceName"), _config(spec, "spec")
-    )
+    made = str((raw.get("metadata") or {}).get("creationTimestamp") or "")
+    extended = text(spec, "extendedResourceName")
+    return DeviceClass(_selectors(spec, "spec"), extended, _config(spec, "spec"), made)
 
 
 def claim_of(raw: Mapping[str, Any]) -> Claim:

@@ -31,17 +31,22 @@ class DeviceClasses:
             self.by_name[name] = found
 
     def class_of(self, resource: str) -> str:
-        """Return the class that offers an extended resource, "" for none."""
+        """Return the class that offers an extended resource, of several the newest; "" for none."""
         implicit = resource.removeprefix(IMPLICIT)
         if implicit != resource and implicit in self.by_name:
             return implicit
-        offers = [name for name, found in self.by_name.items() if found.extended == resource]
-        return min(offers, default="")
+        offers = sorted(name for name, found in self.by_name.items() if found.extended == resource)
+        return max(offers, key=lambda name: self.by_name[name].made, default="")
 
     def type_of(self, device_class: str) -> str:
-        """Return the resource type as which devices of a class are counted."""
+        """Return the resource type as which devices of a class are counted.
+
+        Its extended resource, unless a newer class offers that.
+        """
         found = self.by_name.get(device_class)
-        return (found.extended if found else "") or f"{CLASS_TYPE}{device_class}"
+        extended = found.extended if found is not None else ""
+        is_own = bool(extended) and self.class_of(extended) == device_class
+        return extended if is_own else f"{CLASS_TYPE}{device_class}"
 
     def config_of(self, device_class: str) -> tuple[Mapping[str, Any], ...]:
         """Return the driver configuration of a class."""

@@ -60,8 +60,12 @@ class Devices:
     _joints: dict[str, Claim] = field(default_factory=dict)  # the same, of claims that are tried
 
     def see_class(self, name: str, found: DeviceClass | None) -> None:
-        """Add, update or remove (None) a class."""
+        """Add, update or remove (None) a class, and count extended resources by who offers them."""
         self.classes.see(name, found)
+        for kind in self._types:
+            offers = self.classes.class_of(kind)
+            if offers:
+                self._types[kind] = Request("", offers)
         self.pools.touch_all()
 
     # --- what is counted ------------------------------------------------------------------------
