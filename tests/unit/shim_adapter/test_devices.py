@@ -136,6 +136,19 @@ def test_a_device_with_a_taint_is_given_to_who_tolerates_it():  # D13
     assert len(take(found, "n1", tolerant)) == 4
 
 
+def test_all_devices_are_had_only_if_each_taint_of_them_is_tolerated():
+    devices = [device("a", m="A100"), device("b", "NoSchedule", m="A100"), device("c", m="H200")]
+    found = cluster(n1={"gpu": devices})
+    every = claim(exactly("gpu", "a100", allocationMode="All"))
+    assert (often(found, "n1", every), take(found, "n1", every)) == (0, None)
+    others = claim(exactly("gpu", "h200", allocationMode="All"))
+    assert take(found, "n1", others, ("ns", "others")) == [("gpu", "c")]
+    tolerant = claim(
+        exactly("gpu", "a100", allocationMode="All", tolerations=[{"operator": "Exists"}])
+    )
+    assert sorted(take(found, "n1", tolerant)) == [("gpu", "a"), ("gpu", "b")]
+
+
 def test_like_claims_with_constraints_are_counted_as_often_as_they_fit():
     gpus = [device(f"gpu-{at}", island=at // 4) for at in range(8)]
     found = cluster(n1={"gpu": gpus})

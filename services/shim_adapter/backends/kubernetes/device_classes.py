@@ -58,8 +58,19 @@ class DeviceClasses:
         of_class = self.by_name.get(request.device_class)
         if of_class is None:
             return False
-        if not all(tolerates(request.tolerations, taint) for taint in device.taints):
+        return _is_tolerated(request, device) and self._selects(request, of_class, device)
+
+    def is_barred(self, request: Request, device: Device) -> bool:
+        """Whether a device is selected, but has a taint that is not tolerated.
+
+        Raises SelectorError.
+        """
+        of_class = self.by_name.get(request.device_class)
+        if of_class is None or _is_tolerated(request, device):
             return False
+        return self._selects(request, of_class, device)
+
+    def _selects(self, request: Request, of_class: DeviceClass, device: Device) -> bool:
         return all(selects(each, device) for each in (*of_class.selectors, *request.selectors))
 
     def may_want(self, request: Request, device: Device) -> bool:
@@ -73,3 +84,7 @@ class DeviceClasses:
         """Whether any of the devices may match any of the requests."""
         requests = tuple(requests)
         return any(self.may_want(request, device) for device in devices for request in requests)
+
+
+def _is_tolerated(request: Request, device: Device) -> bool:
+    return all(tolerates(request.tolerations, taint) for taint in device.taints)

@@ -328,8 +328,13 @@ class Devices:
         )
 
     def _wanted(self, devices: Mapping[DeviceId, Published], request: Request) -> list[DeviceId]:
-        """Return the devices that match a request. Raises SelectorError."""
-        wants = self.classes.wants
+        """Return the devices that match a request. Raises SelectorError.
+
+        One for all devices has none if one of them may not be given to it.
+        """
+        barred, wants = self.classes.is_barred, self.classes.wants
+        if request.takes_all and any(barred(request, found.device) for found in devices.values()):
+            return []
         return [each for each, found in devices.items() if wants(request, found.device)]
 
     def _wanted_by(self, device: Device) -> int:
