@@ -328,6 +328,46 @@ async def test_the_claim_of_a_pod_group_is_reserved_for_it_once(muster):
     ]
 
 
+async def gang_with_claims(muster, name, *claims, cpu="100m"):
+    """Make a PodGroup, and a pod for each name of claims; they are the group's no more than theirs."""
+    spec = {"schedulingPolicy": {"gang": {"minCount": len(claims)}}}
+    body = {"apiVersion": "scheduling.k8s.io/v1alpha3", "kind": "PodGroup", "spec": spec}
+    await muster.kubectl.client.request("POST", GROUPS, {**body, "metadata": {"name": name}})
+    names = [f"{name}{at}" for at in range(len(claims))]
+    for each, own in zip(names, claims, strict=True):
+        pod = claiming(each, *own.split(), cpu=cpu)
+        del pod["metadata"]["labels"]["applicationId"]
+        pod["spec"]["schedulingGroup"] = {"podGroupName": name}
+        await muster.kubectl.pod(pod)
+    return names
+
+
+async def test_a_gang_whose_pods_share_a_claim_goes_to_the_node_that_takes_all_of_them(muster):
+    await node(muster, "n1", 2, cpu="1")
+    await node(muster, "n2", 1, cpu="4")
+    for name in ("shared", "own"):
+        await claim(muster, name)
+    pods = await gang_with_claims(muster, "g", "shared own", "shared", "shared", cpu="400m")
+    await until_running(muster, await settle(muster))
+    assert [*muster.kubelets.ran] == ["settled"]  # n1 lacks CPU, n2 a device
+    assert [await given(muster, name) for name in ("shared", "own")] == [([], 0)] * 2
+    await publish(muster, "n2", range(2), generation=2)
+    await until_running(muster, *pods)
+    assert {muster.kubelets.ran[name] for name in pods} == {"n2"}
+    assert [(await given(muster, name))[1] for name in ("shared", "own")] == [3, 1]
+
+
+async def test_pods_of_a_gang_that_share_a_claim_are_together_and_not_with_those_of_another(muster):
+    for name in ("n1", "n2"):
+        await node(muster, name, 1, cpu="2")
+    for name in ("s", "t"):
+        await claim(muster, name)
+    pods = await gang_with_claims(muster, "g", "s", "s", "t", "t", cpu="700m")
+    await until_running(muster, *pods)
+    one, other = ({muster.kubelets.ran[name] for name in each} for each in (pods[:2], pods[2:]))
+    assert sorted((*one, *other)) == ["n1", "n2"]
+
+
 async def claim_on_what_every_node_reaches(muster):
     """Have two nodes, a device that both reach over the network, and the claim ``shared`` on it."""
     await muster.kubectl.node("n1", cpu="1", memory="8Gi", pods="40")

@@ -114,7 +114,9 @@ class KubernetesCluster:
         self.held = HeldPods()
         self.topologies = Topologies()
         self.volumes = PodsWithVolumes(world, self._on_new_pod)
-        self.claims = PodsWithClaims(world, self._on_new_pod, self._claims_of_group)
+        self.claims = PodsWithClaims(
+            world, self._on_new_pod, self._claims_of_group, self._is_to_be_formed
+        )
         self.groups = PodGroups(
             world,
             {} if classes is None else classes,
@@ -123,6 +125,7 @@ class KubernetesCluster:
             GroupStatuses(self._notes.status, now_text, path_of),
             topologies=self.topologies,
             tie_of=self.claims.tied.tie_of,
+            shared_ties=self.claims.tied.shared_ties,
         )
         self._trees = NodeTrees(world, self.configuration, self.topologies, self.claims.tied)
         self._evictability = Evictability(world, self.groups, self._notes)
@@ -545,10 +548,14 @@ class KubernetesCluster:
     def _claims_of_group(self, ref: GroupRef) -> GroupClaims | None:
         return self.groups.objects.claims_of(ref)
 
+    def _is_to_be_formed(self, ref: GroupRef) -> bool:
+        return self.groups.is_to_be_formed(ref)
+
     def _on_pod_group(self, seen: PodGroupSeen, now_ns: int) -> list[News]:
-        before = self.groups.objects.claims_of(GroupRef(*seen.name))
+        ref = GroupRef(*seen.name)
+        before = self.groups.objects.claims_of(ref), self._is_to_be_formed(ref)
         news = self.groups.see(seen, now_ns)
-        if self.groups.objects.claims_of(GroupRef(*seen.name)) != before:
+        if (self.groups.objects.claims_of(ref), self._is_to_be_formed(ref)) != before:
             news += self.claims.group_changed(now_ns)
         return news
 

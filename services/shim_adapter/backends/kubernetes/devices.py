@@ -210,6 +210,11 @@ class Devices:
             for device in taken.devices:
                 self.pools.touch(device)
 
+    def is_counted(self, key: Key) -> bool:
+        """Whether the core counts a claim's devices."""
+        taken = self._taken.get(key)
+        return taken is not None and bool(taken.types)
+
     def _claims_as(self, node: str, kind: str) -> int:
         """Return how many claims with devices of a node count as a type."""
         keys = {key: None for each in self.pools.on(node) for key in self._by.get(each, ())}

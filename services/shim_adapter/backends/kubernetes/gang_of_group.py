@@ -35,6 +35,7 @@ from shared.model.ids import derived_suffix
 from shared.model.texts import JsonError, load_json
 
 LABELS = "muster.io/labels"
+SHARED_CLAIM = f"{POD_GROUP}-claim"  # at a shape: the claim that its pods share with others
 MAX_SHAPES = 50  # different pods in a PodGroup's gang; with more they wait
 MAX_SHAPES_CHARACTERS = 64 * 1024  # characters of its annotation; with more its pods wait
 _SUFFIX = 6
@@ -87,8 +88,11 @@ def _settings(constraints: Constraints) -> Iterable[Any]:
     )
 
 
-def shape_of(spec: PodSpec, where: str, subgroup: str, ref: GroupRef) -> str:
-    """Return the key of equal pods: a task group without its name and size."""
+def shape_of(spec: PodSpec, where: str, subgroup: str, ref: GroupRef, shared: str = "") -> str:
+    """Return the key of equal pods: a task group without its name and size.
+
+    ``shared`` is the device claim for which they go together with other pods of the gang.
+    """
     share = annotations_of(spec.resource, spec.constraints.gpu_devices)
     annotations = {POD_GROUP: str(ref), **share}
     labels = _asked_about(spec)
@@ -96,6 +100,8 @@ def shape_of(spec: PodSpec, where: str, subgroup: str, ref: GroupRef) -> str:
         annotations[LABELS] = json.dumps(labels, sort_keys=True)
     if subgroup:
         annotations[f"{POD_GROUP}-subgroup"] = subgroup
+    if shared:
+        annotations[SHARED_CLAIM] = shared
     shape = {"minResource": quantities(spec.resource), "annotations": annotations}
     return _written({**shape, **json.loads(where or "{}")})
 
@@ -104,10 +110,12 @@ def task_groups_text(
     shapes: Mapping[str, int],
     names: Mapping[str, str],
     topology: TopologyConstraint = NO_TOPOLOGY,
+    ties: Mapping[str, str] | None = None,
 ) -> str:
     """Return the task groups of the counted shapes as JSON. Raises TaskGroupsError.
 
-    ``names`` are their subgroups ("": none), ``topology`` applies to all together.
+    ``names`` are their subgroups ("": none), ``topology`` applies to all together. ``ties`` are
+    node labels by shared claim: its pods go to nodes with one value.
     """
     if len(shapes) > MAX_SHAPES:
         raise TaskGroupsError(
@@ -119,6 +127,10 @@ def task_groups_text(
         name = _free(re.sub(r"[^a-z0-9-]", "-", names[shape]).strip("-")[:20] or "pods", taken)
         group = {"name": name, "minMember": count, **json.loads(shape)}
         wish = written(topology, "gang")
+        shared = group["annotations"].get(SHARED_CLAIM, "")
+        if ties and shared:
+            label = ties[shared]
+            wish = written(TopologyConstraint((label,), required=label), shared)
         groups.append({**group, "topology": wish} if wish else group)
     text = _written(groups)
     if len(text) > MAX_SHAPES_CHARACTERS:
@@ -144,6 +156,13 @@ def names_by_shape(text: str) -> dict[str, str]:
         shape = {key: value for key, value in group.items() if key not in own}
         found[_written(shape)] = group["name"]
     return found
+
+
+def shared_in(text: str) -> dict[str, str]:
+    """Return the claims that pods share, in a text of ``task_groups_text``, each with itself."""
+    groups = json.loads(text) if text else ()
+    found = [group.get("annotations", {}).get(SHARED_CLAIM, "") for group in groups]
+    return {name: name for name in found if name}
 
 
 def _written(value: Any) -> str:

@@ -20,11 +20,12 @@ from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 from itertools import count
 
-from services.shim_adapter.backends.kubernetes.claim_objects import GroupClaims
+from services.shim_adapter.backends.kubernetes.claim_objects import DeviceClaims, GroupClaims
 from services.shim_adapter.backends.kubernetes.gang_of_group import (
     application_of,
     names_by_shape,
     shape_of,
+    shared_in,
     task_groups_text,
 )
 from services.shim_adapter.backends.kubernetes.group_disruptions import Disruptions
@@ -78,6 +79,7 @@ RETRY_SECONDS = 10  # 10, 20, 40 ...: a gang that was not to be had is tried aga
 MAX_RETRY_SECONDS = 300  # seconds between attempts to create a PodGroup's gang; repeated for ever
 MIN_TIMEOUT_SECONDS = 30  # of a PodGroup's own; a shorter one makes and deletes placeholders only
 _GENERATION = 5  # characters
+Ties = Callable[[str, Iterable[DeviceClaims]], dict[str, tuple[str, str]]]
 _STATED_DIFFERENTLY = "its pods state different totals, or wish different levels"
 
 
@@ -101,6 +103,12 @@ class _Group:
     refused: str = ""  # why its placeholders were last, where it was not for want of places
     is_reminded: bool = False  # who waits is told why in a moment
     gang: Gang | None = None  # what its group said when it was let go
+    shared: dict[str, str] = field(default_factory=dict)  # claims, with the name of their tie
+
+    def shape_of(self, ref: GroupRef, view: PodView, spec: PodSpec) -> str:
+        """Return the key of pods equal to one, which may share a claim with others."""
+        named = (self.shared.get(each.claim, "") for each in view.device_claims.claims)
+        return shape_of(spec, view.where, view.subgroup, ref, next(filter(None, named), ""))
 
     def by_part(self, pods: Iterable[str]) -> dict[str, int]:
         """Return the number of the given pods in each part."""
@@ -124,20 +132,24 @@ class _Group:
             return any(there.get(name, 0) < least for name, least in gang.subgroups.items())
         return len(self.members) < gang.minimum
 
-    def shapes(self, ref: GroupRef, gang: Gang) -> str:
-        """Return the task groups of the pods that start together; "" for a single pod or none."""
+    def shapes(self, ref: GroupRef, gang: Gang, ties: Mapping[str, tuple[str, str]]) -> str:
+        """Return the task groups of the pods that start together; "" for a single pod or none.
+
+        ``ties`` are those of the claims that they share.
+        """
+        self.shared = {claim: name for claim, (name, _) in ties.items()}
         if gang.topology.wrong:
             raise TaskGroupsError(gang.topology.wrong)
         shapes: dict[str, int] = {}
         names: dict[str, str] = {}
         for view in () if gang.tree is not None else self._first(gang):
             assert view.spec is not None
-            shape = shape_of(view.spec, view.where, view.subgroup, ref)
+            shape = self.shape_of(ref, view, view.spec)
             shapes[shape] = shapes.get(shape, 0) + 1
             names[shape] = view.subgroup
         if sum(shapes.values()) <= (gang.topology == NO_TOPOLOGY):
             return ""
-        text = task_groups_text(shapes, names, gang.topology)
+        text = task_groups_text(shapes, names, gang.topology, dict(ties.values()))
         task_groups_of(text)
         return text
 
@@ -173,12 +185,14 @@ class PodGroups:
         *,
         topologies: Topologies | None = None,
         tie_of: Callable[[str, GroupClaims], str] = lambda _namespace, _claims: HOST_NAME,
+        shared_ties: Ties = lambda _namespace, _pods: {},
     ) -> None:
         self._world = world
         self._classes = classes
         self._hold_back = hold_back
         self._admit = admit
         self._statuses = statuses
+        self._shared_ties = shared_ties
         self.objects = GroupObjects(Topologies() if topologies is None else topologies, tie_of)
         statuses.follow(self._standing)
         self._is_ready = False
@@ -190,6 +204,12 @@ class PodGroups:
         self._due: list[tuple[int, int, GroupRef]] = []  # a heap
         self._numbers = count()
         self._disruptions = Disruptions()
+
+    def is_to_be_formed(self, ref: GroupRef) -> bool:
+        """Whether pods that share a claim may wait for each other in a group, tied by it."""
+        group, gang = self._groups.get(ref), self._gang(ref)
+        is_there = group is not None and bool(group.let_go or group.text)
+        return not (is_there or isinstance(gang, str)) and _may_be_tied(gang)
 
     # --- what is seen ---------------------------------------------------------------------------
 
@@ -696,7 +716,9 @@ class PodGroups:
 
     def _form(self, ref: GroupRef, group: _Group, gang: Gang) -> None:
         """Make a gang of the waiting pods. Raises TaskGroupsError."""
-        text = group.shapes(ref, gang)
+        pods = [view.device_claims for view in group.waiting.values()]
+        ties = self._shared_ties(ref.namespace, pods) if _may_be_tied(gang) else {}
+        text = group.shapes(ref, gang, ties)
         first = next(iter(group.waiting.values())).spec
         assert first is not None
         base = first.application_id
@@ -716,6 +738,7 @@ class PodGroups:
     def _be_gang(self, ref: GroupRef, group: _Group, application: str, text: str) -> None:
         group.application, group.text = application, text
         group.names = names_by_shape(text)
+        group.shared = group.shared or shared_in(text)
         if text:
             self._claimed[application] = ref
 
@@ -723,6 +746,7 @@ class PodGroups:
         if group.text:
             self._claimed.pop(group.application, None)
         group.application, group.text, group.names, group.gang = "", "", {}, None
+        group.shared = {}
 
     def _let_go_no_more(self, group: _Group, uid: str) -> None:
         """Record that a pod is no longer released; the gang is over with its last one."""
@@ -745,7 +769,7 @@ class PodGroups:
         timeout = spec.placeholder_timeout_seconds
         if isinstance(gang, Gang) and gang.timeout_seconds:
             timeout = max(gang.timeout_seconds, MIN_TIMEOUT_SECONDS)
-        name = group.names.get(shape_of(spec, view.where, view.subgroup, ref), "")
+        name = group.names.get(group.shape_of(ref, view, spec), "")
         if ref.kind == CORE:  # whose rule is that less than its minimum holds nothing
             spec = replace(spec, gang=replace(spec.gang, starts_whole=True))
         policy = f"placeholderTimeoutInSeconds={timeout} gangSchedulingStyle=Hard"
@@ -758,6 +782,11 @@ class PodGroups:
             style="Hard",
             placeholder_timeout_seconds=timeout,
         )
+
+
+def _may_be_tied(gang: Gang) -> bool:
+    """Whether parts of a gang may be placed by the claims that they share."""
+    return gang.minimum > 1 and gang.tree is None and gang.topology == NO_TOPOLOGY
 
 
 def _rank(view: PodView) -> tuple[int, int, str]:

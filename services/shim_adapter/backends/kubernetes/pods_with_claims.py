@@ -3,7 +3,8 @@
 Rule 1: a pod is not asked for until all its claims exist and contain nothing unsupported.
 Rule 2: of pods that share a claim the first leads: its ask counts the devices. The others wait
         until the claim is allocated, and then go to its node only. A pod that leads one claim leads
-        all its claims.
+        all its claims. Members of one gang that is still to be formed do not wait: it is placed
+        with those that share a claim on nodes that reach its devices.
 Rule 3: the claims of a PodGroup belong to all its members. The first one's ask counts the devices;
         all go to nodes that reach one device (the gang is in one domain of
         `kubernetes.io/hostname`, or of a label per device), and the first one bound gets the
@@ -69,6 +70,7 @@ class _Pod:
     missing: str = ""  # an entry of which there is no claim yet
     made: tuple[Key, ...] = ()  # the claim that is made for its extended resources
     asks: tuple[Key, ...] = ()
+    is_led: bool = False  # by another pod of its gang
 
     def has(self, key: Key, claim: Claim) -> bool:
         """Whether a claim is reserved for the pod, or for its group."""
@@ -84,11 +86,12 @@ class PodsWithClaims:
         world: World,
         admit: Callable[[PodView, int], list[News]],
         group_claims: Callable[[GroupRef], GroupClaims | None],
+        is_to_be_formed: Callable[[GroupRef], bool] = lambda _: False,
     ) -> None:
         self.devices = Devices()
         self._world = world
         self._admit = admit
-        self._group_claims = group_claims
+        self._group_claims, self._is_to_be_formed = group_claims, is_to_be_formed
         self._claims: dict[Key, Claim] = {}
         self._pods: dict[str, _Pod] = {}
         self._waiting: dict[str, None] = {}
@@ -150,7 +153,7 @@ class PodsWithClaims:
             known, pod = self._pods.get(uid), self._world.pods.get(uid)
             if known is None:
                 continue
-            if pod is None and uid in self._waiting:
+            if pod is None and (uid in self._waiting or known.is_led):
                 news += self._admit(known.view, now_ns)
             elif pod is not None and not pod.node and self._is_settled_elsewhere(known):
                 self._world.drop_pod(pod)
@@ -163,7 +166,7 @@ class PodsWithClaims:
         """Whether a claim that a pod's ask counts was allocated by others, or deleted."""
         for key in known.asks:
             claim = self._claims.get(key)
-            if claim is None or claim.is_allocated:
+            if claim is None or (claim.is_allocated and not self.devices.is_counted(key)):
                 return True
         return False
 
@@ -258,9 +261,17 @@ class PodsWithClaims:
             leader = self._leads.get(key, uid)
             if not claim.is_allocated and leader != uid and key not in known.of_group:
                 first = self._pods[leader].view.name
+                if self._is_of_its_gang(known, self._pods[leader]):
+                    known.is_led = True
+                    continue
                 told = f"ResourceClaim {key[1]} is allocated with the first of its pods, {first}"
                 return _waits(told)
         return NOTHING
+
+    def _is_of_its_gang(self, known: _Pod, leader: _Pod) -> bool:
+        """Whether two pods are to be placed together as members of one gang."""
+        group = known.view.group
+        return group is not None and group == leader.view.group and self._is_to_be_formed(group)
 
     def _wrong(self, key: Key, claim: Claim | None, known: _Pod) -> Why:
         """Return why a pod cannot use a claim as it is."""
@@ -569,10 +580,16 @@ class PodsWithClaims:
         keys += [extended[0]] if extended is not None else []
         for key in keys:
             claim = self._claims.get(key)
-            if claim is None or not claim.is_allocated:
+            is_open = claim is None or not claim.is_allocated
+            if is_open and not self._is_being_bound(key, but=pod.uid):
                 self._results.pop(key, None)
                 self.devices.give_back(key)
         self._to_come.asked(pod.uid, pod.spec.application_id)
+
+    def _is_being_bound(self, key: Key, but: str) -> bool:
+        """Whether another pod with a claim is bound, so that its devices are needed."""
+        pods = (self._world.pods.get(uid) for uid in self._named.get(key, ()) if uid != but)
+        return any(pod is not None and pod.node for pod in pods)
 
     def replaced(self, placeholder: PodRecord) -> None:
         """Record that a placeholder is gone: a pod with claims may take its place."""

@@ -3,11 +3,12 @@
 Source: docs/kubernetes.md#devices. No I/O.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from services.shim_adapter.backends.kubernetes.claim_objects import (
     EVERYWHERE,
     Claim,
+    DeviceClaims,
     GroupClaims,
     Key,
     Results,
@@ -16,6 +17,30 @@ from services.shim_adapter.backends.kubernetes.devices import Devices
 from services.shim_adapter.backends.kubernetes.topologies import HOST_NAME
 
 MAX_TIED = 100  # different claims of groups on devices of several nodes; others share one node
+
+
+def shared_claims(pods: Iterable[DeviceClaims]) -> dict[str, dict[str, None]]:
+    """Return the claims that several pods name, by the first of those that are tied together.
+
+    Two claims are if a pod names both.
+    """
+    counts: dict[str, int] = {}
+    named = [
+        [each.claim for each in pod.claims if each.claim and not each.template] for pod in pods
+    ]
+    for names in named:
+        for name in dict.fromkeys(names):
+            counts[name] = counts.get(name, 0) + 1
+    found: dict[str, dict[str, None]] = {}
+    home = {name: name for name, count in counts.items() if count > 1}
+    for names in named:
+        homes = sorted({home[name] for name in names if name in home})
+        for name, at in home.items():
+            if at in homes:
+                home[name] = homes[0]
+    for name, at in home.items():
+        found.setdefault(at, {})[name] = None
+    return found
 
 
 class TiedGroups:
@@ -49,6 +74,26 @@ class TiedGroups:
                 return tie
             found = found or tie
         return found
+
+    def shared_ties(
+        self, namespace: str, pods: Iterable[DeviceClaims]
+    ) -> dict[str, tuple[str, str]]:
+        """Return by claim that pods of a gang share: the name of its tie, and its node label.
+
+        Pods of an allocated claim have its nodes, and one on devices that every node reaches ties
+        nobody.
+        """
+        found: dict[str, tuple[str, str]] = {}
+        for first, names in shared_claims(pods).items():
+            is_open = {name: not self._is_allocated((namespace, name)) for name in names}
+            claims = {name: (name, name) for name in names if is_open[name]}
+            label = self.tie_of(namespace, GroupClaims("", "", claims)) if claims else ""
+            found |= {name: (first, label) for name in claims if label}
+        return found
+
+    def _is_allocated(self, key: Key) -> bool:
+        claim = self._claims.get(key)
+        return key in self._results or (claim is not None and claim.is_allocated)
 
     def _tie_of(self, key: Key) -> str:
         claim, results = self._claims.get(key), self._results.get(key)
