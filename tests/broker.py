@@ -371,6 +371,11 @@ class BrokerCluster:
         if missing:
             raise BrokerUnavailableError(f"{missing} are not of the cluster:\n{named}")
 
+    def wait_until_up(self) -> None:
+        """Wait until every node serves clients: one that was apart from the others restarts."""
+        for node in self.nodes:
+            _wait_for_handshake("127.0.0.1", node.port)
+
     def leader_of(self, queue: str) -> PrivateBroker | None:
         """Return the node that leads a quorum queue, None where none does or none says."""
         for node in self.nodes:

@@ -18,6 +18,7 @@ import random
 import shutil
 import signal
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
@@ -88,6 +89,7 @@ class Run:
     def break_things(self, names: list[str]) -> None:
         """Do every fault once."""
         for name in self.chance.sample(names, len(names)):
+            self.brokers.wait_until_up()
             window = Window(name, time.time_ns())
             paces = [slowness()]
             said = FAULTS[name](self, window)
@@ -214,12 +216,15 @@ def out_of_disk(run: Run, window: Window) -> str:
 def _alarm(run: Run, window: Window, on: str, off: str) -> str:
     """Raise an alarm; the node itself says when it let it end."""
     node = run.chance.choice(run.brokers.nodes)
-    said = node.control(
-        "eval",
+    says = (
         f"{on}, timer:sleep({LENGTH_OF_ALARM * 1000:.0f}), "
-        f"At = os:system_time(nanosecond), {off}, At.",
-        seconds=CONTROL_SECONDS,
+        f"At = os:system_time(nanosecond), {off}, At."
     )
+    try:
+        said = node.control("eval", says, seconds=CONTROL_SECONDS)
+    except subprocess.CalledProcessError:  # it had just begun to restart, and raised no alarm
+        run.brokers.wait_until_up()
+        said = node.control("eval", says, seconds=CONTROL_SECONDS)
     window.alarm_ns = int(said.split()[-1])
     return node.node
 
