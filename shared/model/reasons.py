@@ -25,7 +25,7 @@ class Reason(StrEnum):
     REPLACING = "REPLACING"  # the release of its placeholder is not confirmed yet
     MAX_APPLICATIONS = "MAX_APPLICATIONS"  # a queue already runs as many as it may
     ANOTHER_STARTING = "ANOTHER_STARTING"  # its queue starts one application at a time
-    BACKOFF = "BACKOFF"  # too many of its asks found no node: it is left out for a while
+    BACKOFF = "BACKOFF"  # left out for a while: many asks found no node, or its gang made way
     RESERVED = "RESERVED"  # the nodes with the room are kept for others
     REQUIRED_NODE = "REQUIRED_NODE"  # the one node that it must have is missing or full
     NO_NODE_FITS = "NO_NODE_FITS"  # no schedulable node has the room now
@@ -66,6 +66,7 @@ class EvictionCause(StrEnum):
     CONSOLIDATION = "consolidation"  # it was moved so that another fits
     STALE = "stale gang"  # its gang has lost its minimum
     REQUIRED_NODE = "required node"  # another must have this very node
+    SURPLUS = "surplus"  # its gang has more than its minimum, another waits
 
 
 UNSCHEDULABLE, SELECTOR, TAINTS = "unschedulable", "selector", "taints"
@@ -180,6 +181,7 @@ class Kind(StrEnum):
     RUNNING = "running"  # name runs count of total applications, in a queue
     STARTING = "starting"  # application name of a queue
     BACKED_OFF = "backed off"  # no node took count asks; for a period
+    MADE_WAY = "made way"  # its gang, for others; it grows again after a period
     NODE_MISSING = "node missing"  # the node name that it requires
     NODE_CLOSED = "node closed"  # it does not match
     NODE_SMALL = "node small"  # it has room when empty, an amount is requested

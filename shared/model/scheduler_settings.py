@@ -29,6 +29,7 @@ PRESETS = {
         "gangAdmission": "cluster",
         "reservations": GANG,
         "backfill": STATED,
+        "gangSurplus": "yields",
         FAIR_LEAF_GANGS: ENABLED,
     },
 }

@@ -485,6 +485,10 @@ _BY_KIND: dict[str, Callable[[Fact], str]] = {
         f"{_pods(fact.count)} of it found no node, so it is not tried for "
         f"{period_text(fact.period_ns)}"
     ),
+    Kind.MADE_WAY: lambda fact: (
+        "its gang has its minimum and made way for others, so it does not grow for "
+        f"{period_text(fact.period_ns)}"
+    ),
     Kind.DEVICE_RELEASING: lambda fact: (
         f"its part of a shared GPU of node {fact.name} is being released"
     ),

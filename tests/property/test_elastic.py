@@ -19,6 +19,7 @@ from shared.messages.interface import (
     SubGroup,
     TerminationType,
 )
+from shared.model.reasons import EvictionCause
 from shared.model.units import seconds
 from tests.builders import Core, config_of, section
 
@@ -35,6 +36,9 @@ SETTINGS = st.sampled_from(
         (),
         (("gangGrowth", "turns"),),
         (("actions", "allocate,preempt,stalegangeviction"),),
+        (("preset", "muster"),),
+        (("policy", "kai"), ("gangSurplus", "yields")),
+        (("gangSurplus", "yields"), ("actions", "allocate,preempt,stalegangeviction")),
     ]
 )
 
@@ -121,6 +125,7 @@ class ElasticMachine(RuleBasedStateMachine):
         self.is_kai = ("policy", "kai") in settings
         self.core = Core(CONFIG, settings=settings)
         self.gangs, self.leaving, self.sizes = {}, {}, {}
+        self.made_way_ns, self.heard = {}, 0
         self.number = self.others = self.nodes = 0
 
     def add_node(self, vcore):
@@ -161,6 +166,24 @@ class ElasticMachine(RuleBasedStateMachine):
             evicted[release.application_id] += 1
         for name, gang in self.gangs.items():
             self.judge(gang, before.get(name, Counter()), after[name], evicted[name])
+        self.judge_surplus(before, after)
+
+    def judge_surplus(self, before, after):
+        """See that what gangs make way with becomes a start, and that they do not grow soon."""
+        answers, self.heard = self.core.answers[self.heard :], len(self.core.answers)
+        told = [each for a in answers for each in getattr(a.message, "evictions", ())]
+        for name, gang in self.gangs.items():
+            since_ns = self.made_way_ns.get(name, 0)
+            was = before.get(name, Counter())
+            if since_ns and self.core.now_ns < since_ns + seconds(60) and has_minimum(gang, was):
+                assert after[name] <= was, (was, after[name])
+        for each in told:
+            if each.law != EvictionCause.SURPLUS:
+                continue
+            self.made_way_ns[each.application_id] = self.core.now_ns
+            winner = self.core.partition.applications[each.winner]
+            assert each.winner != each.application_id
+            assert winner.reservations or winner.allocations
 
     def judge(self, gang, was, now, evicted):
         """See that a gang keeps its minimum, and starts whole, part by part."""

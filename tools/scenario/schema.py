@@ -34,6 +34,7 @@ from services.core.scheduler.model.settings import (
     MAX_NODE_SCORE_WINDOW,
     MAY_BE_NAMED,
     NODE_SCORE_WINDOW,
+    SURPLUSES,
     VICTIM_ORDERS,
     YOUNGEST,
     YUNIKORN,
@@ -350,6 +351,7 @@ class SchedulerSettings(_Strict):
 
     gangAdmission: Literal["queue", "cluster", "partial"] = "queue"  # noqa: N815
     gangGrowth: Annotated[str, _among(GROWTHS)] = ""  # noqa: N815
+    gangSurplus: Annotated[str, _among(SURPLUSES)] = ""  # noqa: N815
     starvationGuard: str = "5m"  # noqa: N815
     reservations: Annotated[str, _among(RESERVATIONS)] = HEADS
     reservationDelay: str = "2s"  # noqa: N815

@@ -22,6 +22,10 @@ MOVES = (("actions", "allocate,consolidation,preempt"),)
         ({"policy": "kai"},
          ("allocate", "consolidation", "reclaim", "preempt", "stalegangeviction"), 0),
         ({"policy": "kai", "actions": "reclaim,consolidate"}, ("reclaim",), 1),
+        ({"preset": "muster"}, ("allocate", "shrink", "preempt"), 0),
+        ({"preset": "muster", "gangSurplus": "kept"}, ("allocate", "preempt"), 0),
+        ({"gangSurplus": "yields", "actions": "preempt"}, ("shrink", "preempt"), 0),
+        ({"actions": "allocate,shrink"}, ("allocate",), 1),
     ],
 )  # fmt: skip
 def test_which_actions_may_be_named(pairs, actions, refused):
@@ -38,6 +42,7 @@ def test_which_actions_may_be_named(pairs, actions, refused):
         ("reservations", ("heads", "asks", "none"), "on"),
         ("reservationDelay", ("2s",), "2"),
         ("avoidNode", ("10m", "0s"), "soon"),
+        ("gangSurplus", ("kept", "yields"), "shared"),
         ("spares", ("rack=2",), "2"),
         ("maxReservedNodes", ("12", "5%", "100%"), "101%"),
         ("backfill", ("enabled", "disabled"), "yes"),

@@ -4,7 +4,7 @@ from services.core.scheduler.actions import live_actions
 from services.core.scheduler.actions.jobs_in_order import queue_key
 from services.core.scheduler.actions.live_actions import STEPS, PartitionAdapter
 from services.core.scheduler.constraints.fair_share import set_fair_shares
-from services.core.scheduler.model.settings import ACTIONS, MAY_BE_NAMED, UNLESS_NAMED
+from services.core.scheduler.model.settings import ACTIONS, MAY_BE_NAMED, SHRINK, UNLESS_NAMED
 from services.core.scheduler.policies.preemption import SEARCH_POLICIES
 from services.core.scheduler.statement.statement import Decision, Statement
 from services.core.scheduler.statement.trial import Trial
@@ -53,7 +53,7 @@ def look(core: Core) -> list[str]:
 
 
 def test_every_action_and_every_policy_that_may_be_named_is_there():
-    assert tuple(STEPS) == ACTIONS
+    assert tuple(STEPS) == (*ACTIONS, SHRINK)  # which a setting of its own brings
     assert set(SEARCH_POLICIES) == set(MAY_BE_NAMED) == set(UNLESS_NAMED)
     for policy, named in UNLESS_NAMED.items():
         assert set(named) <= set(MAY_BE_NAMED[policy]) <= set(STEPS)

@@ -127,6 +127,10 @@ BY_KIND = [
         "3 pods of it found no node, so it is not tried for 30s",
     ),
     (
+        Fact(Kind.MADE_WAY, period_ns=seconds(60)),
+        "its gang has its minimum and made way for others, so it does not grow for 1m",
+    ),
+    (
         Fact(Kind.DEVICE_RELEASING, "n1"),
         "its part of a shared GPU of node n1 is being released",
     ),

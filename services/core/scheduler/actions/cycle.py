@@ -2,7 +2,7 @@
 
 Order (docs/rules/scheduling.md): queues by priority and fair share, in a leaf its application order
 (or that of ``head_gang.first_group``), in an application priority and age, on a node the first in
-node order.
+node order. Gangs that make way for others grow after all of that.
 
 A refused ask removes its whole bucket, or its application, from the cycle until the blocking queue,
 user, node or plugin changes. So a cycle costs what it places and what it newly refuses.
@@ -85,6 +85,7 @@ def run(partition: Partition) -> Ran:
     starvation_guard.check_again(partition)
     starvation_guard.update_admitted(partition)
     kai_turns.begin(partition)
+    partition.begin_with_others()
     usage_order.update(partition.root, partition.queues.values())
     requeued_after = 0  # number of decisions when the asks that plugins blocked were last requeued
     spares = partition.nodes.spares
@@ -134,6 +135,9 @@ def _decide(partition: Partition, most: int) -> int | None:
 
 def _finish(partition: Partition) -> int | None:
     """Do the steps after all leaves were tried; return 0, or None if nothing is left."""
+    if partition.growing:
+        partition.take_growth_up()
+        return 0
     if not freed_nodes.are_done(partition):
         return 0
     if partition.root.trying:  # an untried representative must not keep its class blocked
@@ -147,10 +151,8 @@ def _finish(partition: Partition) -> int | None:
 
 def _place_from(partition: Partition, leaf: Queue) -> int:
     """Place the first ask of a leaf; return how many asks were placed."""
-    with partition.timings.application_order:
-        group = head_gang.first_group(partition, leaf)
+    group = _first_group(partition, leaf)
     if group is None:
-        leaf.deactivate()
         return 0
     application = group.application
     held = len(application.allocations)
@@ -177,6 +179,27 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     _allocate(partition, application, ask, node)
     return 1
+
+
+def _first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
+    """Return the leaf's group to try, or None; growth of gangs that make way is put aside."""
+    with partition.timings.application_order:
+        group = head_gang.first_group(partition, leaf)
+    if group is None:
+        leaf.deactivate()
+    elif group.application.yields_surplus and _goes_last(partition, group):
+        return None
+    return group
+
+
+def _goes_last(partition: Partition, group: AskGroup) -> bool:
+    """Put growth aside until everything else was tried; return whether that was done now."""
+    application, leaf = group.application, group.bucket.leaf
+    if partition.is_growing or group.placeholder or not application.has_its_minimum:
+        return False
+    bucket = leaf.to_admit if application.awaits_admission else group.bucket
+    partition.put_growth_aside(bucket)
+    return True
 
 
 def _block(

@@ -543,6 +543,8 @@ def change(partition: Partition, news: GangChanged) -> None:
     queueing.activate(application)
     partition.failed_searches.changed()
     partition.note_minimum(application)
+    if application.yields_surplus:
+        partition.note_surplus(application)
     partition.check_preemption_at(partition.now_ns)
     partition.journal.record(ApplicationChanged(application))
 

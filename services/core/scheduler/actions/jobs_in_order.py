@@ -345,8 +345,8 @@ class VictimOrder(_QueueOrder):
 
     The order is the reverse of the one in which jobs are served, with popped units counted as
     evicted. A job is read at its turn only: ``leaves`` may have victims, ``may_go`` tells whether a
-    job is one, ``spares_minimum`` whether only its surplus is. Of a set's tasks those on ``rows``
-    come first, if given.
+    job is one, ``spares_minimum`` whether only its surplus is, ``takes`` which of its tasks are. Of
+    a set's tasks those on ``rows`` come first, if given.
     """
 
     def __init__(
@@ -356,10 +356,13 @@ class VictimOrder(_QueueOrder):
         may_go: Callable[[Job], bool],
         spares_minimum: Callable[[Job], bool],
         rows: Mask | None = None,
+        *,
+        takes: Holds[Task] = is_evictable,
     ) -> None:
         super().__init__(trial)
         self._may_go = may_go
         self._rows = rows
+        self._takes = takes
         self._spares_minimum = spares_minimum
         self._nothing = (0,) * trial.width
         self._touched = trial.touched
@@ -379,7 +382,7 @@ class VictimOrder(_QueueOrder):
         """Record a job's evictable tasks; return whether there are any."""
         if not self._may_go(job):
             return False
-        self._left[job] = dict.fromkeys(filter(is_evictable, job.tasks))
+        self._left[job] = dict.fromkeys(filter(self._takes, job.tasks))
         return self._has_more(job)
 
     def _has_more(self, job: Job) -> bool:

@@ -4,14 +4,14 @@ They run on the partition with a statement, whose decisions are carried out at o
 released in one message, and claims reserve the capacity for the asks they make way for. A queue's
 guarantee is its quota, its max its limit, an application a job.
 
-consolidation moves pods to other nodes; reclaim evicts from queues over their share; preempt evicts
-lower priorities in the same queue; stale gang eviction ends gangs below their minimum. The cycle
-places what fits; under kai ``allocate`` places jobs on capacity being released, so that no more is
-evicted for them.
+shrink evicts pods of gangs above their minimum; consolidation moves pods to other nodes; reclaim
+evicts from queues over their share; preempt evicts lower priorities in the same queue; stale gang
+eviction ends gangs below their minimum. The cycle places what fits; under kai ``allocate`` places
+jobs on capacity being released, so that no more is evicted for them.
 
-Under the policy ``yunikorn`` consolidation and stale gang eviction may run too. What protects from
-preemption there protects from moves: a queue that disables it, a fence around the ask. Accelerators
-and other node resources count as vcore and memory do; ``pods`` only on the nodes.
+Under the policy ``yunikorn`` shrink, consolidation and stale gang eviction may run too. What
+protects from preemption there protects from these: a queue that disables it, a fence around the
+ask. Accelerators and other node resources count as vcore and memory do; ``pods`` only on the nodes.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -46,6 +46,7 @@ from services.core.scheduler.model.settings import (
     KAI,
     PREEMPT,
     RECLAIM,
+    SHRINK,
     STALE,
     YUNIKORN,
 )
@@ -82,6 +83,9 @@ class SearchPolicy(Protocol):
 
     def consolidation(self, trial: Trial, job: Job) -> Search | None:
         """Return a search in which other pods only move."""
+
+    def shrinking(self, trial: Trial, job: Job) -> Search | None:
+        """Return a search among pods of gangs above their minimum."""
 
     def reclaim(self, trial: Trial, job: Job) -> Search | None:
         """Return a search among other queues."""
@@ -150,7 +154,14 @@ def _left_of(
     """Return the remaining actions of a pass, each with its index."""
     is_kai = partition.settings.policy == KAI and bool(partition.releasing)
     left = list(enumerate(actions))[so_far.at :]
-    return [(at, name) for at, name in left if name != ALLOCATE or is_kai]
+    in_vain = {ALLOCATE: not is_kai, SHRINK: SHRINK in actions and not may_shrink(partition)}
+    return [(at, name) for at, name in left if not in_vain.get(name, False)]
+
+
+def may_shrink(partition: Partition) -> bool:
+    """Whether a gang has pods that make way, and an application waits for more than growth."""
+    asking = partition.root.asking
+    return bool(partition.above_minimum) and any(not each.has_its_minimum for each in asking)
 
 
 def check_for_followers(partition: Partition) -> None:
@@ -259,6 +270,11 @@ def _consolidate(trial: Trial, policy: SearchPolicy) -> None:
     _solve_each(trial, policy.consolidation)
 
 
+def _shrink(trial: Trial, policy: SearchPolicy) -> None:
+    """Evict pods of gangs above their minimum for others that wait."""
+    _solve_each(trial, policy.shrinking)
+
+
 def _reclaim(trial: Trial, policy: SearchPolicy) -> None:
     """Evict from queues over their fair share for queues under theirs."""
     _solve_each(trial, policy.reclaim)
@@ -308,6 +324,7 @@ STEPS: dict[str, Step] = {
     RECLAIM: Step(_reclaim, is_search=True),
     PREEMPT: Step(_preempt, is_search=True),
     STALE: Step(_evict_stale_gangs),
+    SHRINK: Step(_shrink, is_search=True),
 }
 
 

@@ -8,7 +8,7 @@ Source: docs/rules/preemption.md. The policy chooses the victims (``policies``).
 
 from services.core.scheduler.model.preemptors import due_at, may_ever
 from services.core.scheduler.model.rows import Application, Queue
-from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, YUNIKORN
+from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, SHRINK, YUNIKORN
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.statement import allocation_log
 from services.core.scheduler.statement.allocation_log import note
@@ -52,9 +52,9 @@ def check_newcomers(partition: Partition, application: Application) -> None:
     """Check soon for new asks that join blocked ones: they may take from others, if those may not.
 
     Asks of a blocked bucket are not refused one by one. Under YuniKorn's preemption they have
-    their own moments.
+    their own moments, unless gangs have pods that make way.
     """
-    if partition.settings.policy != YUNIKORN and any(
+    if _searches_soon(partition) and any(
         group.bucket.refusal is not None for group in application.groups.values()
     ):
         partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)
@@ -71,10 +71,20 @@ def _check_waiting_since(
     partition: Partition, leaf: Queue, since_ns: int, *, is_owed: bool
 ) -> None:
     settings = partition.settings
-    if settings.policy != YUNIKORN or CONSOLIDATION in settings.actions:
+    if _searches_soon(partition):
         partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)
     elif is_owed and PREEMPT in settings.actions:
         partition.check_preemption_at(since_ns + leaf.settings.preemption_delay_ns)
+
+
+def _searches_soon(partition: Partition) -> bool:
+    """Whether actions search for who waits now, and not at the ask's own moment."""
+    settings = partition.settings
+    return (
+        settings.policy != YUNIKORN
+        or CONSOLIDATION in settings.actions
+        or (bool(partition.above_minimum) and SHRINK in settings.actions)
+    )
 
 
 def has_guarantee(leaf: Queue) -> bool:

@@ -409,7 +409,7 @@ def _may_run(partition: Partition, leaf: _Leaf, group: AskGroup) -> bool:
     application, constraints = group.application, group.bucket.shape.constraints
     if (
         application.tree is not None
-        or (application.takes_turns and not group.placeholder)
+        or ((application.takes_turns or application.yields_surplus) and not group.placeholder)
         or group.bucket.shape.gang_part is not None
         or constraints.asks_about_pods
         or constraints.required_node

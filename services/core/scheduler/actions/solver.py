@@ -63,7 +63,8 @@ class Search:
 
     ``reason`` is shown for each victim. No victims are added once they belong to more than
     ``max_victims`` jobs; negative: no limit. From a victim that ``spares_minimum`` selects only the
-    surplus above its minimum is taken.
+    surplus above its minimum is taken. ``takes``: which tasks of a victim may be taken. With
+    ``rows`` the job may use these nodes only, victims are on them, and it is placed before them.
     """
 
     is_victim: Callable[[Job], bool]
@@ -73,6 +74,8 @@ class Search:
     max_victims: int = UNLIMITED
     in_leaf: Callable[[Share], bool] = lambda _: True  # whether a leaf may have victims
     spares_minimum: Callable[[Job], bool] = lambda _: False
+    takes: Callable[[Task], bool] = is_evictable
+    rows: Mask | None = None
 
 
 def solve(trial: Trial, job: Job, search: Search, others: WaitingJobs) -> Attempt | None:
@@ -97,9 +100,10 @@ def solve(trial: Trial, job: Job, search: Search, others: WaitingJobs) -> Attemp
     domains = search_domains(trial, job, tasks)
     looked_for = _LookedFor(trial, job, tasks, search, leaves, others)
     if domains is None:
-        found = _find(looked_for, None, MAX_SCENARIOS)
+        found = _find(looked_for, search.rows, MAX_SCENARIOS)
         return found[0] if found is not None else None
-    return _cheapest(looked_for, domains)
+    usable = search.rows
+    return _cheapest(looked_for, [each if usable is None else each & usable for each in domains])
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +144,12 @@ def _find(
     """Return an attempt on some rows, its victims, and the number of simulated scenarios."""
     trial, job, tasks, search = wanted.trial, wanted.job, wanted.tasks, wanted.search
     order = VictimOrder(
-        trial, wanted.leaves, _judge(trial, job, search), search.spares_minimum, rows
+        trial,
+        wanted.leaves,
+        _judge(trial, job, search),
+        search.spares_minimum,
+        rows,
+        takes=search.takes,
     )
     tries = _Tries(wanted, _Candidates(order, search, rows), rows, most)
     carried: list[Unit] = []

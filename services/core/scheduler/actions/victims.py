@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 
 from services.core.scheduler.model.rows import Application
-from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, STALE
+from services.core.scheduler.model.settings import CONSOLIDATION, PREEMPT, RECLAIM, SHRINK, STALE
 from services.core.scheduler.model.shapes import Ask
 from services.core.scheduler.ordering import queueing
 from services.core.scheduler.statement.journal import PairHeld, PartitionChanged, Preempted
@@ -18,6 +18,7 @@ CAUSE_OF = {  # for other actions the cause is the action's name
     RECLAIM: EvictionCause.FAIR_SHARE,
     PREEMPT: EvictionCause.PRIORITY,
     STALE: EvictionCause.STALE,
+    SHRINK: EvictionCause.SURPLUS,
 }
 
 
@@ -47,6 +48,8 @@ def evict(
     partition.evicted_for[key] = (winner.id if winner is not None else "", ask)
     allocation = owner.allocations[key]
     partition.journal.record(Preempted(owner, allocation, event or reason, cause, winner, ask))
+    if cause is EvictionCause.SURPLUS:
+        partition.make_way(owner)
     if winner is None and cause is EvictionCause.STALE:
         partition.evictions.ended(owner.id, STALE)
     if winner is None or cause is EvictionCause.REQUIRED_NODE:

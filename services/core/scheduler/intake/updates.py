@@ -149,6 +149,7 @@ def add_application(partition: Partition, request: AddApplicationRequest) -> Non
         ),
         is_kai=partition.settings.policy == KAI,
         takes_turns=partition.settings.grows_by_turns,
+        yields_surplus=partition.settings.yields_surplus,
         reservation_start_ns=request.reservation_start_ns,
         execution_start_ns=request.execution_start_ns,
     )

@@ -76,6 +76,11 @@ class QueueSettings:
         """Whether applications are ordered by age, priorities aside."""
         return self.sort_policy == FIFO
 
+    def seen_from_above(self, priority: int) -> int:
+        """Return what a priority in the queue counts for outside of it: its offset and fence."""
+        offset = self.priority_offset
+        return offset if self.priority_fence else priority + offset
+
 
 def settings_of(properties: dict[str, str]) -> QueueSettings:
     """Parse a queue's properties."""

@@ -61,6 +61,7 @@ from shared.model.units import NANOS_PER_MILLI, seconds, timeout_ms
 
 # Counted from the old pod's end: longer than a controller's backoff before its first two retries.
 WAIT_NS = seconds(60)
+GROW_AGAIN_NS = seconds(60)  # a gang that made way for others does not grow for so long
 AHEAD_NS = seconds(10 * 60)  # how long a place is claimed for a pod on a draining node
 GroupKey = tuple[Shape, int, str, bool, bool]  # shape, priority, task group, placeholder, covered
 # Sort key of asks in a leaf: the application's key, then the ask's.
@@ -1041,6 +1042,8 @@ class Application:
     layout: GangTree | None = None  # tree of a gang with topology constraints
     is_kai: bool = False  # under the policy kai
     takes_turns: bool = False  # grows after applications with a lower ratio to their minimum
+    yields_surplus: bool = False  # pods above its minimum make way for others that wait
+    grows_at_ns: int = 0  # when it may grow again after it made way; 0: now
     is_non_preemptible: bool = False  # under kai: one of its pods is not preemptible
     non_preemptible: Resource = field(default_factory=dict)  # such usage in its queues
     releasing: Resource = field(default_factory=dict)  # under kai: amount being released
@@ -1077,6 +1080,7 @@ class Application:
             self._plant()
         self._lay_out()
         self.takes_turns = self.takes_turns and (self.tree is not None or self.is_gang)
+        self.yields_surplus = self.yields_surplus and (self.tree is not None or self.is_gang)
         self.keys_follow_use = self.takes_turns or self.tree is not None
         self.usage_rank = self.queue.rank_of_user(self.request.ugi.user)
         self.order = self.order_at(self.in_use())
@@ -1275,6 +1279,23 @@ class Application:
         if self.tree is not None and self.tree.is_kept_together(task_group):
             return 0
         return max(0, counts.real - counts.members)
+
+    @property
+    def has_surplus(self) -> bool:
+        """Whether its gang has pods above its minimum that make way for others."""
+        return self.yields_surplus and not self.succeeded and self.turn > 0
+
+    @property
+    def has_its_minimum(self) -> bool:
+        """Whether its gang makes way for others, and all that it still asks for is growth."""
+        return self.yields_surplus and not self.succeeded and self.turn >= 0
+
+    def is_member(self, task_group: str) -> bool:
+        """Whether pods of a task group are members of its gang."""
+        if self.tree is not None:
+            return task_group in self.tree.minima()
+        counts = self.task_groups.get(task_group)
+        return counts is not None and counts.members > 0
 
     def pass_over_none(self) -> None:
         """Include every task group in the next start again."""

@@ -40,10 +40,13 @@ TURNS, AGE = "turns", "age"
 YOUNGEST, LEAST_LOST = "youngest", "leastLost"
 VICTIM_ORDERS = (YOUNGEST, LEAST_LOST)  # of otherwise equal victims of a queue
 GROWTHS = (AGE, TURNS)  # of gangs
+KEPT, YIELDS = "kept", "yields"
+SURPLUSES = (KEPT, YIELDS)  # pods of a gang above its minimum
 YUNIKORN, KAI = "yunikorn", "kai"
 ALLOCATE, CONSOLIDATION, RECLAIM = "allocate", "consolidation", "reclaim"
 PREEMPT, STALE = "preempt", "stalegangeviction"
 ACTIONS = (ALLOCATE, CONSOLIDATION, RECLAIM, PREEMPT, STALE)
+SHRINK = "shrink"  # comes with ``gangSurplus: yields`` and is not named
 STARVATION_GUARD_NS = seconds(5 * 60)
 MAY_BE_NAMED = {KAI: ACTIONS, YUNIKORN: (ALLOCATE, CONSOLIDATION, PREEMPT, STALE)}
 UNLESS_NAMED = {
@@ -90,6 +93,7 @@ _A_DURATION = (_is_duration, "a duration like 90s")
 _RULES: dict[str, tuple[Callable[[str], bool], str]] = {
     "gangAdmission": _one_of(*_GANG_ADMISSIONS),
     "gangGrowth": _one_of(*GROWTHS),
+    "gangSurplus": _one_of(*SURPLUSES),
     "starvationGuard": _A_DURATION,
     "restartRoom": _A_DURATION,
     "avoidNode": _A_DURATION,
@@ -154,6 +158,8 @@ class Settings:
         as they fit (``partial``, as in YuniKorn; case G-23).
     ``grows_by_turns``: a gang that has its minimum gets its next pods after applications below
         theirs, and after gangs with a lower ratio to theirs.
+    ``yields_surplus``: pods of a gang above its minimum are evicted for others of at least its
+        priority that wait (the action SHRINK), and it grows into what nobody else can use.
     ``starvation_guard_ns``: how long a gang that waits as a whole may be overtaken in its queue; 0:
         not at all.
     ``reservations``: which asks get nodes reserved if no node fits them: the first of each queue
@@ -193,6 +199,7 @@ class Settings:
 
     gang_admission: str = QUEUE_GANG
     grows_by_turns: bool = False
+    yields_surplus: bool = False
     starvation_guard_ns: int = STARVATION_GUARD_NS
     reservations: str = HEADS
     reservation_delay_ns: int = RESERVATION_DELAY_NS
@@ -273,7 +280,8 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
     actions = _names(values.get("actions", ""))
     return Settings(
         gang_admission=admission,
-        grows_by_turns=_grows_by_turns(values.get("gangGrowth", ""), policy),
+        grows_by_turns=_grows_by_turns(values, policy),
+        yields_surplus=_yields_surplus(values),
         starvation_guard_ns=_duration(values, "starvationGuard", STARVATION_GUARD_NS),
         reservations=reservations,
         reservation_delay_ns=_duration(values, "reservationDelay", RESERVATION_DELAY_NS),
@@ -287,7 +295,7 @@ def settings_from(pairs: Iterable[tuple[str, str]]) -> Settings:
         node_score_window=_window(values.get(SCORE_WINDOW, "")) or NODE_SCORE_WINDOW,
         filters_state_aware=values.get(STATE_AWARE) == "filtered",
         policy=policy,
-        actions=_actions(policy, actions),
+        actions=_actions(policy, actions, yields=_yields_surplus(values)),
         plugins=_plugins(values.get("plugins", "")),
         staleness_grace_ns=_grace(values.get("stalenessGracePeriod", ""), STALENESS_GRACE_NS),
         stuck_after_ns=_grace(values.get("stuckInReleasing", ""), STUCK_AFTER_NS),
@@ -323,9 +331,17 @@ def _duration(values: Mapping[str, str], name: str, default_ns: int) -> int:
     return default_ns if found is None else found
 
 
-def _grows_by_turns(text: str, policy: str) -> bool:
-    """Whether gangs grow by turns; an invalid value is the policy's default."""
-    return text == TURNS or (policy == KAI and text != AGE)
+def _grows_by_turns(values: Mapping[str, str], policy: str) -> bool:
+    """Whether gangs grow by turns; an invalid value is the policy's default.
+
+    Gangs that make way grow by turns, too: what they got before others they would have to give up.
+    """
+    text = values.get("gangGrowth", "")
+    return text == TURNS or ((policy == KAI or _yields_surplus(values)) and text != AGE)
+
+
+def _yields_surplus(values: Mapping[str, str]) -> bool:
+    return values.get("gangSurplus") == YIELDS
 
 
 def _reservations(values: Mapping[str, str], admission: str) -> str:
@@ -489,11 +505,13 @@ def _grace(text: str, default_ns: int) -> int:
     return default_ns if grace_ns is None else grace_ns
 
 
-def _actions(policy: str, named: list[str]) -> tuple[str, ...]:
-    """Return the named actions, without refused ones."""
-    if not named:
-        return UNLESS_NAMED[policy]
-    return tuple(name for name in named if name in MAY_BE_NAMED[policy])
+def _actions(policy: str, named: list[str], *, yields: bool) -> tuple[str, ...]:
+    """Return the named actions, without refused ones; what makes way for others goes first."""
+    found = [name for name in named if name in MAY_BE_NAMED[policy]]
+    found = found if named else list(UNLESS_NAMED[policy])
+    if yields:
+        found.insert(int(found[:1] == [ALLOCATE]), SHRINK)
+    return tuple(found)
 
 
 def refused_actions(policy: str, named: Iterable[str]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ Source: ADR 30, docs/rules/gangs.md#the-course.
 from collections.abc import Hashable, Iterable
 
 from services.core.scheduler.model.rows import (
+    GROW_AGAIN_NS,
     Application,
     AskGroup,
     Bucket,
@@ -323,6 +324,8 @@ def hold(application: Application, group: AskGroup, *, by_turn: bool = True) -> 
         return group.refused[0]
     if group.placeholder:
         return None
+    if application.grows_at_ns and application.has_its_minimum:
+        return Refusal(Reason.BACKOFF, Fact(Kind.MADE_WAY, period_ns=GROW_AGAIN_NS))
     if group.is_covered:
         return Refusal(
             Reason.AWAITING_REPLACEMENT,

@@ -1,15 +1,26 @@
 """KAI's rules: reclaim between queues, preempt inside one, consolidation by moves.
 
-Each function returns the search of one job. Source: docs/rules/kai.md.
+Each function returns the search of one job. Source: docs/rules/kai.md. Beside these rules stands
+the search among pods of gangs above their minimum (docs/topology.md#elastic-gangs).
 """
 
 from collections.abc import Sequence
 from fractions import Fraction
 
-from services.core.scheduler.actions.jobs_in_order import Unit, is_ready, tasks_to_allocate
+import numpy as np
+
+from services.core.scheduler.actions.jobs_in_order import (
+    Unit,
+    VictimOrder,
+    is_ready,
+    tasks_to_allocate,
+)
 from services.core.scheduler.actions.solver import Search
 from services.core.scheduler.constraints.capacity import leveled, may_take, over_fair_share
-from services.core.scheduler.model.sums import sums
+from services.core.scheduler.model.rows import BY_HEAD_GANG
+from services.core.scheduler.model.settings import KAI, SHRINK
+from services.core.scheduler.model.sums import Sums, sums
+from services.core.scheduler.nodes.columns import Mask
 from services.core.scheduler.statement.trial import (
     UNLIMITED,
     Amount,
@@ -18,6 +29,7 @@ from services.core.scheduler.statement.trial import (
     Task,
     Trial,
     is_active,
+    is_evictable,
     minus,
     plus,
     request_of,
@@ -44,6 +56,135 @@ def _called(job: Job) -> str:
     """Return a job's description in the reason shown for its victims."""
     size = f", a gang of {job.min_available}," if job.min_available > 1 else ""
     return f"application {job.name}{size} in {job.queue.name}"
+
+
+# --- shrinking ------------------------------------------------------------------------------------
+
+
+def shrinking(trial: Trial, job: Job) -> Search | None:
+    """Return a search among gangs above their minimum; None for a gang that only wants to grow.
+
+    Their priority is at most the job's. In other queues, which are asked under YuniKorn's policy
+    only, their priority is as seen from above both, and their queues keep their guarantees.
+    """
+    gangs = trial.partition.above_minimum
+    if _only_grows(job) or not is_ready(job) or _waits(job):
+        return None
+    rows = _not_reserved(trial, job)
+    if not _would_have_room(trial, job, rows):
+        return None
+    is_kai = trial.partition.settings.policy == KAI
+    leaves = dict.fromkeys(gang.queue for gang in gangs.values())
+
+    def in_leaf(leaf: Share) -> bool:
+        is_own = leaf is job.queue
+        return leaf.queue in leaves and (is_own or not (is_kai or _owes(leaf, job)))
+
+    def is_victim(other: Job) -> bool:
+        is_one = other.name in gangs and has_victims(other) and other.preemptible
+        return is_one and _seen(other, job) <= _seen(job, other)
+
+    return Search(
+        is_victim=is_victim,
+        spares_minimum=lambda _: True,
+        takes=_is_member,
+        agrees=lambda left: bool(left) and not any(_owes(other.queue, job, 0) for other, _ in left),
+        action=SHRINK,
+        reason=f"above the minimum of its gang, evicted for {_called(job)}, which waits",
+        in_leaf=in_leaf,
+        rows=rows,
+    )
+
+
+def _only_grows(job: Job) -> bool:
+    """Whether a job is a gang that has its minimum, with what this trial has found for it."""
+    application = job.application
+    is_bound = application.yields_surplus and not application.succeeded
+    return is_bound and not application.is_gang_over and job.is_satisfied
+
+
+def _would_have_room(trial: Trial, job: Job, rows: Mask) -> bool:
+    """Whether a job could start if all gangs made way, whosever they are; in a domain: unknown.
+
+    It keeps searches without a chance from being simulated, and is worked out once for all jobs as
+    long as the trial finds nothing.
+    """
+    if job.application.has_topology:
+        return True
+    tasks = tasks_to_allocate(job)
+    is_own = (
+        trial.partition.head_gang is not None
+        and trial.partition.head_gang.application is job.application
+    )
+    known = trial.with_surplus.get(is_own)
+    if known is None or known[0] != trial.statement.checkpoint():
+        known = trial.with_surplus[is_own] = (
+            trial.statement.checkpoint(),
+            _room_with_surplus(trial, rows),
+        )
+    least = np.array([*map(min, zip(*(task.request for task in tasks), strict=True))])
+    wanted = least > 0
+    if not wanted.any():
+        return True
+    places = (known[1][:, wanted] // least[wanted]).min(axis=1)
+    return int(places.sum()) >= len(tasks)
+
+
+def _room_with_surplus(trial: Trial, rows: Mask) -> Sums:
+    """Return what each of some nodes would have if all gangs were at their minimum."""
+    gangs = trial.partition.above_minimum
+    room = np.maximum(trial.room(), 0)
+    room[~rows] = 0
+    queues = dict.fromkeys(gang.queue for gang in gangs.values())
+    victims = VictimOrder(
+        trial,
+        [leaf for leaf in trial.leaves if leaf.queue in queues],
+        lambda other: other.name in gangs and has_victims(other) and other.preemptible,
+        lambda _: True,
+        rows,
+        takes=_is_member,
+    )
+    while (unit := victims.pop()) is not None:
+        for task in unit[1]:
+            if task.node is not None and rows[task.node.row]:
+                room[task.node.row] += task.request
+    return room
+
+
+def _is_member(task: Task) -> bool:
+    """Whether a task is an evictable member of its gang."""
+    return is_evictable(task) and task.job.application.is_member(task.task_group)
+
+
+def _seen(job: Job, other: Job) -> int:
+    """Return a job's priority as seen from the nearest queue that contains the other job too."""
+    priority, around = job.priority, other.queue.lineage()
+    for level in job.queue.lineage():
+        if level in around:
+            break
+        priority = level.queue.settings.seen_from_above(priority)
+    return priority
+
+
+def _owes(leaf: Share, job: Job, least: int = 1) -> bool:
+    """Whether a queue that the job is not in has less than ``least`` beyond its guarantee."""
+    around = job.queue.lineage()
+    names = job.trial.names
+    return any(
+        held - guaranteed < least
+        for level in leaf.lineage()
+        if level not in around
+        for name, held in zip(names, level.allocated, strict=True)
+        if (guaranteed := (level.queue.guaranteed_resource or {}).get(name, 0)) > 0
+    )
+
+
+def _not_reserved(trial: Trial, job: Job) -> Mask:
+    """Return the nodes that are not reserved for another head gang."""
+    head, columns = trial.partition.head_gang, trial.nodes.columns
+    is_own = head is not None and head.application is job.application
+    found: Mask = (columns.claimed[columns.all] & (0 if is_own else BY_HEAD_GANG)) == 0
+    return found
 
 
 # --- consolidation --------------------------------------------------------------------------------

@@ -67,6 +67,7 @@ def begin_pass(partition: Partition) -> None:
     partition.preemption_due_ns = 0
     partition.end_claims_for_moved()
     partition.find_stuck()
+    partition.let_grow()
     if partition.searches is not None:
         partition.searches.is_asked_for = True
     elif partition.preemption_enabled:
@@ -113,7 +114,7 @@ def _schedule_next(partition: Partition, so_far: SearchPass) -> None:
     settings = partition.settings
     partition.check_stale_gangs()
     is_tried_again = settings.policy != YUNIKORN or CONSOLIDATION in settings.actions
-    if is_tried_again and partition.root.pending:
+    if (is_tried_again and partition.root.pending) or live_actions.may_shrink(partition):
         partition.check_preemption_at(partition.now_ns + CHECK_AGAIN_NS)
     if so_far.is_asked_for:
         partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)

@@ -70,7 +70,7 @@ class _Search:
                 break
             if _would_be_over(queue, self.ask.shape.resource):
                 break
-            priority = _seen_from_above(queue, priority)
+            priority = queue.settings.seen_from_above(priority)
             queue = queue.parent
         return queue, priority
 
@@ -93,16 +93,11 @@ class _Search:
             for level in self.leaf.lineage():
                 if level is child:
                     return priority
-                priority = _seen_from_above(level, priority)
+                priority = level.settings.seen_from_above(priority)
         offset = child.settings.priority_offset
         if not child.settings.priority_fence:
             return priority - offset
         return None if offset > priority else HIGHEST_PRIORITY
-
-
-def _seen_from_above(queue: Queue, priority: int) -> int:
-    offset = queue.settings.priority_offset
-    return offset if queue.settings.priority_fence else priority + offset
 
 
 def _would_be_over(queue: Queue, amount: ResourceView) -> bool:

@@ -158,9 +158,12 @@ def usage_changed(application: Application) -> None:
     for name, value in application.allocated.items():
         if value > application.max_allocated.get(name, 0):
             application.max_allocated[name] = value
-    if application.queue.settings.sort_policy == FAIR or application.keys_follow_use:
+    is_fair = application.queue.settings.sort_policy == FAIR
+    if is_fair or application.keys_follow_use:
+        before = application.order
         queueing.reorder(application)
-        queueing.enter(application)
+        if is_fair or application.tree is not None or application.order != before:
+            queueing.enter(application)
     if application.waits_in is not None:
         queueing.activate(application)
     elif application.refusal is not None or application.queue.starved_gang is application:

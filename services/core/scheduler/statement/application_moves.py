@@ -75,6 +75,8 @@ def remove(partition: Partition, application: Application) -> None:
     partition.too_large.pop(application, None)
     partition.starved_admitted.pop(application, None)
     partition.below_minimum.pop(application.id, None)
+    partition.above_minimum.pop(application.id, None)
+    partition.made_way.pop(application.id, None)
     queueing.wait_no_more(application)
     for level in queue.lineage():
         level.allocating_accepted.pop(application.id, None)

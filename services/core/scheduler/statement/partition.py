@@ -29,6 +29,7 @@ from services.core.scheduler.model.placement_rules import PlacementRules
 from services.core.scheduler.model.reservations import ReservedNodes, rank_of
 from services.core.scheduler.model.rows import (
     BY_ASK,
+    GROW_AGAIN_NS,
     WAIT_NS,
     Application,
     AskGroup,
@@ -103,6 +104,7 @@ from shared.model.units import milliseconds, seconds
 
 COMPLETING_TIMEOUT_MS = 30_000
 DEFAULT_GRACE_S = 30  # termination grace of a pod without its own; every victim has it
+SHRINK_CHECK_NS = seconds(1)
 MAX_HELD = 10_000  # applications shown with pods held back; further ones are not shown
 CLEANER_INTERVAL_MS = 10_000
 NO_ROOM_HELPS = {"": 1}  # a request of a type that no node has
@@ -124,6 +126,8 @@ class Partition:
     queues: dict[str, Queue] = field(default_factory=dict)
     applications: dict[str, Application] = field(default_factory=dict)
     below_minimum: dict[str, Application] = field(default_factory=dict)  # stale gangs, by id
+    above_minimum: dict[str, Application] = field(default_factory=dict)  # gangs that make way
+    made_way: dict[str, Application] = field(default_factory=dict)  # gangs that do not grow yet
     moved: dict[str, Claim] = field(default_factory=dict)  # claims of moved pods, by pod key
     restarting: dict[Claim, None] = field(default_factory=dict)  # reservations of restarted pods
     releasing: dict[str, Application] = field(default_factory=dict)  # by allocation, until it ends
@@ -141,6 +145,7 @@ class Partition:
     reserved_nodes: ReservedNodes = field(default_factory=ReservedNodes)
     shapes_to_reserve: dict[Shape, None] = field(default_factory=dict)
     unplaced: dict[Bucket, None] = field(default_factory=dict)  # more nodes may help; not reported
+    growing: dict[Bucket, None] = field(default_factory=dict)  # of growth, until others were tried
     waiting_gangs: WaitingGangs = field(default_factory=WaitingGangs)  # gangs without places
     head_gang: HeadGang | None = None
     idle_allowance: IdleAllowance = field(default_factory=IdleAllowance)
@@ -151,6 +156,7 @@ class Partition:
         default_factory=dict
     )  # admitted, not started yet
     short_of_nodes: dict[Queue, None] = field(default_factory=dict)  # leaves, at most two
+    is_growing: bool = False  # everything else was tried in this cycle
     is_capacity_new: bool = False  # the set of too large gangs must be recomputed
     preemption_due_ns: int = 0
     lost_work: list[int] = field(default_factory=lambda: [0, 0])  # GPU and vcore ms, by evictions
@@ -459,6 +465,8 @@ class Partition:
         application_ledger.add_allocation(application, allocation, self.now_ns)
         if application.enforces_minimum:
             self.note_minimum(application)
+        if application.yields_surplus:
+            self.note_surplus(application)
         self.victims.placed(application, allocation)
         self.journal.record(Allocated(application, allocation, is_new))
         self.journal.record(NodeChanged(node))
@@ -505,6 +513,8 @@ class Partition:
         self.released_ns.pop(key, None)
         if application.enforces_minimum:
             self.note_minimum(application)
+        if application.yields_surplus:
+            self.note_surplus(application)
         self.evicted_for.pop(key, None)
         self.victims.gone(allocation)
         self.victims.forget(key)
@@ -620,6 +630,8 @@ class Partition:
             self.nodes.free(node, allocation.allocation_key)
             self.requeue_for_pods()
             self.node_improved(node)
+            if self.above_minimum:
+                self.check_preemption_at(self.now_ns + SHRINK_CHECK_NS)
 
     def release(
         self, application: Application, key: str, why: TerminationType, message: str
@@ -642,6 +654,8 @@ class Partition:
         self.failed_searches.changed()
         self.victims.gone(allocation)
         application.mark_released(key, why)
+        if application.yields_surplus:
+            self.note_surplus(application)
         application_ledger.releasing_changed(application)
         self.releasing[key] = application
         if why != TerminationType.PREEMPTED_BY_SCHEDULER:
@@ -725,6 +739,8 @@ class Partition:
         self.victims.gone(allocation)
         self.victims.budgets.spare(key)
         why = application.mark_kept(key)
+        if application.yields_surplus:
+            self.note_surplus(application)
         application_ledger.releasing_changed(application)
         application.stuck.pop(key, None)
         self._is_released_no_more(key)
@@ -784,6 +800,48 @@ class Partition:
         grace_ns = self.grace_of(application)
         if grace_ns >= 0:
             self.check_preemption_at(min(application.stale_since_ns.values()) + grace_ns)
+
+    def note_surplus(self, application: Application) -> None:
+        """Record whether a gang has pods that make way for others; if so, who waits may search."""
+        if not application.has_surplus:
+            self.above_minimum.pop(application.id, None)
+            return
+        self.above_minimum[application.id] = application
+        self.check_preemption_at(self.now_ns + SHRINK_CHECK_NS)
+
+    def make_way(self, application: Application) -> None:
+        """Record that a gang lost a pod above its minimum: it does not grow for GROW_AGAIN_NS."""
+        self.set(application, grows_at_ns=self.now_ns + GROW_AGAIN_NS)
+        self.made_way.pop(application.id, None)
+        self.made_way[application.id] = application
+        queueing.enter(application)
+
+    def begin_with_others(self) -> None:
+        """Begin a cycle: gangs that make way grow after everything else was tried."""
+        self.is_growing = False
+
+    def put_growth_aside(self, bucket: Bucket) -> None:
+        """Leave a bucket whose next ask is growth out until ``take_growth_up``."""
+        bucket.leaf.active_buckets.withdraw(bucket)
+        self.growing[bucket] = None
+
+    def take_growth_up(self) -> None:
+        """Queue the growth that was put aside: nobody else can use what is free."""
+        growing, self.growing = self.growing, {}
+        self.is_growing = True
+        for bucket in growing:
+            bucket.leaf.active_buckets.push(bucket)
+            bucket.leaf.activate()
+
+    def let_grow(self) -> None:
+        """Let gangs grow again that made way long enough ago; schedule it for the next."""
+        for name, application in list(self.made_way.items()):
+            if application.grows_at_ns > self.now_ns:
+                self.check_preemption_at(application.grows_at_ns)
+                return
+            del self.made_way[name]
+            self.set(application, grows_at_ns=0)
+            queueing.enter(application)
 
     def check_stale_gangs(self) -> None:
         """Schedule a check at the first end of a grace period of a gang below its minimum."""

@@ -428,6 +428,7 @@ class Trial:
         self.unread: dict[Job, None] = {}  # jobs touched since this was last read
         self.orders: dict[Share, list[Any]] = {}  # victims in their order before the trial
         self.passed: dict[Share, int] = {}  # how many of its first entries are touched
+        self.with_surplus: dict[bool, tuple[int, Sums]] = {}  # of a search for gangs that make way
         self.shares = shares_of(partition.root, self.names, adapter.share)
         self._non_preemptible = {
             share: list(self.amounts(queue.non_preemptible)) for queue, share in self.shares.items()
