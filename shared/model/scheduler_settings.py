@@ -29,7 +29,6 @@ PRESETS = {
         "gangAdmission": "cluster",
         "reservations": GANG,
         "backfill": STATED,
-        "gangSurplus": "yields",
         FAIR_LEAF_GANGS: ENABLED,
     },
 }

@@ -85,7 +85,8 @@ def run(partition: Partition) -> Ran:
     starvation_guard.check_again(partition)
     starvation_guard.update_admitted(partition)
     kai_turns.begin(partition)
-    partition.begin_with_others()
+    if partition.is_growing:
+        partition.begin_with_others()
     usage_order.update(partition.root, partition.queues.values())
     requeued_after = 0  # number of decisions when the asks that plugins blocked were last requeued
     spares = partition.nodes.spares
@@ -151,8 +152,11 @@ def _finish(partition: Partition) -> int | None:
 
 def _place_from(partition: Partition, leaf: Queue) -> int:
     """Place the first ask of a leaf; return how many asks were placed."""
-    group = _first_group(partition, leaf)
+    with partition.timings.application_order:
+        group = head_gang.first_group(partition, leaf)
     if group is None:
+        leaf.deactivate()
+    if group is None or (group.application.yields_surplus and _goes_last(partition, group)):
         return 0
     application = group.application
     held = len(application.allocations)
@@ -179,17 +183,6 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         return 0
     _allocate(partition, application, ask, node)
     return 1
-
-
-def _first_group(partition: Partition, leaf: Queue) -> AskGroup | None:
-    """Return the leaf's group to try, or None; growth of gangs that make way is put aside."""
-    with partition.timings.application_order:
-        group = head_gang.first_group(partition, leaf)
-    if group is None:
-        leaf.deactivate()
-    elif group.application.yields_surplus and _goes_last(partition, group):
-        return None
-    return group
 
 
 def _goes_last(partition: Partition, group: AskGroup) -> bool:
