@@ -85,8 +85,7 @@ def run(partition: Partition) -> Ran:
     starvation_guard.check_again(partition)
     starvation_guard.update_admitted(partition)
     kai_turns.begin(partition)
-    if partition.is_growing:
-        partition.begin_with_others()
+    partition.begin_with_others()
     usage_order.update(partition.root, partition.queues.values())
     requeued_after = 0  # number of decisions when the asks that plugins blocked were last requeued
     spares = partition.nodes.spares
@@ -156,11 +155,10 @@ def _place_from(partition: Partition, leaf: Queue) -> int:
         group = head_gang.first_group(partition, leaf)
     if group is None:
         leaf.deactivate()
-    if group is None or (group.application.yields_surplus and _goes_last(partition, group)):
         return 0
     application = group.application
     held = len(application.allocations)
-    if not _may_start(partition, application):
+    if not _may_start(partition, application, group):
         return len(application.allocations) - held  # the asks of a gang placed as a whole
     ask = group.head()
     if ask is None:
@@ -213,12 +211,14 @@ def _block(
     partition.journal.record(QueueChanged(leaf))
 
 
-def _may_start(partition: Partition, application: Application) -> bool:
+def _may_start(partition: Partition, application: Application, group: AskGroup) -> bool:
     """Whether an application's asks may be placed; one that may not start is blocked.
 
     If it is admitted here, or unblocked, its asks are requeued in their buckets and this returns
-    False: they are placed from there.
+    False: they are placed from there. Growth that goes last is put aside.
     """
+    if application.yields_surplus and _goes_last(partition, group):
+        return False
     is_behind = application.refusal is not None
     is_to_admit = application.awaits_admission
     admission_refusal = gang.admission_refusal(partition, application)
