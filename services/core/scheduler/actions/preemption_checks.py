@@ -54,7 +54,7 @@ def check_newcomers(partition: Partition, application: Application) -> None:
     Asks of a blocked bucket are not refused one by one. Under YuniKorn's preemption they have
     their own moments, unless gangs have pods that make way.
     """
-    if _searches_soon(partition) and any(
+    if (partition.settings.policy != YUNIKORN or partition.above_minimum) and any(
         group.bucket.refusal is not None for group in application.groups.values()
     ):
         partition.check_preemption_at(partition.now_ns + CHECK_DELAY_NS)
