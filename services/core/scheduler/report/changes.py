@@ -339,17 +339,17 @@ class Published:
 
     def partition(self, state: PartitionState) -> tuple[PartitionState, ...]:
         """Return the partition's state if it differs from the last published."""
-        return (state,) if self._has_changed("", state) else ()
+        if self._states.get("") == state:
+            return ()
+        self._states[""] = state
+        return (state,)
 
     def queues(self, states: Iterable[QueueState]) -> list[QueueState]:
         """Return the states of queues that differ from the last published."""
-        return [state for state in states if self._has_changed(state.path, state)]
-
-    def _has_changed(self, path: str, state: PartitionState | QueueState) -> bool:
-        if self._states.get(path) == state:
-            return False
-        self._states[path] = state
-        return True
+        published = self._states
+        changed = [state for state in states if published.get(state.path) != state]
+        published.update({state.path: state for state in changed})
+        return changed
 
     def configuration(self, partition: Partition) -> tuple[ConfigurationState, ...]:
         """Return the configuration if it differs from the last published: it may be large."""
