@@ -346,9 +346,11 @@ class Published:
 
     def queues(self, states: Iterable[QueueState]) -> list[QueueState]:
         """Return the states of queues that differ from the last published."""
-        published = self._states
-        changed = [state for state in states if published.get(state.path) != state]
-        published.update({state.path: state for state in changed})
+        published, changed = self._states, []
+        for state in states:
+            if published.get(state.path) != state:
+                published[state.path] = state
+                changed.append(state)
         return changed
 
     def configuration(self, partition: Partition) -> tuple[ConfigurationState, ...]:
