@@ -17,7 +17,7 @@ from services.core.scheduler.actions.jobs_in_order import (
 )
 from services.core.scheduler.actions.solver import Search
 from services.core.scheduler.constraints.capacity import leveled, may_take, over_fair_share
-from services.core.scheduler.model.rows import BY_HEAD_GANG
+from services.core.scheduler.model.rows import BY_HEAD_GANG, Queue
 from services.core.scheduler.model.settings import KAI, SHRINK
 from services.core.scheduler.model.sums import Sums, sums
 from services.core.scheduler.nodes.columns import Mask
@@ -67,22 +67,20 @@ def shrinking(trial: Trial, job: Job) -> Search | None:
     Their priority is at most the job's. In other queues, which are asked under YuniKorn's policy
     only, their priority is as seen from above both, and their queues keep their guarantees.
     """
-    gangs = trial.partition.above_minimum
     if _only_grows(job) or not is_ready(job) or _waits(job):
         return None
     rows = _not_reserved(trial, job)
     if not _would_have_room(trial, job, rows):
         return None
     is_kai = trial.partition.settings.policy == KAI
-    leaves = dict.fromkeys(gang.queue for gang in gangs.values())
+    leaves = _leaves_with_surplus(trial)
 
     def in_leaf(leaf: Share) -> bool:
         is_own = leaf is job.queue
         return leaf.queue in leaves and (is_own or not (is_kai or _owes(leaf, job)))
 
     def is_victim(other: Job) -> bool:
-        is_one = other.name in gangs and has_victims(other) and other.preemptible
-        return is_one and _seen(other, job) <= _seen(job, other)
+        return _may_shrink(other) and _seen(other, job) <= _seen(job, other)
 
     return Search(
         is_victim=is_victim,
@@ -94,6 +92,23 @@ def shrinking(trial: Trial, job: Job) -> Search | None:
         in_leaf=in_leaf,
         rows=rows,
     )
+
+
+def _leaves_with_surplus(trial: Trial) -> dict[Queue, None]:
+    """Return the leaves of the gangs above their minimum."""
+    return dict.fromkeys(gang.queue for gang in trial.partition.above_minimum.values())
+
+
+def _may_shrink(job: Job) -> bool:
+    """Whether a job is a gang above its minimum with tasks that may be evicted."""
+    is_above = job.name in job.trial.partition.above_minimum
+    return is_above and has_victims(job) and job.preemptible
+
+
+def _is_head_gang(job: Job) -> bool:
+    """Whether nodes are reserved for a job as the head gang."""
+    head = job.trial.partition.head_gang
+    return head is not None and head.application is job.application
 
 
 def _only_grows(job: Job) -> bool:
@@ -112,16 +127,10 @@ def _would_have_room(trial: Trial, job: Job, rows: Mask) -> bool:
     if job.application.has_topology:
         return True
     tasks = tasks_to_allocate(job)
-    is_own = (
-        trial.partition.head_gang is not None
-        and trial.partition.head_gang.application is job.application
-    )
+    is_own, now = _is_head_gang(job), trial.statement.checkpoint()
     known = trial.with_surplus.get(is_own)
-    if known is None or known[0] != trial.statement.checkpoint():
-        known = trial.with_surplus[is_own] = (
-            trial.statement.checkpoint(),
-            _room_with_surplus(trial, rows),
-        )
+    if known is None or known[0] != now:
+        known = trial.with_surplus[is_own] = now, _room_with_surplus(trial, rows)
     least = np.array([*map(min, zip(*(task.request for task in tasks), strict=True))])
     wanted = least > 0
     if not wanted.any():
@@ -132,14 +141,13 @@ def _would_have_room(trial: Trial, job: Job, rows: Mask) -> bool:
 
 def _room_with_surplus(trial: Trial, rows: Mask) -> Sums:
     """Return what each of some nodes would have if all gangs were at their minimum."""
-    gangs = trial.partition.above_minimum
     room = np.maximum(trial.room(), 0)
     room[~rows] = 0
-    queues = dict.fromkeys(gang.queue for gang in gangs.values())
+    leaves = _leaves_with_surplus(trial)
     victims = VictimOrder(
         trial,
-        [leaf for leaf in trial.leaves if leaf.queue in queues],
-        lambda other: other.name in gangs and has_victims(other) and other.preemptible,
+        [leaf for leaf in trial.leaves if leaf.queue in leaves],
+        _may_shrink,
         lambda _: True,
         rows,
         takes=_is_member,
@@ -181,8 +189,7 @@ def _owes(leaf: Share, job: Job, least: int = 1) -> bool:
 
 def _not_reserved(trial: Trial, job: Job) -> Mask:
     """Return the nodes that are not reserved for another head gang."""
-    head, columns = trial.partition.head_gang, trial.nodes.columns
-    is_own = head is not None and head.application is job.application
+    columns, is_own = trial.nodes.columns, _is_head_gang(job)
     found: Mask = (columns.claimed[columns.all] & (0 if is_own else BY_HEAD_GANG)) == 0
     return found
 
