@@ -35,7 +35,7 @@ def shared_claims(pods: Iterable[DeviceClaims]) -> dict[str, dict[str, None]]:
     home = {name: name for name, count in counts.items() if count > 1}
     for names in named:
         homes = sorted({home[name] for name in names if name in home})
-        for name, at in home.items():
+        for name, at in home.items() if len(homes) > 1 else ():
             if at in homes:
                 home[name] = homes[0]
     for name, at in home.items():
