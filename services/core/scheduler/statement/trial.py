@@ -488,16 +488,16 @@ class Trial:
             node = self.nodes.nodes.get(allocation.node_id)
             resource, priority = allocation.resource_per_alloc, allocation.priority
             yield self._task(allocation, job, resource, at, priority, status, node)
-        kept = _reserved_nodes(application)
+        reserved = _reserved_nodes(application)
         waiting = []
         for group in application.groups.values():
             asks = group.asks.values()
             may_start = self.adapter.may_start(application, group)
             asking = {ask.key for ask in self.adapter.asking(asks)} if may_start else set()
-            waiting += [ask for ask in asks if ask.key in asking or ask.key in kept]
+            waiting += [ask for ask in asks if ask.key in asking or ask.key in reserved]
         waiting.sort(key=lambda ask: ask.sequence)
         for at, ask in enumerate(waiting, start=len(application.allocations)):
-            node = kept.get(ask.key)
+            node = reserved.get(ask.key)
             status = Status.PENDING if node is None else Status.PIPELINED
             resource, priority = ask.shape.resource, ask.request.priority
             task = self._task(ask, job, resource, at, priority, status, node)

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
 from services.core.scheduler.model.rows import Queue
-from services.core.scheduler.model.usage import REPORT_NS, TOLD_PPM, Usage, UsageClock
+from services.core.scheduler.model.usage import PUBLISHED_PPM, REPORT_NS, Usage, UsageClock
 from services.core.scheduler.statement.journal import RowSet, UsageChanged, UsageReported
 from services.core.scheduler.statement.partition import Partition
 from shared.messages.interface import UsageRecord
@@ -70,12 +70,12 @@ def report(partition: Partition) -> bool:
     found = [_record(clock, clock.capacity, ("", ""))] if clock.capacity.sums else []
     for queue in partition.queues.values():
         queue.advance_usage()
-        if queue.used is not None and _tell(clock, queue.used):
+        if queue.used is not None and _publish(clock, queue.used):
             partition.journal.record(RowSet(queue, {}))
     for tracker in partition.users.users.values():
         for path, level in tracker.levels.items():
             tracker.advance_usage(level)
-            if _tell(clock, clock.row_of(path, tracker.name)):
+            if _publish(clock, clock.row_of(path, tracker.name)):
                 partition.journal.record(UsageChanged(tracker))
     found += _changed(clock)
     if found:
@@ -83,11 +83,11 @@ def report(partition: Partition) -> bool:
     return True
 
 
-def _tell(clock: UsageClock, row: Usage) -> bool:
+def _publish(clock: UsageClock, row: Usage) -> bool:
     """Update the shares shown to users; return whether one changed visibly."""
     shares = {name: clock.share_ppb(row, name) // 1_000 for name in row.sums}
     changes = (abs(share - row.published_ppm.get(name, 0)) for name, share in shares.items())
-    is_new = any(change >= TOLD_PPM for change in changes)
+    is_new = any(change >= PUBLISHED_PPM for change in changes)
     if is_new:
         row.published_ppm = shares
     return is_new
