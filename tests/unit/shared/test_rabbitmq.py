@@ -1,7 +1,7 @@
 """RabbitBus call by call, on a scripted peer in virtual time: what each leaves at the broker."""
 
 import asyncio
-from contextlib import nullcontext, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import replace
 from functools import partial
 from itertools import groupby
@@ -456,6 +456,16 @@ class _Sink:
         return []
 
 
+@asynccontextmanager
+async def hosted(machine, bus, broker, inbox=CORE):
+    """Have a host run at an inbox on the peer's clock."""
+    host = Host(inbox, lambda: machine, bus, LoopClock(broker.loop), instance="h")
+    running = asyncio.create_task(host.run())
+    yield host
+    running.cancel()
+    await asyncio.wait([running])
+
+
 @pytest.mark.parametrize("is_active", [True, False])
 def test_a_reader_of_a_full_inbox_to_whom_nothing_comes_takes_another_place(monkeypatch, is_active):
     """Its heartbeats find no room in the inbox, and still say that nothing is read."""
@@ -464,27 +474,27 @@ def test_a_reader_of_a_full_inbox_to_whom_nothing_comes_takes_another_place(monk
 
     async def story(bus, broker):
         await bus.connect()
-        host = Host(CORE, lambda: _Sink(came), bus, LoopClock(broker.loop), instance="h")
-        running = asyncio.create_task(host.run())
-        if is_active:
-            await asyncio.sleep(3.5)
-        while not broker.queues[INBOX].consumers:
-            await asyncio.sleep(0.0001)
-        broker.queues[INBOX].consumers[0].is_silent = True
-        other = RabbitBus(URL, prefix="m", name="other")
-        sending = asyncio.create_task(other.publish([number(at) for at in range(20)]))
-        begun = broker.loop.time()
-        while not came and broker.loop.time() < begun + 60:
-            await asyncio.sleep(0.1)
-        seconds = broker.loop.time() - begun
-        running.cancel()
-        await asyncio.wait([running])
+        async with hosted(_Sink(came), bus, broker):
+            if is_active:
+                await asyncio.sleep(3.5)
+            while not broker.queues[INBOX].consumers:
+                await asyncio.sleep(0.0001)
+            broker.queues[INBOX].consumers[0].is_silent = True
+            other = RabbitBus(URL, prefix="m", name="other")
+            sending = asyncio.create_task(other.publish([number(at) for at in range(20)]))
+            begun = broker.loop.time()
+            while not came and broker.loop.time() < begun + 60:
+                await asyncio.sleep(0.1)
+            seconds = broker.loop.time() - begun
         sending.cancel()
         await asyncio.wait([sending])
         await other.close()
         return seconds
 
     assert told(story) <= 10
+
+
+REPLICA = Address("api", "h")
 
 
 class _Listener(_Sink):
@@ -501,21 +511,17 @@ def test_a_replica_whose_node_is_apart_from_the_others_uses_the_next_one(is_apar
     names, came = ("one", "two"), []
 
     async def story(bus, broker):
-        clock = LoopClock(broker.loop)
-        host = Host(Address("api", "h"), lambda: _Listener(came), bus, clock, instance="h")
-        running = asyncio.create_task(host.run())
-        while not host.is_connected:
-            await asyncio.sleep(0.01)
-        begun, home = clock.now_ns() / 1e9, broker.sessions[0].node
-        home.is_apart = is_apart
-        (elsewhere,) = set(names) - {home.name}
-        other = RabbitBus(f"amqp://u:p@{elsewhere}/", prefix="m", name="other")
-        for second in range(60):
-            works = AtWork("core-1", is_ready=True)
-            await other.publish([Envelope(f"{second}", "AtWork", works, API_ALL, "core")])
-            await asyncio.sleep(1)
-        running.cancel()
-        await asyncio.wait([running])
+        async with hosted(_Listener(came), bus, broker, REPLICA) as host:
+            while not host.is_connected:
+                await asyncio.sleep(0.01)
+            begun, home = host.now_ns / 1e9, broker.sessions[0].node
+            home.is_apart = is_apart
+            (elsewhere,) = set(names) - {home.name}
+            other = RabbitBus(f"amqp://u:p@{elsewhere}/", prefix="m", name="other")
+            for second in range(60):
+                works = AtWork("core-1", is_ready=True)
+                await other.publish([Envelope(f"{second}", "AtWork", works, API_ALL, "core")])
+                await asyncio.sleep(1)
         await other.close()
         return [at - begun for at, source in came if source == "core"]
 
@@ -526,15 +532,11 @@ def test_a_replica_whose_node_is_apart_from_the_others_uses_the_next_one(is_apar
 
 def test_a_replica_that_hears_nobody_tries_nodes_ever_more_rarely_and_one_node_never():
     async def story(bus, broker):
-        clock = LoopClock(broker.loop)
-        host = Host(Address("api", "h"), lambda: _Sink([]), bus, clock, instance="h")
-        running = asyncio.create_task(host.run())
         tried = []
-        for _ in range(180):
-            await asyncio.sleep(1)
-            tried += [one.node.name for one in broker.sessions if one.name == "bus consume"]
-        running.cancel()
-        await asyncio.wait([running])
+        async with hosted(_Sink([]), bus, broker, REPLICA):
+            for _ in range(180):
+                await asyncio.sleep(1)
+                tried += [one.node.name for one in broker.sessions if one.name == "bus consume"]
         return [len(list(alike)) for _, alike in groupby(tried)]
 
     *spent, _ = told(story, names=("one", "two"), url="amqp://u:p@one,two/")
